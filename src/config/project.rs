@@ -1,0 +1,317 @@
+//! The result of a load: everything that was declared, resolved per host, with its places.
+
+use crate::diag::{Sources, Span};
+use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
+use camino::Utf8PathBuf;
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// An inventory with its recipes, read and checked. Nothing has been contacted.
+#[derive(Debug)]
+pub struct Project {
+    pub sources: Sources,
+    pub inventory: Utf8PathBuf,
+    pub cluster: String,
+    pub hosts: IndexMap<HostName, Host>,
+    /// Group → hosts, in inventory order; `all` is among them.
+    pub groups: IndexMap<String, Vec<HostName>>,
+    /// Every recipe that is applied, after stacks are unfolded, by name.
+    pub recipes: IndexMap<String, Arc<Recipe>>,
+    /// What is applied to each host, in graph order of the recipes.
+    pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
+    pub rollout: Rollout,
+    pub secrets: SecretStore,
+}
+
+/// A host of the inventory.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub name: HostName,
+    pub connect: Connect,
+    pub vars: BTreeMap<String, Sourced>,
+    pub groups: Vec<String>,
+    pub span: Span,
+}
+
+/// A value with the place that decided it, for `explain`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced {
+    pub value: Value,
+    /// `None` for a built-in default.
+    pub span: Option<Span>,
+    /// `recipe default`, `group gpu`, `host`, `with`, `stack h100-node`.
+    pub from: String,
+}
+
+/// How a host is reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Connect {
+    pub transport: TransportKind,
+    /// Host name, address or `~/.ssh/config` alias; the host's own name when not given.
+    pub address: String,
+    pub user: Option<String>,
+    pub port: Option<u16>,
+    pub identity: Option<Utf8PathBuf>,
+    /// `ssh -F FILE` instead of `~/.ssh/config`.
+    pub config: Option<Utf8PathBuf>,
+    pub known_hosts: Option<Utf8PathBuf>,
+    /// Jump hosts, first hop first.
+    pub jump: Vec<String>,
+    pub host_key: HostKeyPolicy,
+    pub sudo: Sudo,
+    /// Seconds to a connection at most.
+    pub timeout_s: u64,
+    /// Seconds that a session is kept for the next run; 0 for none.
+    pub keep_s: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum TransportKind {
+    #[default]
+    Ssh,
+    Local,
+    Sandbox,
+    /// A program that gives a shell on stdin.
+    Command(Vec<String>),
+}
+
+/// What happens with a host key that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostKeyPolicy {
+    /// Refused, with a hint.
+    #[default]
+    Strict,
+    /// A new key is taken and kept; a changed one is refused.
+    AcceptNew,
+}
+
+/// How root is reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Sudo {
+    /// The login user is root, or needs none.
+    #[default]
+    None,
+    /// `sudo -n`.
+    NoPassword,
+    /// `sudo`, with a password: the placeholder in the secret store.
+    Password(String),
+}
+
+/// A recipe as written.
+#[derive(Debug)]
+pub struct Recipe {
+    pub name: String,
+    pub summary: String,
+    /// `None` for a recipe built into forge.
+    pub path: Utf8PathBuf,
+    pub span: Span,
+    pub params: IndexMap<String, Param>,
+    /// Recipe-level edges: hold for every step of the recipe.
+    pub needs: Vec<Edge>,
+    pub after: Vec<Edge>,
+    pub rules: Vec<Rule>,
+    pub steps: Vec<Arc<Step>>,
+    pub verify: Vec<Verify>,
+    /// For a stack: the recipes it uses. A stack has no steps.
+    pub uses: Vec<Use>,
+}
+
+/// One recipe that a stack uses, with the parameters it passes on.
+#[derive(Clone, Debug)]
+pub struct Use {
+    pub recipe: String,
+    pub span: Span,
+    pub when: Option<Expr>,
+    pub with: IndexMap<String, (Node, Span)>,
+}
+
+/// A typed parameter.
+#[derive(Clone, Debug)]
+pub struct Param {
+    pub name: String,
+    pub ty: ParamType,
+    pub default: Option<Value>,
+    pub doc: String,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamType {
+    Text,
+    Bool,
+    Int,
+    Enum(Vec<String>),
+    List(Box<ParamType>),
+    Map(Box<ParamType>),
+    Version,
+    Secret,
+}
+
+/// An edge of the graph as written: `needs: [nouveau]`, `after: [nvidia-gsp@configured]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    pub recipe: String,
+    /// `None` for all steps of the recipe.
+    pub step: Option<String>,
+    pub phase: Phase,
+    /// Of `needs` across hosts: how many of the selection must have got there.
+    pub barrier: Option<Barrier>,
+    pub span: Span,
+}
+
+/// A barrier across hosts: `{ of: selected, least: 100% }`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Barrier {
+    pub least: Share,
+}
+
+/// A count or a percentage of the selected hosts; percentages are rounded down, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Count(u32),
+    Percent(u32),
+}
+
+impl Share {
+    /// Returns how many of `total` that is.
+    pub fn of(self, total: usize) -> usize {
+        match self {
+            Self::Count(count) => count as usize,
+            Self::Percent(percent) => (total * percent as usize / 100).max(1).min(total.max(1)),
+        }
+    }
+}
+
+/// An expression and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    pub source: String,
+    pub span: Span,
+}
+
+/// `rules:` — what must hold for parameters (judged at validate) or facts (judged per host).
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub when: Option<Expr>,
+    pub require: Expr,
+    pub otherwise: String,
+    pub span: Span,
+}
+
+/// `verify:` — what must be seen once the recipe is applied.
+#[derive(Clone, Debug)]
+pub struct Verify {
+    pub name: String,
+    pub when: Option<Expr>,
+    /// Either an expression over facts …
+    pub expect: Option<Expr>,
+    /// … or a read-only command that must exit 0.
+    pub check: Option<Node>,
+    pub level: Level,
+    pub span: Span,
+}
+
+/// A step as written. Its resource is kept as a tree until a host's values are known.
+#[derive(Debug)]
+pub struct Step {
+    pub name: String,
+    pub span: Span,
+    pub when: Option<Expr>,
+    /// `otherwise: absent`: when `when` is false the resource is removed.
+    pub otherwise_absent: bool,
+    pub each: Option<Expr>,
+    pub key: Option<Expr>,
+    pub needs: Vec<Edge>,
+    pub after: Vec<Edge>,
+    pub effective: Option<Effective>,
+    /// Names of steps (same recipe) or `recipe/step` whose change restarts this service.
+    pub restart_on: Vec<(String, Span)>,
+    pub provides: Vec<crate::resource::Provision>,
+    pub exports: IndexMap<String, Export>,
+    pub disruption: Option<Disruption>,
+    pub scope: Scope,
+    pub level: Level,
+    /// Seconds.
+    pub timeout_s: Option<u64>,
+    pub retries: u32,
+    pub long: bool,
+    /// The resource's kind and its tree.
+    pub kind: &'static str,
+    pub body: Node,
+}
+
+/// How a configured step gets into force, and how that is seen.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    pub by: Vec<String>,
+    pub expect: Option<Expr>,
+    pub check: Option<Node>,
+    pub span: Span,
+}
+
+/// A value that a step publishes.
+#[derive(Clone, Debug)]
+pub struct Export {
+    pub name: String,
+    /// A read-only command whose stdout is the value; works in a plan too.
+    pub read: Option<String>,
+    /// The stdout of the step's own action; unknown until it ran.
+    pub stdout: bool,
+    pub secret: bool,
+    pub span: Span,
+}
+
+/// A YAML tree with places, scalars as text as they were typed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub span: Span,
+    pub data: Data,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    Null,
+    /// A plain scalar keeps its text (`560.10`), `quoted` tells whether it was quoted or a block.
+    Scalar { text: String, quoted: bool },
+    Seq(Vec<Node>),
+    /// Keys with their places, in order; duplicates are refused by the reader.
+    Map(Vec<(Key, Node)>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    pub text: String,
+    pub span: Span,
+}
+
+/// A recipe on one host, with its parameters.
+#[derive(Debug)]
+pub struct Instance {
+    pub recipe: Arc<Recipe>,
+    /// Whether it is to be removed (`ensure: absent`).
+    pub absent: bool,
+    pub params: BTreeMap<String, Sourced>,
+    /// The entry of `apply:` (and the stack's line) that declares it.
+    pub span: Span,
+    /// The hosts of the entry, for scopes and barriers. Shared by all instances of the entry.
+    pub selection: Arc<Vec<HostName>>,
+    /// The stack it came through.
+    pub stack: Option<String>,
+}
+
+/// `rollout:`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rollout {
+    pub canary: Share,
+    pub max_unavailable: Share,
+    pub max_failed: Share,
+    pub span: Option<Span>,
+}
+
+/// Selects steps on the command line (`--step`, `--skip`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepFilter {
+    pub only: BTreeSet<String>,
+    pub skip: BTreeSet<String>,
+}

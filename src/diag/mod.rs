@@ -1,0 +1,105 @@
+//! Diagnostics: what is wrong in what people wrote, where, and what to do.
+
+mod code;
+mod source;
+mod suggest;
+
+pub use code::Code;
+pub use source::{FileId, Sources, Span};
+pub use suggest::did_you_mean;
+
+use serde::Serialize;
+
+/// How much a diagnostic matters. Only errors stop forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// One mistake: a lowercase message without a full stop, its place, and a hint that says what to do next.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diag {
+    pub code: Code,
+    pub severity: Severity,
+    pub message: String,
+    /// Where, when it has a place.
+    pub span: Option<Span>,
+    /// What stands under the caret.
+    pub label: Option<String>,
+    /// Further places, each with its label (the other definition, the next edge of a cycle).
+    pub others: Vec<(Span, String)>,
+    pub notes: Vec<String>,
+    pub hint: Option<String>,
+}
+
+impl Diag {
+    pub fn error(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            span: None,
+            label: None,
+            others: Vec::new(),
+            notes: Vec::new(),
+            hint: None,
+        }
+    }
+
+    pub fn warning(code: Code, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, message) }
+    }
+
+    pub fn at(mut self, span: Span) -> Self {
+        self.span = Some(span);
+        self
+    }
+
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    pub fn also(mut self, span: Span, label: impl Into<String>) -> Self {
+        self.others.push((span, label.into()));
+        self
+    }
+
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds "did you mean" when one of `known` is near `typed`, else lists `known` when they are few.
+    pub fn suggest<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match suggest::hint(typed, known) {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+}
+
+/// All diagnostics of a load, in the order they were found.
+#[derive(Clone, Debug, Default)]
+pub struct Diags(pub Vec<Diag>);
+
+impl Diags {
+    pub fn push(&mut self, diag: Diag) {
+        self.0.push(diag);
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    pub fn errors(&self) -> usize {
+        self.0.iter().filter(|d| d.severity == Severity::Error).count()
+    }
+}

@@ -1,0 +1,58 @@
+//! The texts people wrote, and places in them.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A file that was read, by its position in [`Sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FileId(pub u32);
+
+/// A range of bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Span {
+    pub file: FileId,
+    pub start: u32,
+    pub end: u32,
+}
+
+/// Every file that a load has read, with its text for excerpts.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: Vec<(Utf8PathBuf, Arc<str>)>,
+}
+
+impl Sources {
+    pub fn add(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<Arc<str>>) -> FileId {
+        self.files.push((path.into(), text.into()));
+        FileId(self.files.len() as u32 - 1)
+    }
+
+    pub fn path(&self, file: FileId) -> &Utf8Path {
+        &self.files[file.0 as usize].0
+    }
+
+    pub fn text(&self, file: FileId) -> &str {
+        &self.files[file.0 as usize].1
+    }
+
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &Utf8Path, &str)> {
+        self.files.iter().enumerate().map(|(i, (path, text))| (FileId(i as u32), path.as_path(), &**text))
+    }
+
+    /// Returns line and column of the start of `span`, both from 1; columns count characters.
+    pub fn line_col(&self, span: Span) -> (usize, usize) {
+        let text = self.text(span.file);
+        let before = text.get(..span.start as usize).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        (line, column)
+    }
+
+    /// Returns `file:line:col` of the start of `span`.
+    pub fn place(&self, span: Span) -> String {
+        let (line, column) = self.line_col(span);
+        format!("{}:{line}:{column}", self.path(span.file))
+    }
+}

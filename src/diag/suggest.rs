@@ -1,0 +1,27 @@
+//! "Did you mean".
+
+/// Returns the one of `known` that is nearest to `typed`, if it is near enough to be a slip of the hand.
+pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (typed.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .map(|candidate| (distance(typed, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+fn distance(typed: &str, candidate: &str) -> usize {
+    strsim::osa_distance(&typed.to_lowercase(), &candidate.to_lowercase())
+}
+
+/// Returns the text of a hint for a name that is not known.
+pub(super) fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    const FEW: usize = 12;
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(near) = did_you_mean(typed, known.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let listed = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
+    (!known.is_empty() && known.len() <= FEW).then(|| format!("known here: {listed}"))
+}

@@ -1,0 +1,5 @@
+//! argv in, exit code out; everything else is the library's.
+
+fn main() -> std::process::ExitCode {
+    forge::cli::main()
+}

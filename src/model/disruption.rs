@@ -1,0 +1,47 @@
+//! How much a change disturbs a host.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The disruption class of a change, ordered from none to a reboot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Disruption {
+    /// Nothing notices.
+    #[default]
+    D0,
+    /// One service restarts.
+    D1,
+    /// A kernel module reloads, a link flaps or running CUDA work aborts.
+    D2,
+    /// The host reboots.
+    D3,
+}
+
+impl Disruption {
+    /// Returns the class in words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::D0 => "none",
+            Self::D1 => "a service restarts",
+            Self::D2 => "a module reloads or a link flaps",
+            Self::D3 => "the host reboots",
+        }
+    }
+
+    /// Returns the class that `text` names (`D0` to `D3`).
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "D0" => Self::D0,
+            "D1" => Self::D1,
+            "D2" => Self::D2,
+            "D3" => Self::D3,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Disruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,20 @@
+//! Plain values that every room speaks in. Nothing here does I/O or prints.
+
+mod disruption;
+mod exit;
+mod name;
+mod phase;
+mod secret;
+mod untrusted;
+mod verdict;
+
+pub use disruption::Disruption;
+pub use exit::ExitCode;
+pub use name::{HostName, StepId};
+pub use phase::{Level, Phase, Scope};
+pub use secret::{Placeholder, SecretStore, PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN};
+pub use untrusted::Untrusted;
+pub use verdict::{BlockClass, Outcome, Verdict};
+
+/// A value as people write it and templates read it. Secrets stand in it as placeholders only.
+pub use serde_json::Value;

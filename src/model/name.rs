@@ -1,0 +1,66 @@
+//! Names of hosts and steps.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a host in the inventory. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HostName(Arc<str>);
+
+impl HostName {
+    pub fn new(name: impl AsRef<str>) -> Self {
+        Self(Arc::from(name.as_ref()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// The identity of a step on any host: `recipe/step`, or `recipe/step[key]` for one turn of an `each`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepId {
+    pub recipe: Arc<str>,
+    pub step: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
+}
+
+impl StepId {
+    pub fn new(recipe: &str, step: &str) -> Self {
+        Self { recipe: recipe.into(), step: step.into(), key: None }
+    }
+
+    /// Returns the name of the record file of this step under `/var/lib/forge/applied/`:
+    /// every byte outside `[A-Za-z0-9._-]` is `%XX`, so that no name can leave the folder.
+    pub fn record_name(&self) -> String {
+        let mut name = String::new();
+        for byte in self.to_string().bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte as char),
+                b'.' if !name.is_empty() => name.push('.'),
+                other => name.push_str(&format!("%{other:02X}")),
+            }
+        }
+        name.push_str(".json");
+        name
+    }
+}
+
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.recipe, self.step)?;
+        match &self.key {
+            Some(key) => write!(f, "[{key}]"),
+            None => Ok(()),
+        }
+    }
+}

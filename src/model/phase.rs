@@ -1,0 +1,92 @@
+//! Phases, scopes and verification levels of a step.
+
+use serde::{Deserialize, Serialize};
+
+/// The three truths of a step: written down, in force, proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Configured,
+    Effective,
+    Verified,
+}
+
+impl Phase {
+    pub const ALL: [Phase; 3] = [Phase::Configured, Phase::Effective, Phase::Verified];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Effective => "effective",
+            Self::Verified => "verified",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == text)
+    }
+}
+
+/// Where a step runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// On every host of the selection.
+    #[default]
+    Host,
+    /// On one healthy host of the selection.
+    One,
+    /// Judges the observations of all hosts of the selection; may only verify or publish.
+    Fleet,
+    /// Against a cluster's API.
+    Cluster,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 4] = [Scope::Host, Scope::One, Scope::Fleet, Scope::Cluster];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::One => "one",
+            Self::Fleet => "fleet",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == text)
+    }
+}
+
+/// How deep a verification goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Level {
+    /// Present.
+    #[default]
+    L0,
+    /// Coherent versions.
+    L1,
+    /// Loaded and active.
+    L2,
+    /// Hardware: fabric, link rate and width, ECC, remaps.
+    L3,
+    /// Allocatable in Kubernetes.
+    L4,
+    /// Performance against declared thresholds.
+    L5,
+}
+
+impl Level {
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "L0" => Self::L0,
+            "L1" => Self::L1,
+            "L2" => Self::L2,
+            "L3" => Self::L3,
+            "L4" => Self::L4,
+            "L5" => Self::L5,
+            _ => return None,
+        })
+    }
+}

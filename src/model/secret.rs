@@ -1,0 +1,94 @@
+//! Secrets: values that are used but never shown.
+
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
+
+/// Opens a placeholder inside rendered text.
+pub const PLACEHOLDER_OPEN: &str = "\u{e000}forge-secret:";
+/// Closes a placeholder inside rendered text.
+pub const PLACEHOLDER_CLOSE: char = '\u{e001}';
+
+/// Text that stands for a secret until the transport replaces it. The characters around it are from a
+/// private use area, which decoders refuse in what people write, so nothing but the store makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder(pub String);
+
+/// Holds every secret of a run. Neither `Display` nor `Serialize`; `Debug` prints names only.
+#[derive(Clone, Default)]
+pub struct SecretStore {
+    values: BTreeMap<String, SecretString>,
+}
+
+impl std::fmt::Debug for SecretStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
+}
+
+impl SecretStore {
+    /// Keeps `value` under `name` and returns the placeholder that templates render for it.
+    pub fn insert(&mut self, name: &str, value: SecretString) -> Placeholder {
+        let mut name = name.replace([PLACEHOLDER_CLOSE, '\u{e000}'], "_");
+        while self.values.get(&name).is_some_and(|v| v.expose_secret() != value.expose_secret()) {
+            name.push('\'');
+        }
+        let placeholder = Placeholder(format!("{PLACEHOLDER_OPEN}{name}{PLACEHOLDER_CLOSE}"));
+        self.values.insert(name, value);
+        placeholder
+    }
+
+    /// Returns whether `text` holds a placeholder; such a body is secret as a whole.
+    pub fn mentions(text: &str) -> bool {
+        text.contains(PLACEHOLDER_OPEN)
+    }
+
+    /// Returns `text` with every placeholder replaced by its secret. Only the transport and digests of
+    /// secret bodies call this. An unknown name is left as it stands.
+    pub fn reveal(&self, text: &str) -> SecretString {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find(PLACEHOLDER_OPEN) {
+            out.push_str(&rest[..start]);
+            let after = &rest[start + PLACEHOLDER_OPEN.len()..];
+            let Some(end) = after.find(PLACEHOLDER_CLOSE) else {
+                out.push_str(&rest[start..]);
+                rest = "";
+                break;
+            };
+            match self.values.get(&after[..end]) {
+                Some(value) => out.push_str(value.expose_secret()),
+                None => out.push_str(&rest[start..start + PLACEHOLDER_OPEN.len() + end + PLACEHOLDER_CLOSE.len_utf8()]),
+            }
+            rest = &after[end + PLACEHOLDER_CLOSE.len_utf8()..];
+        }
+        out.push_str(rest);
+        SecretString::from(out)
+    }
+
+    /// Returns `text` with every placeholder shown as `(secret NAME)`.
+    pub fn mask(text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find(PLACEHOLDER_OPEN) {
+            out.push_str(&rest[..start]);
+            let after = &rest[start + PLACEHOLDER_OPEN.len()..];
+            let end = after.find(PLACEHOLDER_CLOSE).unwrap_or(after.len());
+            out.push_str(&format!("(secret {})", &after[..end]));
+            rest = after.get(end + PLACEHOLDER_CLOSE.len_utf8()..).unwrap_or("");
+        }
+        out.push_str(rest);
+        out
+    }
+
+    /// Returns `text` with every occurrence of a secret's own value shown as `(secret NAME)`: the last
+    /// line of defence for what a host prints.
+    pub fn scrub(&self, text: &str) -> String {
+        let mut out = Self::mask(text);
+        for (name, value) in &self.values {
+            if value.expose_secret().len() >= 4 {
+                out = out.replace(value.expose_secret(), &format!("(secret {name})"));
+            }
+        }
+        out
+    }
+}

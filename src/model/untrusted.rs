@@ -1,0 +1,42 @@
+//! Text that came from a host.
+
+use serde::{Deserialize, Serialize};
+
+/// Text that came from a host or from a recipe's rendered value. It has no `Display` on purpose: each
+/// writer escapes it for its own grammar (terminal, JSON, Markdown), so escape sequences, bidi
+/// overrides and control characters never act where they are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Untrusted(String);
+
+impl Untrusted {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Builds from bytes; bytes that are not UTF-8 become U+FFFD.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Returns the text as it came. For parsers and judges; a writer must escape it.
+    pub fn raw(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&str> for Untrusted {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Untrusted {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}

@@ -1,0 +1,67 @@
+//! What forge asks a host: a closed set of read-only questions, merged into one script, and their answers.
+//!
+//! Architecture Invariants: a probe never changes a host. Like probes are merged (one `dpkg-query`, one
+//! `systemctl show`, one `stat`). Each section is framed with a random token, its length and exit status,
+//! and has its own time limit and output cap. A question whose answer did not come is `Unknown` with the
+//! reason; a missing end frame is a lost link, for the whole script.
+
+mod frame;
+mod observation;
+mod reading;
+
+pub use frame::{compile, parse, Compiled, FrameError};
+pub use observation::{Observation, Unknown};
+pub use reading::*;
+
+use crate::script::Fragment;
+use serde::{Deserialize, Serialize};
+
+/// One read-only question to a host. Ordered and hashable: equal questions of different steps are asked once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// What stands at a path: type, owner, group, mode, size, times, digest of a regular file.
+    /// With `want`, the body too if its digest is another one and it is at most `BODY_CAP` bytes of text
+    /// (for the diff). Never for secret bodies.
+    Path { path: String, want: Option<String> },
+    /// The state of one dpkg package, its holds, and what apt offers.
+    Package { name: String },
+    /// State of the package manager itself: lock holder, half-configured packages, running apt.
+    PackageManager,
+    /// State of one systemd unit, with its main process's deleted executable or libraries.
+    Unit { name: String },
+    /// One account and its groups.
+    User { name: String },
+    /// The record that the last verified apply left for a step (`record` is its file name).
+    /// All records are read together.
+    Records,
+    /// A recipe's own read-only command. `id` names it in messages.
+    Check { id: String, script: String, user: Option<String>, cwd: Option<String>, env: Vec<(String, String)>, timeout_s: u64 },
+    /// One fact's snippet, by the fact's name. The text of it lives with the fact.
+    Fact { name: String },
+}
+
+/// Bodies up to this size travel with an observation for a diff. Bytes.
+pub const BODY_CAP: u64 = 65_536;
+
+/// The snippet behind a fact, given to [`compile`] by the caller, since facts live above probes.
+#[derive(Clone, Copy, Debug)]
+pub struct FactSnippet {
+    pub name: &'static str,
+    /// POSIX shell; its stdout is what the fact's parser reads.
+    pub snippet: &'static str,
+    pub timeout_s: u64,
+    /// Whether it touches a device or a network mount: such probes run on a second channel.
+    pub device: bool,
+}
+
+/// A merged group of probes: code to run on the host, and how to read what it printed.
+pub(crate) struct Section {
+    /// The name in messages.
+    pub name: String,
+    pub body: Fragment,
+    pub timeout_s: u64,
+    pub cap: u64,
+    /// The questions that this section answers.
+    pub probes: Vec<Probe>,
+}

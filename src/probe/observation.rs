@@ -1,0 +1,99 @@
+//! The answers of one host.
+
+use super::{Probe, Reading};
+use crate::model::Untrusted;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Why a question has no answer. Never the same as "no change".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
+    pub why: String,
+    /// What the host said about it, if it said something.
+    pub said: Option<Untrusted>,
+}
+
+impl Unknown {
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), said: None }
+    }
+
+    pub fn said(mut self, text: impl Into<Untrusted>) -> Self {
+        self.said = Some(text.into());
+        self
+    }
+}
+
+/// What one host answered to a set of probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    #[serde(with = "as_list")]
+    answers: BTreeMap<Probe, Result<Reading, Unknown>>,
+}
+
+impl Observation {
+    pub fn insert(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
+        self.answers.insert(probe, answer);
+    }
+
+    /// Returns the answer to `probe`; a probe that was never asked is `Unknown`.
+    pub fn get(&self, probe: &Probe) -> Result<&Reading, Unknown> {
+        match self.answers.get(probe) {
+            Some(Ok(reading)) => Ok(reading),
+            Some(Err(unknown)) => Err(unknown.clone()),
+            None => Err(Unknown::new("was not observed")),
+        }
+    }
+
+    pub fn has(&self, probe: &Probe) -> bool {
+        self.answers.contains_key(probe)
+    }
+
+    /// Takes over the answers of a later observation; later answers win.
+    pub fn merge(&mut self, later: Observation) {
+        self.answers.extend(later.answers);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<Reading, Unknown>)> {
+        self.answers.iter()
+    }
+}
+
+/// JSON has no maps with structured keys: a list of pairs.
+mod as_list {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Entry {
+        probe: Probe,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reading: Option<Reading>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unknown: Option<Unknown>,
+    }
+
+    pub fn serialize<S: Serializer>(map: &BTreeMap<Probe, Result<Reading, Unknown>>, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(map.iter().map(|(probe, answer)| Entry {
+            probe: probe.clone(),
+            reading: answer.as_ref().ok().cloned(),
+            unknown: answer.as_ref().err().cloned(),
+        }))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Probe, Result<Reading, Unknown>>, D::Error> {
+        let entries = Vec::<Entry>::deserialize(d)?;
+        Ok(entries
+            .into_iter()
+            .map(|e| {
+                let answer = match (e.reading, e.unknown) {
+                    (Some(reading), _) => Ok(reading),
+                    (None, Some(unknown)) => Err(unknown),
+                    (None, None) => Err(Unknown::new("the recording holds no answer")),
+                };
+                (e.probe, answer)
+            })
+            .collect())
+    }
+}

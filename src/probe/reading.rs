@@ -1,0 +1,159 @@
+//! Typed answers.
+
+use crate::model::Untrusted;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The answer to one probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reading {
+    Path(PathState),
+    Package(PackageState),
+    PackageManager(PackageManagerState),
+    Unit(UnitState),
+    User(UserState),
+    Records(RecordsState),
+    /// Of a check or a fact.
+    Output(Output),
+}
+
+/// What stands at a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    Absent,
+    Present(PathInfo),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathType {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathInfo {
+    pub kind: PathType,
+    /// Owner by name, by number when the host knows no name.
+    pub owner: Untrusted,
+    pub group: Untrusted,
+    /// Permission bits, with setuid, setgid and sticky: at most 0o7777.
+    pub mode: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Seconds since the epoch; ctime decides restarts, since packages restore mtime.
+    pub mtime: f64,
+    pub ctime: f64,
+    /// Lowercase hex SHA-256 of a regular file. `None` for other types, or when it could not be read.
+    pub sha256: Option<String>,
+    /// The body, when it was asked for, differs, is small and is UTF-8 without NUL.
+    pub body: Option<Untrusted>,
+    /// The target of a symbolic link.
+    pub target: Option<Untrusted>,
+}
+
+/// The state of one dpkg package.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageState {
+    /// Installed version, `None` when no version is unpacked.
+    pub version: Option<String>,
+    /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …
+    pub status: String,
+    /// Whether dpkg's selection is `hold`.
+    pub held: bool,
+    /// The version apt would install, `None` when apt offers none. Read from apt's lists, not the network.
+    pub candidate: Option<String>,
+    /// All versions apt offers, newest first.
+    pub available: Vec<String>,
+}
+
+/// The state of the package manager as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageManagerState {
+    /// Who holds dpkg's lock now: pid and command line.
+    pub lock_holder: Option<(u32, Untrusted)>,
+    /// Packages that are not fully installed: name and dpkg status word.
+    pub broken: BTreeMap<String, String>,
+}
+
+/// The state of one systemd unit, from `systemctl show`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnitState {
+    /// `LoadState`: `loaded`, `not-found`, `masked`, `error` …
+    pub load: String,
+    /// `ActiveState`: `active`, `inactive`, `failed`, `activating` …
+    pub active: String,
+    /// `SubState`.
+    pub sub: String,
+    /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty when there is none.
+    pub file_state: String,
+    /// `NeedDaemonReload`.
+    pub need_daemon_reload: bool,
+    /// `InvocationID`, empty when never started.
+    pub invocation: String,
+    /// `FragmentPath` and `DropInPaths`.
+    pub fragment: String,
+    pub drop_ins: Vec<String>,
+    pub main_pid: u32,
+    /// When the unit became active, seconds since the epoch; 0 when never.
+    pub active_since: f64,
+    /// When the main process started, seconds since the epoch; 0 when none.
+    pub main_started: f64,
+    /// Executable or mapped libraries of the main process that are deleted on disk.
+    pub deleted: Vec<Untrusted>,
+    /// `Result`, `success` when all is well.
+    pub result: String,
+    /// `Type`: `simple`, `oneshot`, …
+    pub service_type: String,
+    pub remain_after_exit: bool,
+    pub can_reload: bool,
+}
+
+/// One account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserState {
+    Absent,
+    Present(UserInfo),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserInfo {
+    pub uid: u32,
+    pub gid: u32,
+    /// Name of the primary group, or its number.
+    pub group: String,
+    pub gecos: Untrusted,
+    pub home: String,
+    pub shell: String,
+    /// Supplementary groups, sorted, without the primary one.
+    pub groups: Vec<String>,
+    /// Whether the password is locked (`!` or `*`); `None` when shadow could not be read.
+    pub locked: Option<bool>,
+}
+
+/// Every applied record of a host, by file name, as JSON text, and the key for digests of secrets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordsState {
+    pub records: BTreeMap<String, Untrusted>,
+    /// Hex of the host's 32-byte key; never recorded or shown.
+    #[serde(skip)]
+    pub key: Option<String>,
+    /// Running `forge-*` units: name and when they started.
+    pub running: Vec<(String, Untrusted)>,
+}
+
+/// What a command printed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Exit status; 128 + n for signal n.
+    pub status: i32,
+    pub stdout: Untrusted,
+    pub stderr: Untrusted,
+    /// Whether output was cut at the cap.
+    pub truncated: bool,
+}

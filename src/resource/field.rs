@@ -1,0 +1,96 @@
+//! Tables of fields: one table drives checking, "did you mean", JSON schema and the reference.
+
+use crate::model::Value;
+use indexmap::IndexMap;
+
+/// The type of a field as people write it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Type {
+    Text,
+    /// Text without line breaks that may become part of one line of a file or an argument.
+    Line,
+    /// An absolute path on the host, normalised: no `..`, no trailing slash.
+    Path,
+    /// A path inside the inventory's tree on the controller; read at load into the text or bytes it holds.
+    LocalFile,
+    /// Permission bits as quoted octal text: `"0644"`.
+    Mode,
+    Bool,
+    Int { min: i64, max: i64 },
+    /// Text newtype: `560.10` stays `560.10`.
+    Version,
+    /// `30s`, `10m`, `4h`.
+    Duration,
+    Enum(&'static [&'static str]),
+    List(&'static Type),
+    /// Text keys to values of one type.
+    Map(&'static Type),
+    /// A value whose text is secret.
+    Secret,
+    /// A name of a user, group, unit or package: `[A-Za-z0-9_.@:+-]+`, no leading dash.
+    Name,
+    /// Any YAML value.
+    Any,
+    /// A nested table.
+    Table(&'static [Field]),
+}
+
+/// One field of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Field {
+    pub name: &'static str,
+    pub ty: Type,
+    pub required: bool,
+    /// Meaning, unit, default; Markdown, one or two sentences.
+    pub doc: &'static str,
+}
+
+impl Field {
+    pub const fn required(name: &'static str, ty: Type, doc: &'static str) -> Self {
+        Self { name, ty, required: true, doc }
+    }
+
+    pub const fn optional(name: &'static str, ty: Type, doc: &'static str) -> Self {
+        Self { name, ty, required: false, doc }
+    }
+}
+
+/// Checked values of one table: keys are known, types fit, defaults are not filled in. Modes are
+/// numbers, durations are whole seconds, paths are normalised, local files are replaced by their content.
+/// Secrets stand as placeholders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(pub IndexMap<&'static str, Value>);
+
+impl Fields {
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        self.0.get(name)?.as_bool()
+    }
+
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.0.get(name)?.as_i64()
+    }
+
+    /// Returns permission bits.
+    pub fn mode(&self, name: &str) -> Option<u32> {
+        self.int(name)?.try_into().ok()
+    }
+
+    /// Returns a list of texts; numbers and booleans do not occur in lists of text.
+    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
+        let list = self.0.get(name)?.as_array()?;
+        Some(list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
+    }
+
+    pub fn map(&self, name: &str) -> Option<Vec<(String, String)>> {
+        let map = self.0.get(name)?.as_object()?;
+        Some(map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect())
+    }
+}

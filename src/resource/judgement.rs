@@ -1,0 +1,138 @@
+//! What a judge says, and what an actor renders.
+
+use crate::model::{Disruption, Untrusted, Value, Verdict};
+use crate::script::Fragment;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+use super::Provision;
+
+/// One attribute that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// `content`, `mode`, `version`, `enabled` …
+    pub attribute: String,
+    /// What was seen, `None` for nothing there (or secret).
+    pub from: Option<Untrusted>,
+    /// What is desired, `None` for removal (or secret).
+    pub to: Option<Untrusted>,
+    /// A unified diff of a body, without file headers; empty when `from` and `to` say it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<Untrusted>,
+    /// Whether the values are withheld because they are secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+impl Change {
+    pub fn new(attribute: &str, from: Option<&str>, to: Option<&str>) -> Self {
+        Self {
+            attribute: attribute.to_owned(),
+            from: from.map(Untrusted::from),
+            to: to.map(Untrusted::from),
+            diff: None,
+            secret: false,
+        }
+    }
+}
+
+/// What a judge says of one resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    pub verdict: Verdict,
+    /// Why, as a lowercase fragment; also for a no-op ("content, owner and mode are as declared").
+    pub reason: Untrusted,
+    pub changes: Vec<Change>,
+    /// Of carrying the changes out.
+    pub disruption: Disruption,
+    /// The judged attributes as they were seen, in canonical form. Its digest is the step's basis.
+    pub basis: Value,
+    /// Whether the verdict rests on what an earlier step is going to bring about.
+    pub predicted: bool,
+}
+
+impl Judgement {
+    pub fn ok(reason: impl Into<Untrusted>, basis: Value) -> Self {
+        Self {
+            verdict: Verdict::Ok,
+            reason: reason.into(),
+            changes: Vec::new(),
+            disruption: Disruption::D0,
+            basis,
+            predicted: false,
+        }
+    }
+
+    pub fn change(reason: impl Into<Untrusted>, changes: Vec<Change>, disruption: Disruption, basis: Value) -> Self {
+        Self { verdict: Verdict::Change, changes, disruption, ..Self::ok(reason, basis) }
+    }
+
+    /// A step that could not be judged.
+    pub fn unknown(why: &crate::probe::Unknown) -> Self {
+        let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
+        Self {
+            verdict: Verdict::Unknown,
+            ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null)
+        }
+    }
+
+    pub fn blocked(class: crate::model::BlockClass, reason: impl Into<Untrusted>, basis: Value) -> Self {
+        Self { verdict: Verdict::Blocked(class), ..Self::ok(reason, basis) }
+    }
+
+    pub fn predicted(mut self) -> Self {
+        self.predicted = true;
+        self
+    }
+}
+
+/// What a judge may know beside the observation.
+#[derive(Clone, Debug, Default)]
+pub struct Context<'a> {
+    /// What earlier steps with the verdict `change` will bring into being.
+    pub predicted: Option<&'a Predicted>,
+    /// The record of the last verified apply of this very step on this host, as JSON.
+    pub record: Option<&'a Value>,
+    /// For services: the inputs that its `restart_on` names.
+    pub inputs: &'a [Input],
+    /// Names the run for backups and units: `20261121T093015-4f2a`.
+    pub run: &'a str,
+    /// The host's key for digests of secret values (hex), when known.
+    pub key: Option<&'a str>,
+    /// Reveals placeholders for digests of secret bodies.
+    pub secrets: Option<&'a crate::model::SecretStore>,
+}
+
+/// What earlier steps of the plan will bring into being or change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Predicted {
+    /// Things that will exist.
+    pub will_exist: BTreeSet<Provision>,
+    /// Whether some earlier step that this one may depend on has changes (for commands: their check may
+    /// answer differently then). Holds the step's name.
+    pub after: Option<String>,
+}
+
+/// One thing a service's running state depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// The step in `restart_on`, as `recipe/step`.
+    pub step: String,
+    /// Paths whose ctime counts, each of which is among the service's probes.
+    pub paths: Vec<String>,
+    /// Digest of what the step declares.
+    pub digest: String,
+    /// Whether the plan changes this input.
+    pub changing: bool,
+}
+
+/// The commands of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Action {
+    /// Shell that carries it out; ends with a non-zero status on failure.
+    pub body: Fragment,
+    /// Whether it runs as a transient unit on the host, with log and reattachment.
+    pub long: bool,
+    /// What texts in its output mean: a substring and the hint to print with it.
+    pub explain: &'static [(&'static str, &'static str)],
+}

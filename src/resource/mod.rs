@@ -1,0 +1,79 @@
+//! Resource kinds: one file each. A kind says which probes it needs, judges an observation, and renders
+//! the commands of a change.
+//!
+//! Architecture Invariant: resources do no I/O. The same judge serves plan, the moment before a change,
+//! verification after it, and drift.
+
+pub mod field;
+mod judgement;
+
+pub use field::{Field, Fields, Type};
+pub use judgement::{Action, Change, Context, Input, Judgement, Predicted};
+
+use crate::probe::{Observation, Probe};
+
+/// One concrete resource: every template rendered, every value typed.
+pub trait Resource: std::fmt::Debug + Send + Sync {
+    /// Returns the kind's name as recipes spell it: `file`, `package` …
+    fn kind(&self) -> &'static str;
+
+    /// Returns what it is about, for people and for conflict checks: `/etc/motd`, `nginx`.
+    fn title(&self) -> String;
+
+    /// Returns the questions whose answers [`judge`](Self::judge) reads.
+    fn probes(&self) -> Vec<Probe>;
+
+    /// Compares what is desired with what was seen. Pure; a no-op says why in `reason`.
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement;
+
+    /// Renders the commands that bring about what `judgement` found to change. Pure.
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action;
+
+    /// Returns the canonical desired value for the applied record, secrets as placeholders.
+    fn desired(&self) -> crate::model::Value;
+
+    /// Returns what later steps may assume once it is applied: paths, units, users, packages.
+    fn provides(&self) -> Vec<Provision>;
+
+    /// Returns the inputs that a service depends on when a step of this resource stands in its
+    /// `restart_on`: paths whose ctime and digest tell of a change.
+    fn inputs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the claims that no other step of the host may make differently: `("path", "/etc/motd")`.
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        vec![(self.kind(), self.title())]
+    }
+}
+
+/// Something that exists once a step is applied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Provision {
+    Path(String),
+    Unit(String),
+    User(String),
+    Package(String),
+}
+
+/// A kind as the registry knows it: its name, fields and constructor.
+pub struct Kind {
+    pub name: &'static str,
+    /// One sentence for the reference.
+    pub summary: &'static str,
+    /// Several paragraphs of Markdown for the reference: behaviour, what a no-op means, proof.
+    pub doc: &'static str,
+    pub fields: &'static [Field],
+    /// Builds the resource from checked fields. `absent` is said by `ensure: absent` or `otherwise: absent`.
+    pub build: fn(&Fields, absent: bool) -> Result<Box<dyn Resource>, crate::diag::Diag>,
+}
+
+/// Every kind, in the order of the reference.
+pub fn kinds() -> &'static [Kind] {
+    &[]
+}
+
+/// Returns the kind of that name.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    kinds().iter().find(|kind| kind.name == name)
+}

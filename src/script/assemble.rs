@@ -1,0 +1,49 @@
+//! A whole script: one function, called on its last line with a token.
+
+use super::{Fragment, FragmentError};
+use crate::model::SecretStore;
+use secrecy::{ExposeSecret, SecretString};
+use std::time::Duration;
+
+/// Random text that frames and the call line carry, so that neither a cut script nor a program's output
+/// can be taken for the real thing. 32 lowercase hex digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// Builds from text made by the transport's random source (or a fixed one in tests).
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A script ready to be sent on the stdin of `sh`. Inside it `$FORGE_T` is the token.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub body: Fragment,
+    pub token: Token,
+    /// The time the controller waits for the end of the script at most.
+    pub limit: Duration,
+}
+
+impl Script {
+    /// Returns the text to send. Cut at any byte short of its end it runs nothing: the function is
+    /// incomplete, or it is called without its token.
+    ///
+    /// # Errors
+    /// A NUL byte in a word.
+    pub fn text(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
+        let body = self.body.render(secrets)?;
+        let token = self.token.as_str();
+        Ok(SecretString::from(format!(
+            "forge_main() {{\n[ \"${{1-}}\" = {token} ] || return 0\nexec </dev/null\nset -u\numask 077\n\
+             LC_ALL=C TZ=UTC PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin FORGE_T={token}\n\
+             export LC_ALL TZ PATH\nunset LANGUAGE\n{}\n}}\nforge_main {token}",
+            body.expose_secret()
+        )))
+    }
+}

@@ -1,0 +1,119 @@
+//! A piece of shell code with typed holes.
+
+use crate::model::SecretStore;
+use base64::Engine as _;
+use secrecy::{ExposeSecret, SecretString};
+
+/// A piece of a script. Code is `&'static str`, so that no value is ever spliced in raw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fragment {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Code(&'static str),
+    Word(String),
+    Data(Vec<u8>),
+    Nested(Fragment),
+}
+
+/// Why a fragment cannot become a script.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FragmentError {
+    #[error("a value holds a NUL byte, which no argument can carry")]
+    Nul,
+}
+
+impl Fragment {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends shell code written in forge itself.
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.parts.push(Part::Code(code));
+        self
+    }
+
+    /// Appends a value as one single-quoted word, with a blank before it. Secrets inside are replaced
+    /// when the script is made.
+    pub fn word(mut self, value: impl Into<String>) -> Self {
+        self.parts.push(Part::Word(value.into()));
+        self
+    }
+
+    /// Appends a whole number as a word.
+    pub fn number(self, value: u64) -> Self {
+        self.word(value.to_string())
+    }
+
+    /// Appends bytes as one quoted word of base64, for `printf %s WORD | base64 -d`. Placeholders in
+    /// UTF-8 data are replaced before encoding.
+    pub fn data(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.parts.push(Part::Data(bytes.into()));
+        self
+    }
+
+    /// Appends another fragment as it stands.
+    pub fn then(mut self, other: Fragment) -> Self {
+        self.parts.extend(other.parts);
+        self
+    }
+
+    /// Appends another fragment as one single-quoted word (for `sh -c` and for bodies written to a file).
+    pub fn nested(mut self, other: Fragment) -> Self {
+        self.parts.push(Part::Nested(other));
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Returns whether a secret stands in it.
+    pub fn is_secret(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Code(_) => false,
+            Part::Word(word) => SecretStore::mentions(word),
+            Part::Data(bytes) => std::str::from_utf8(bytes).is_ok_and(SecretStore::mentions),
+            Part::Nested(inner) => inner.is_secret(),
+        })
+    }
+
+    /// Returns the shell text with secrets replaced.
+    ///
+    /// # Errors
+    /// A NUL byte in a word: no argument can carry one.
+    pub fn render(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Code(code) => out.push_str(code),
+                Part::Word(word) => push_word(&mut out, secrets.reveal(word).expose_secret())?,
+                Part::Data(bytes) => push_word(&mut out, &encode(bytes, secrets))?,
+                Part::Nested(inner) => push_word(&mut out, inner.render(secrets)?.expose_secret())?,
+            }
+        }
+        Ok(SecretString::from(out))
+    }
+}
+
+fn encode(bytes: &[u8], secrets: &SecretStore) -> String {
+    let engine = base64::engine::general_purpose::STANDARD;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => engine.encode(secrets.reveal(text).expose_secret()),
+        Err(_) => engine.encode(bytes),
+    }
+}
+
+/// POSIX single quotes: every byte but `'` stands for itself inside them.
+fn push_word(out: &mut String, value: &str) -> Result<(), FragmentError> {
+    if value.contains('\0') {
+        return Err(FragmentError::Nul);
+    }
+    out.push_str(" '");
+    out.push_str(&value.replace('\'', r"'\''"));
+    out.push('\'');
+    Ok(())
+}
