@@ -1,0 +1,98 @@
+//! What a run says while it goes: one closed type, for every writer.
+
+use crate::model::{HostName, Outcome, StepId, Untrusted};
+use crate::plan::Unreachable;
+use crate::resource::Change;
+use serde::Serialize;
+use std::time::Duration;
+
+/// One thing that happened in a run. Events of one host come in order.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// Observation of `hosts` begins.
+    ObserveStarted { hosts: usize },
+    /// A session is being opened.
+    Connecting { host: HostName },
+    /// The host was observed.
+    Observed { host: HostName, trips: u32, took: Duration },
+    /// The host cannot be reached.
+    Unreachable { host: HostName, why: Unreachable },
+    /// A read was tried again after a transport error.
+    Retrying { host: HostName, why: Untrusted, attempt: u32 },
+    /// Carrying out begins on `hosts`, with `steps` steps to run in all.
+    ApplyStarted { run: String, hosts: usize, steps: usize },
+    /// A host's turn has come.
+    HostStarted { host: HostName, steps: usize },
+    /// A step left by an earlier run is still running on the host; it is waited for.
+    Reattached { host: HostName, unit: String },
+    /// The host waits for something outside it (a barrier, `one` on another host).
+    Waiting { host: HostName, step: StepId, what: Untrusted },
+    /// A step begins.
+    StepStarted { host: HostName, step: StepId, title: Untrusted, long: bool },
+    /// A line that a long step printed.
+    StepOutput { host: HostName, step: StepId, line: Untrusted },
+    /// A step ended.
+    StepFinished { host: HostName, step: StepId, title: Untrusted, result: StepResult, changes: Vec<Change>, took: Duration },
+    /// A verification ended.
+    Verified { host: HostName, recipe: String, name: String, result: VerifyResult },
+    /// A host is done.
+    HostFinished { host: HostName, outcome: Outcome, reason: Untrusted },
+    /// The user asked to stop: running steps are finished first.
+    Stopping { in_flight: Vec<(HostName, StepId)> },
+    /// The user asked twice: forge leaves now; what runs on the hosts goes on.
+    Detached { in_flight: Vec<(HostName, StepId)> },
+    /// The failure budget is used up; hosts that have not begun are left alone.
+    BudgetSpent { failed: usize, allowed: usize },
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "result")]
+pub enum StepResult {
+    /// Changed and verified.
+    Changed,
+    /// Was already as desired when its turn came.
+    AlreadyOk { reason: Untrusted },
+    /// Configured, waits for a reload or reboot.
+    Pending { reason: Untrusted },
+    /// Impossible here.
+    Blocked { class: crate::model::BlockClass, reason: Untrusted },
+    /// Could not be judged.
+    Unknown { reason: Untrusted },
+    /// What it relied on moved since the plan.
+    Stale { reason: Untrusted },
+    /// Its commands failed, or it is not as desired after them.
+    Failed { failure: Failure },
+    /// Something it needs is not there.
+    Skipped { reason: Untrusted },
+    /// Its `when` is false here.
+    NotApplicable { reason: Untrusted },
+    /// The run was stopped before its turn.
+    Cancelled,
+}
+
+/// Why a step failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// A lowercase fragment: `exit status 100`, `still differs after the change`.
+    pub why: Untrusted,
+    /// The last lines the host printed.
+    pub tail: Untrusted,
+    pub hint: Option<Untrusted>,
+    /// Where the whole log lies on the host, for long steps.
+    pub log: Option<String>,
+}
+
+/// How a verification ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "result")]
+pub enum VerifyResult {
+    Held,
+    Failed { reason: Untrusted },
+    /// Could not be told; counts as not held.
+    Unknown { reason: Untrusted },
+    /// Not judged, since its recipe did not get through.
+    Skipped { reason: Untrusted },
+    NotApplicable { reason: Untrusted },
+}

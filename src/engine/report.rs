@@ -1,0 +1,133 @@
+//! What a run came to, and the exit code that follows from it.
+
+use super::event::{StepResult, VerifyResult};
+use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
+use crate::resource::Change;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The result of `apply` or `verify`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    pub version: u32,
+    pub run: String,
+    pub verb: String,
+    pub cluster: String,
+    pub plan: Option<String>,
+    pub hosts: Vec<HostReport>,
+    /// Whether the failure budget stopped the run.
+    pub budget_spent: bool,
+    pub interrupted: bool,
+    pub took: Duration,
+}
+
+/// What a run came to on one host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostReport {
+    pub host: HostName,
+    pub outcome: Outcome,
+    pub reason: Untrusted,
+    pub hint: Option<Untrusted>,
+    pub steps: Vec<StepReport>,
+    pub verify: Vec<VerifyReport>,
+    pub took: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepReport {
+    pub id: StepId,
+    pub title: Untrusted,
+    #[serde(flatten)]
+    pub result: StepResult,
+    pub changes: Vec<Change>,
+    pub took: Duration,
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VerifyReport {
+    pub recipe: String,
+    pub name: String,
+    #[serde(flatten)]
+    pub result: VerifyResult,
+    pub place: String,
+}
+
+impl Report {
+    /// Returns the exit code that the printed report means.
+    pub fn exit_code(&self) -> ExitCode {
+        let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
+        let of_run = [
+            self.budget_spent.then_some(ExitCode::Budget),
+            self.interrupted.then_some(ExitCode::Interrupted),
+        ];
+        ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()))
+    }
+
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.hosts.iter().filter(|h| h.outcome == outcome).count()
+    }
+}
+
+impl HostReport {
+    fn codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
+        let outcome = match self.outcome {
+            Outcome::Ok | Outcome::Changed | Outcome::Skipped | Outcome::Cancelled => None,
+            Outcome::Pending => Some(ExitCode::Pending),
+            Outcome::Blocked | Outcome::Failed => Some(ExitCode::HostsFailed),
+            Outcome::Stale => Some(ExitCode::Stale),
+            Outcome::Locked => Some(ExitCode::Locked),
+            Outcome::Unreachable => Some(ExitCode::Unreachable),
+        };
+        let steps = self.steps.iter().filter_map(|s| s.result.code());
+        let verify = self.verify.iter().filter_map(|v| v.result.code());
+        outcome.into_iter().chain(steps).chain(verify)
+    }
+
+    /// Returns the outcome that steps and verifications add up to.
+    pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> Outcome {
+        let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
+        let verify_failed = verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed));
+        if any(|r| matches!(r, StepResult::Failed { .. })) || verify_failed {
+            Outcome::Failed
+        } else if any(|r| matches!(r, StepResult::Blocked { .. })) {
+            Outcome::Blocked
+        } else if any(|r| matches!(r, StepResult::Stale { .. })) {
+            Outcome::Stale
+        } else if any(|r| matches!(r, StepResult::Cancelled)) {
+            Outcome::Cancelled
+        } else if any(|r| matches!(r, StepResult::Skipped { .. })) {
+            Outcome::Skipped
+        } else if any(|r| matches!(r, StepResult::Pending { .. })) {
+            Outcome::Pending
+        } else if any(|r| matches!(r, StepResult::Changed)) {
+            Outcome::Changed
+        } else {
+            Outcome::Ok
+        }
+    }
+}
+
+impl StepResult {
+    /// Returns the exit code that this result alone means, if it means one.
+    pub fn code(&self) -> Option<ExitCode> {
+        match self {
+            Self::Changed | Self::AlreadyOk { .. } | Self::NotApplicable { .. } | Self::Skipped { .. } | Self::Cancelled => None,
+            Self::Pending { .. } => Some(ExitCode::Pending),
+            Self::Blocked { .. } | Self::Failed { .. } => Some(ExitCode::HostsFailed),
+            Self::Unknown { .. } => Some(ExitCode::Unknown),
+            Self::Stale { .. } => Some(ExitCode::Stale),
+        }
+    }
+}
+
+impl VerifyResult {
+    /// Returns the exit code that this result alone means, if it means one.
+    pub fn code(&self) -> Option<ExitCode> {
+        match self {
+            Self::Held | Self::NotApplicable { .. } | Self::Skipped { .. } => None,
+            Self::Failed { .. } => Some(ExitCode::VerifyFailed),
+            Self::Unknown { .. } => Some(ExitCode::Unknown),
+        }
+    }
+}

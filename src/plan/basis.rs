@@ -1,0 +1,69 @@
+//! Canonical forms and digests.
+
+use crate::model::Value;
+use sha2::{Digest, Sha256};
+
+/// Returns `value` as JSON text with sorted keys and no blanks: equal values have equal text.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                separate(i, out);
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.iter().collect();
+            keys.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (i, (key, item)) in keys.into_iter().enumerate() {
+                separate(i, out);
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                write(item, out);
+            }
+            out.push('}');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+fn separate(index: usize, out: &mut String) {
+    if index > 0 {
+        out.push(',');
+    }
+}
+
+/// Returns `sha256:` and the lowercase hex digest of `text`.
+pub fn digest(text: &str) -> String {
+    let mut out = String::from("sha256:");
+    for byte in Sha256::digest(text.as_bytes()) {
+        out.push_str(&format!("{byte:02x}"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn key_order_does_not_matter() {
+        assert_eq!(canonical(&json!({"b": [1, {"d": null, "c": "x\n"}], "a": true})), r#"{"a":true,"b":[1,{"c":"x\n","d":null}]}"#);
+        assert_eq!(canonical(&json!({"a": 1, "b": 2})), canonical(&json!({"b": 2, "a": 1})));
+    }
+
+    #[test]
+    fn digests_are_sha256() {
+        assert_eq!(digest(""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

@@ -1,0 +1,171 @@
+//! The plan as a value: what would change where, why, and what it disturbs. It carries no commands.
+
+use super::Reach;
+use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
+use crate::resource::Change;
+use serde::{Deserialize, Serialize};
+
+/// A plan for a selection of hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Of the plan's form; see `schemas/plan.json`.
+    pub version: u32,
+    pub forge: String,
+    pub cluster: String,
+    pub inventory: String,
+    /// Digest over everything below and the inputs: the plan's identity.
+    pub id: String,
+    pub hosts: Vec<HostPlan>,
+}
+
+/// What would happen on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostPlan {
+    pub host: HostName,
+    pub reach: Reach,
+    /// In the order they would run.
+    pub steps: Vec<StepPlan>,
+    pub verify: Vec<VerifyPlan>,
+    /// Steps recorded on the host whose declaration is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undeclared: Vec<Untrusted>,
+}
+
+/// One step on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepPlan {
+    pub id: StepId,
+    pub kind: String,
+    /// What the resource is about: `/etc/motd`, `nginx`.
+    pub title: Untrusted,
+    pub verdict: Verdict,
+    pub reason: Untrusted,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    pub disruption: Disruption,
+    pub scope: Scope,
+    pub level: Level,
+    /// Digest of the judged attributes as seen and the facts that were read.
+    pub basis: String,
+    /// For what cannot be judged before an earlier step ran: what the step may do at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<Envelope>,
+    /// The step this one will be skipped for: needed, but blocked, unknown or pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// `file:line:col` of the step in its recipe.
+    pub place: String,
+    pub long: bool,
+}
+
+impl StepPlan {
+    /// Returns whether apply would act on it.
+    pub fn acts(&self) -> bool {
+        self.verdict == Verdict::Change && self.waits_for.is_none()
+    }
+}
+
+/// What a step may do that could not be judged yet. Outside of it the step is stale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// What has to happen before it can be judged.
+    pub until: Untrusted,
+    pub disruption: Disruption,
+    /// `file /etc/motd`
+    pub resource: Untrusted,
+}
+
+/// One verification of a recipe on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyPlan {
+    pub recipe: String,
+    pub name: String,
+    /// `Ok` holds, `Change` does not hold, `Unknown` could not be told, `Pending` is judged after changes.
+    pub verdict: Verdict,
+    pub reason: Untrusted,
+    pub level: Level,
+    pub place: String,
+}
+
+/// How many of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub hosts: usize,
+    pub unreachable: usize,
+    /// Hosts with at least one change.
+    pub changing: usize,
+    /// Steps on hosts, by verdict.
+    pub ok: usize,
+    pub change: usize,
+    pub pending: usize,
+    pub blocked: usize,
+    pub unknown: usize,
+    pub not_applicable: usize,
+    /// Changes that rest on a prediction or an envelope.
+    pub predicted: usize,
+    /// Steps that are skipped because of what they need.
+    pub waiting: usize,
+    pub verify_failed: usize,
+    pub verify_unknown: usize,
+}
+
+impl Plan {
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts { hosts: self.hosts.len(), ..Counts::default() };
+        for host in &self.hosts {
+            counts.unreachable += usize::from(host.reach != Reach::Observed);
+            counts.changing += usize::from(host.changes());
+            host.steps.iter().for_each(|step| counts.step(step));
+            host.verify.iter().for_each(|verify| counts.verify(verify));
+        }
+        counts
+    }
+
+    /// Returns the exit code of `plan`. Changes count only with `detailed`.
+    pub fn exit_code(&self, detailed: bool) -> ExitCode {
+        let counts = self.counts();
+        let holds = [
+            (counts.blocked > 0, ExitCode::HostsFailed),
+            (counts.unreachable > 0, ExitCode::Unreachable),
+            (counts.unknown + counts.verify_unknown > 0, ExitCode::Unknown),
+            (detailed && counts.verify_failed > 0, ExitCode::VerifyFailed),
+            (detailed && counts.pending > 0, ExitCode::Pending),
+            (detailed && counts.change > 0, ExitCode::Changes),
+        ];
+        ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
+    }
+}
+
+impl Counts {
+    fn step(&mut self, step: &StepPlan) {
+        match step.verdict {
+            _ if step.waits_for.is_some() => self.waiting += 1,
+            Verdict::Ok => self.ok += 1,
+            Verdict::Change => self.change += 1,
+            Verdict::Pending => self.pending += 1,
+            Verdict::Blocked(_) => self.blocked += 1,
+            Verdict::Unknown => self.unknown += 1,
+            Verdict::NotApplicable => self.not_applicable += 1,
+        }
+        self.predicted += usize::from(step.acts() && step.envelope.is_some());
+    }
+
+    fn verify(&mut self, verify: &VerifyPlan) {
+        match verify.verdict {
+            Verdict::Change | Verdict::Blocked(_) => self.verify_failed += 1,
+            Verdict::Unknown => self.verify_unknown += 1,
+            Verdict::Ok | Verdict::Pending | Verdict::NotApplicable => {}
+        }
+    }
+}
+
+impl HostPlan {
+    pub fn changes(&self) -> bool {
+        self.steps.iter().any(StepPlan::acts)
+    }
+
+    /// Returns the highest disruption of what would change.
+    pub fn disruption(&self) -> Disruption {
+        self.steps.iter().filter(|s| s.acts()).map(|s| s.disruption).max().unwrap_or_default()
+    }
+}

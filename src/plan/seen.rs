@@ -1,0 +1,85 @@
+//! What was seen of a host when it was observed.
+
+use crate::facts::Facts;
+use crate::model::{HostName, Untrusted, Value};
+use crate::probe::{Observation, Probe, Reading};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Why a host could not be observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreachable {
+    /// A lowercase fragment.
+    pub why: Untrusted,
+    pub hint: Option<Untrusted>,
+}
+
+/// Whether a host answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    Observed,
+    Unreachable(Unreachable),
+}
+
+/// Everything one observation told about a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSeen {
+    pub host: HostName,
+    pub reach: Reach,
+    pub observation: Observation,
+    pub facts: Facts,
+    /// The applied records of the host, by step (`recipe/step[key]`).
+    pub records: BTreeMap<String, Value>,
+    /// Hex of the host's key for digests of secret values, once it has one.
+    pub key: Option<String>,
+    /// Round trips it took.
+    pub trips: u32,
+}
+
+impl HostSeen {
+    pub fn unreachable(host: &HostName, why: Unreachable) -> Self {
+        Self {
+            host: host.clone(),
+            reach: Reach::Unreachable(why),
+            observation: Observation::default(),
+            facts: Facts::default(),
+            records: BTreeMap::new(),
+            key: None,
+            trips: 0,
+        }
+    }
+
+    /// Builds from the answers of a host.
+    pub fn observed(host: &HostName, observation: Observation, trips: u32) -> Self {
+        let (records, key) = records(&observation);
+        let facts = Facts::from_observation(&observation);
+        Self { host: host.clone(), reach: Reach::Observed, facts, observation, records, key, trips }
+    }
+
+    /// Takes over later answers.
+    pub fn update(&mut self, later: Observation) {
+        if later.has(&Probe::Records) {
+            (self.records, self.key) = records(&later);
+        }
+        self.facts.0.extend(Facts::from_observation(&later).0);
+        self.observation.merge(later);
+    }
+
+    pub fn is_observed(&self) -> bool {
+        self.reach == Reach::Observed
+    }
+}
+
+/// A record that is not JSON is as good as none: the step is judged without it.
+fn records(observation: &Observation) -> (BTreeMap<String, Value>, Option<String>) {
+    let Ok(Reading::Records(state)) = observation.get(&Probe::Records) else {
+        return Default::default();
+    };
+    let parsed = state.records.values().filter_map(|text| {
+        let value: Value = serde_json::from_str(text.raw()).ok()?;
+        let step = value.get("step")?.as_str()?.to_owned();
+        Some((step, value))
+    });
+    (parsed.collect(), state.key.clone())
+}
