@@ -1,0 +1,147 @@
+//! The applied record: what a host itself knows of the last verified apply of a step.
+//!
+//! Records are the only memory that counts: whichever controller asks reads them from the host. Each is
+//! one JSON file under `/var/lib/forge/applied/`, root only, written to a temporary name, synced and
+//! renamed.
+
+use crate::model::{StepId, Value};
+use crate::script::Fragment;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Root of forge's state on a host.
+pub const STATE_DIR: &str = "/var/lib/forge";
+/// Where the records lie.
+pub const APPLIED_DIR: &str = "/var/lib/forge/applied";
+
+/// The form of a record; see `schemas/record.json`.
+const VERSION: u32 = 1;
+
+/// What the last verified apply of a step left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub version: u32,
+    /// `recipe/step[key]`
+    pub step: String,
+    pub kind: String,
+    pub title: String,
+    /// `sha256:…` over the canonical desired value, `keyed:…` when it holds a secret.
+    pub digest: String,
+    /// The desired value; absent when it holds a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    pub run: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    pub controller: String,
+    pub user: String,
+    /// RFC 3339, UTC, by the controller's clock.
+    pub time: String,
+    /// For services: the start that was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Started>,
+}
+
+/// The start of a service that a verified apply saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// systemd's `InvocationID`.
+    pub invocation: String,
+    /// Digest of the declared inputs (`restart_on`) at that start.
+    pub inputs: String,
+}
+
+impl Record {
+    /// Builds the record of a step whose result was verified just now.
+    pub fn new(id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
+        Self {
+            version: VERSION,
+            step: id.to_string(),
+            kind: kind.to_owned(),
+            title: title.to_owned(),
+            digest,
+            value,
+            run: String::new(),
+            plan: None,
+            controller: String::new(),
+            user: String::new(),
+            time: String::new(),
+            started: None,
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        // A struct of text and JSON always serializes.
+        serde_json::to_value(self).unwrap_or(json!({}))
+    }
+}
+
+/// Returns the script that makes forge's folders and the host's key where they are missing, and prints
+/// the key in hex. Runs once per apply, under the lock.
+pub fn prepare() -> Fragment {
+    Fragment::new().code(
+        r#"
+umask 077
+mkdir -p /var/lib/forge/applied /var/lib/forge/backups /var/lib/forge/log || exit 1
+chmod 0700 /var/lib/forge /var/lib/forge/applied /var/lib/forge/backups /var/lib/forge/log || exit 1
+if [ ! -s /var/lib/forge/key ]; then
+  head -c 32 /dev/urandom > /var/lib/forge/.key.new || exit 1
+  [ "$(wc -c < /var/lib/forge/.key.new)" -eq 32 ] || exit 1
+  sync /var/lib/forge/.key.new && mv -f /var/lib/forge/.key.new /var/lib/forge/key || exit 1
+fi
+od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
+"#,
+    )
+}
+
+/// Returns the script that writes `records`, each whole or not at all.
+pub fn write(records: &[(StepId, Record)]) -> Fragment {
+    let helper = Fragment::new().code(
+        r#"
+forge_record() {
+  t="/var/lib/forge/applied/.new.$1"
+  printf %s "$2" | base64 -d > "$t" && sync "$t" && mv -f "$t" "/var/lib/forge/applied/$1"
+}
+"#,
+    );
+    records.iter().fold(helper, |script, (id, record)| {
+        script
+            .code("forge_record")
+            .word(id.record_name())
+            .data(record.to_value().to_string().into_bytes())
+            .code(" || exit 1\n")
+    })
+}
+
+/// Returns the script that removes the record of a step that was taken away.
+pub fn remove(id: &StepId) -> Fragment {
+    Fragment::new().code("cd /var/lib/forge/applied && rm -f --").word(id.record_name()).code("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SecretStore;
+    use secrecy::ExposeSecret;
+
+    #[test]
+    fn a_record_name_cannot_leave_the_folder() {
+        assert_eq!(StepId::new("a", "../../etc/passwd").record_name(), "a%2F..%2F..%2Fetc%2Fpasswd.json");
+        assert_eq!(StepId::new("..", "x y").record_name(), "%2E.%2Fx%20y.json");
+    }
+
+    #[test]
+    fn a_record_survives_the_way_to_the_host() {
+        let id = StepId::new("r", "it's $(here)\n");
+        let record = Record::new(&id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
+        let script = write(&[(id, record.clone())]).render(&SecretStore::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let text = script.expose_secret().replace("/var/lib/forge/applied", dir.path().to_str().unwrap());
+        let status = std::process::Command::new("sh").arg("-c").arg(text).status().unwrap();
+        assert!(status.success());
+        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
+        assert_eq!(files.len(), 1);
+        let read: Record = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
+        assert_eq!(read, record);
+    }
+}

@@ -1,0 +1,107 @@
+//! `.forge/<cluster>/`: runs and their journals on the controller. A history, never the only truth.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+
+/// The state folder of one cluster on this controller.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: Utf8PathBuf,
+}
+
+/// Why history cannot be kept. Nothing else depends on it.
+#[derive(Debug, thiserror::Error)]
+#[error("the state folder `{path}` cannot be written: {source}")]
+pub struct StoreError {
+    pub path: Utf8PathBuf,
+    pub source: std::io::Error,
+}
+
+impl Store {
+    /// Returns the store below `state` (`--state`, `FORGE_STATE`, or `.forge` beside the inventory).
+    pub fn new(state: &Utf8Path, cluster: &str) -> Self {
+        let name: String = cluster.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+        let name = if name.starts_with('.') || name.is_empty() { format!("_{name}") } else { name };
+        Self { root: state.join(name) }
+    }
+
+    pub fn root(&self) -> &Utf8Path {
+        &self.root
+    }
+
+    /// Makes the folder of a run, readable for its owner only.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn begin(&self, run: &str) -> Result<RunDir, StoreError> {
+        let path = self.root.join("runs").join(run);
+        let failed = |source| StoreError { path: path.clone(), source };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+        let journal = path.join("journal.ndjson");
+        let journal = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
+        Ok(RunDir { path, journal })
+    }
+}
+
+/// The folder of one run, with its open journal.
+#[derive(Debug)]
+pub struct RunDir {
+    path: Utf8PathBuf,
+    journal: File,
+}
+
+impl RunDir {
+    pub fn path(&self) -> &Utf8Path {
+        &self.path
+    }
+
+    /// Appends one entry to the journal as a line of JSON.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn append<T: Serialize>(&mut self, entry: &T) -> Result<(), StoreError> {
+        let failed = |source: std::io::Error| StoreError { path: self.path.clone(), source };
+        let mut line = serde_json::to_string(entry).map_err(|e| failed(e.into()))?;
+        line.push('\n');
+        self.journal.write_all(line.as_bytes()).map_err(failed)
+    }
+
+    /// Writes `name` beside the journal, whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<Utf8PathBuf, StoreError> {
+        let target = self.path.join(name);
+        let failed = |source: std::io::Error| StoreError { path: target.clone(), source };
+        let text = serde_json::to_string_pretty(value).map_err(|e| failed(e.into()))?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.persist(&target).map_err(|e| failed(e.error))?;
+        Ok(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_name_stays_inside_the_state_folder() {
+        assert_eq!(Store::new("/s".into(), "../x/y").root(), "/s/_.._x_y");
+        assert_eq!(Store::new("/s".into(), "h100-prod").root(), "/s/h100-prod");
+    }
+
+    #[test]
+    fn a_journal_is_lines_of_json() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(Utf8Path::from_path(dir.path()).unwrap(), "c");
+        let mut run = store.begin("r1").unwrap();
+        run.append(&serde_json::json!({"a": "x\ny"})).unwrap();
+        run.append(&serde_json::json!({"b": 1})).unwrap();
+        let text = std::fs::read_to_string(run.path().join("journal.ndjson")).unwrap();
+        assert_eq!(text.lines().count(), 2);
+    }
+}
