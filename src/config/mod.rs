@@ -1,7 +1,11 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod expand;
+mod load;
 mod project;
 mod template;
 
+pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
+pub use load::{LoadOptions, load};
 pub use project::*;
 pub use template::{Eval, FactSource, Need, Scope, TemplateError};

@@ -1,6 +1,7 @@
 //! The result of a load: everything that was declared, resolved per host, with its places.
 
 use crate::diag::{Sources, Span};
+use crate::graph::Graph;
 use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
@@ -20,6 +21,8 @@ pub struct Project {
     pub recipes: IndexMap<String, Arc<Recipe>>,
     /// What is applied to each host, in graph order of the recipes.
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
+    /// Steps and who waits for whom, equal for every host.
+    pub graph: Graph,
     pub rollout: Rollout,
     pub secrets: SecretStore,
 }
@@ -277,6 +280,8 @@ pub enum Data {
     Seq(Vec<Node>),
     /// Keys with their places, in order; duplicates are refused by the reader.
     Map(Vec<(Key, Node)>),
+    /// A value that is not known yet. Never read from a file: rendering puts it there.
+    Unknown(super::Need),
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,2 @@
+//! Cycles, printed whole.
+pub(super) fn nothing() {}
