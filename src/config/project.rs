@@ -320,3 +320,16 @@ pub struct StepFilter {
     pub only: BTreeSet<String>,
     pub skip: BTreeSet<String>,
 }
+
+impl StepFilter {
+    /// Returns whether the step is among those to look at. A pattern is a recipe or `recipe/step`.
+    pub fn admits(&self, recipe: &str, step: &str) -> bool {
+        let matches = |pattern: &String| *pattern == recipe || *pattern == format!("{recipe}/{step}");
+        (self.only.is_empty() || self.only.iter().any(matches)) && !self.skip.iter().any(matches)
+    }
+
+    /// Returns whether the recipe's verification is among those to look at.
+    pub fn admits_recipe(&self, recipe: &str) -> bool {
+        (self.only.is_empty() || self.only.contains(recipe)) && !self.skip.contains(recipe)
+    }
+}

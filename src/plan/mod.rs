@@ -3,9 +3,19 @@
 //! Architecture Invariant: planning is a pure function: no I/O, no clock, deterministic order.
 
 mod basis;
+mod case;
+mod demand;
+mod judge;
 mod model;
+mod planner;
+mod scope;
 mod seen;
 
 pub use basis::{canonical, digest};
+pub use case::{Case, Chosen, Ground, Turn, positions};
+pub use demand::{demand, export_probes, of_turn};
+pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
 pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
+pub use planner::{Inputs, hosts_of, plan, provided, rule, title, verification};
+pub use scope::{choose, exported, exporters, exports, put};
 pub use seen::{HostSeen, Reach, Unreachable};

@@ -111,6 +111,15 @@ pub struct Predicted {
     /// Whether some earlier step that this one may depend on has changes (for commands: their check may
     /// answer differently then). Holds the step's name.
     pub after: Option<String>,
+    /// Recipes, on any host, with a step that is going to change and exports values.
+    pub exporters: BTreeSet<String>,
+}
+
+impl Predicted {
+    /// Returns whether a step of `recipe` is going to make its exports.
+    pub fn will_export(&self, recipe: &str) -> bool {
+        self.exporters.contains(recipe)
+    }
 }
 
 /// One thing a service's running state depends on.

@@ -1,0 +1,103 @@
+//! Which questions a host is asked.
+
+use super::case::{Case, Turn};
+use crate::config::{Judged, State};
+use crate::model::StepId;
+use crate::probe::Probe;
+use std::collections::BTreeSet;
+
+/// The time limit of a recipe's own check when its step names none. Seconds.
+const CHECK_LIMIT: u64 = 30;
+
+/// Returns every question that can be put with what is known now. Asked again after the facts are in, it
+/// holds those too whose text needed them.
+pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
+    let mut probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+    probes.insert(Probe::Records);
+    let turns = case.candidate_turns();
+    for turn in &turns {
+        probes.extend(of_turn(case, turn, &turns));
+    }
+    for instance in case.instances().iter().filter(|i| !i.absent) {
+        for verify in &instance.recipe.verify {
+            let judged = case.ground.expander.verify(case.host, instance, verify, &case.known());
+            probes.extend(check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None));
+        }
+    }
+    probes
+}
+
+/// Returns the questions that judge one turn, with those of the inputs it restarts on.
+pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    if let State::Resource(resource) = &turn.expanded.state {
+        probes.extend(resource.probes());
+        probes.extend(input_paths(turn, turns).into_iter().map(|path| Probe::Path { path, want: None }));
+    }
+    if turn.step.effective.is_some() {
+        probes.extend(effective_probe(case, turn));
+    }
+    probes.extend(export_probes(case, turn).into_iter().map(|(_, probe)| probe));
+    probes
+}
+
+/// Returns the turns that `turn`'s `restart_on` names.
+pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn<'a>> {
+    let named = |other: &&Turn<'_>| {
+        turn.step.restart_on.iter().any(|(name, _)| {
+            let same_recipe = other.expanded.id.recipe == turn.expanded.id.recipe && *name == *other.expanded.id.step;
+            same_recipe || *name == format!("{}/{}", other.expanded.id.recipe, other.expanded.id.step)
+        })
+    };
+    turns.iter().filter(named).collect()
+}
+
+fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
+    inputs_of(turn, turns)
+        .into_iter()
+        .filter_map(|input| match &input.expanded.state {
+            State::Resource(resource) => Some(resource.inputs()),
+            _ => None,
+        })
+        .flatten()
+        .collect()
+}
+
+/// Returns the question behind a step's `effective: { check }`.
+pub fn effective_probe(case: &Case<'_>, turn: &Turn<'_>) -> Option<Probe> {
+    turn.step.effective.as_ref()?;
+    let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
+    check_probe(&format!("effective {}", turn.expanded.id), &judged, turn.step.timeout_s)
+}
+
+/// Returns the questions behind the `export: { read }` of a turn, by the export's name.
+pub fn export_probes(case: &Case<'_>, turn: &Turn<'_>) -> Vec<(String, Probe)> {
+    let mut probes = Vec::new();
+    for (name, export) in &turn.step.exports {
+        let Some(read) = &export.read else { continue };
+        let Ok(script) = case.ground.expander.export_read(case.host, turn.instance, read, &case.known()) else {
+            continue;
+        };
+        probes.push((name.clone(), check(export_id(&turn.expanded.id, name), script, turn.step.timeout_s)));
+    }
+    probes
+}
+
+pub fn check_probe(id: &str, judged: &Judged, timeout_s: Option<u64>) -> Option<Probe> {
+    match judged {
+        Judged::Check { script } => Some(check(id.to_owned(), script.clone(), timeout_s)),
+        _ => None,
+    }
+}
+
+fn check(id: String, script: String, timeout_s: Option<u64>) -> Probe {
+    Probe::Check { id, script, user: None, cwd: None, env: Vec::new(), timeout_s: timeout_s.unwrap_or(CHECK_LIMIT) }
+}
+
+pub fn verify_id(recipe: &str, name: &str) -> String {
+    format!("verify {recipe}: {name}")
+}
+
+fn export_id(step: &StepId, name: &str) -> String {
+    format!("export {name} of {step}")
+}

@@ -1,0 +1,185 @@
+//! Judging one turn of a step: the same for plan, the moment before a change, and verification after it.
+
+use super::basis::{canonical, digest};
+use super::case::{Case, Turn};
+use super::demand::{effective_probe, inputs_of};
+use crate::config::{Deferred, Judged, Need, State};
+use crate::model::{Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
+use crate::probe::{Probe, Reading};
+use crate::resource::{Context, Input, Judgement, Predicted, Resource};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// What one turn came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruling {
+    pub judgement: Judgement,
+    /// Digest over the judged attributes and the facts that were read.
+    pub basis: String,
+    /// What has to happen before it can be judged for certain.
+    pub until: Option<String>,
+}
+
+/// What earlier turns of a plan tell a later one.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead {
+    pub predicted: Predicted,
+    /// Turns that are going to change.
+    pub changing: BTreeSet<StepId>,
+}
+
+/// Judges `turn` from what was seen of its host.
+pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
+    let (judgement, until) = match &turn.expanded.state {
+        State::NotApplicable(why) => (not_applicable(why), None),
+        State::Invalid(diags) => (invalid(diags), None),
+        State::Deferred(deferred) => deferral(deferred, turn, ahead),
+        State::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
+    };
+    let basis = basis_of(case, turn, &judgement);
+    Ruling { judgement, basis, until }
+}
+
+fn of_resource(
+    case: &Case<'_>,
+    turn: &Turn<'_>,
+    turns: &[Turn<'_>],
+    ahead: &Ahead,
+    resource: &dyn Resource,
+) -> (Judgement, Option<String>) {
+    let inputs = inputs(case, turn, turns, ahead);
+    let cx = context(case, turn, &inputs, Some(&ahead.predicted));
+    let mut judgement = resource.judge(&case.seen.observation, &cx);
+    if judgement.verdict == Verdict::Change {
+        judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(Disruption::D0));
+    }
+    let until = (judgement.predicted && judgement.verdict == Verdict::Change)
+        .then(|| ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned()));
+    if judgement.verdict == Verdict::Ok {
+        judgement = with_effective(case, turn, judgement);
+    }
+    (judgement, until)
+}
+
+/// Returns the context of a turn's judge and actor.
+pub fn context<'c>(
+    case: &Case<'c>,
+    turn: &Turn<'_>,
+    inputs: &'c [Input],
+    predicted: Option<&'c Predicted>,
+) -> Context<'c> {
+    Context {
+        predicted,
+        record: case.seen.records.get(&turn.expanded.id.to_string()),
+        inputs,
+        run: "",
+        key: case.seen.key.as_deref(),
+        secrets: Some(case.ground.secrets),
+    }
+}
+
+/// Returns what the turn's `restart_on` names, with what is declared of it.
+pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Vec<Input> {
+    inputs_of(turn, turns)
+        .into_iter()
+        .filter_map(|input| {
+            let State::Resource(resource) = &input.expanded.state else { return None };
+            Some(Input {
+                step: input.expanded.id.to_string(),
+                paths: resource.inputs(),
+                digest: desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref()),
+                changing: ahead.changing.contains(&input.expanded.id),
+            })
+        })
+        .collect()
+}
+
+/// Returns the digest of what a resource declares; of one that holds a secret it is keyed by the host's key.
+pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
+    let text = canonical(&resource.desired());
+    if !SecretStore::mentions(&text) {
+        return digest(&text);
+    }
+    let revealed = secrets.reveal(&text);
+    let inner = digest(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
+    format!("keyed:{}", digest(&format!("{}{inner}", key.unwrap_or_default())))
+}
+
+/// A configured step may still wait for a reload or a reboot.
+fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Judgement {
+    let Some(effective) = &turn.step.effective else { return configured };
+    let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
+    let pending = |basis| Judgement {
+        verdict: Verdict::Pending,
+        ..Judgement::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
+    };
+    match judged {
+        Judged::Holds { .. } | Judged::NotApplicable => configured,
+        Judged::Fails { .. } => pending(configured.basis),
+        Judged::Unknown { why, .. } => Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) },
+        Judged::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
+            Some(Ok(true)) | None => configured,
+            Some(Ok(false)) => pending(configured.basis),
+            Some(Err(why)) => Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) },
+        },
+    }
+}
+
+/// Returns whether a read-only command exited 0; why not known otherwise.
+pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
+    match case.seen.observation.get(probe) {
+        Ok(Reading::Output(output)) if output.status == 0 => Ok(true),
+        Ok(Reading::Output(output)) if output.status == 1 => Ok(false),
+        Ok(Reading::Output(output)) => Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr))),
+        Ok(_) => Err("the check was answered with something else".to_owned()),
+        Err(unknown) => Err(unknown.why),
+    }
+}
+
+fn last_line(text: &Untrusted) -> String {
+    text.raw().lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
+}
+
+fn not_applicable(why: &str) -> Judgement {
+    Judgement { verdict: Verdict::NotApplicable, ..Judgement::ok(why, Value::Null) }
+}
+
+fn unknown(why: &str) -> Judgement {
+    Judgement { verdict: Verdict::Unknown, ..Judgement::ok(why, Value::Null) }
+}
+
+fn invalid(diags: &[crate::diag::Diag]) -> Judgement {
+    let messages: Vec<&str> = diags.iter().map(|d| d.message.as_str()).collect();
+    Judgement::blocked(crate::model::BlockClass::Rule, messages.join("; "), Value::Null)
+}
+
+/// A step whose text waits for something: predicted when an earlier step is going to bring it.
+fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, Option<String>) {
+    match &deferred.need {
+        Need::Facts => (unknown("facts were not observed"), None),
+        Need::UnknownFact { path, why } => (unknown(&format!("`facts.{path}` is unknown: {why}")), None),
+        Need::Export { recipe, name } => {
+            let export = format!("`{name}` of `{recipe}`");
+            let maker_acts = ahead.changing.iter().any(|id| *id.recipe == **recipe);
+            if !maker_acts && !ahead.predicted.will_export(recipe) {
+                return (unknown(&format!("{export} is not known: nothing in this plan makes it")), None);
+            }
+            let disruption = turn.step.disruption.unwrap_or(Disruption::D0);
+            let reason = format!("cannot be judged before {export} is made");
+            (Judgement::change(reason, Vec::new(), disruption, Value::Null).predicted(), Some(format!("{export} is made")))
+        }
+    }
+}
+
+/// The basis of a step: the judged attributes and the facts that its templates, `when` and rules read.
+fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
+    let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, fact_at(case, path)])).collect();
+    digest(&canonical(&json!({ "seen": judgement.basis, "facts": facts })))
+}
+
+fn fact_at(case: &Case<'_>, path: &str) -> Value {
+    let mut parts = path.split('.');
+    let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };
+    parts.try_fold(root, |value, part| value.get(part)).cloned().unwrap_or(Value::Null)
+}
