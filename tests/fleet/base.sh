@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
 readonly SUITE=bookworm
-readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils
+readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils
 readonly PASSWORD='correct horse'
 
 # Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.
@@ -41,8 +41,8 @@ build_base() {
   ssh-keygen -q -t ed25519 -N '' -C forge-fleet -f "$out/id_ed25519"
   build_repo "$out/repo"
   configure_system "$out/root"
-  configure_ssh "$out/root" "$out/id_ed25519.pub"
-  configure_users "$out/root"
+  configure_ssh "$out/root"
+  configure_users "$out/root" "$out/id_ed25519.pub"
   configure_apt "$out/root" "$out/repo"
 }
 
@@ -81,20 +81,26 @@ UseDNS no
 MaxStartups 200
 HostKey /etc/ssh/ssh_host_ed25519_key
 END
-  install -Dm600 "$2" "$etc/skel/.ssh/authorized_keys"
-  chmod 700 "$etc/skel/.ssh"
-  cp -a "$etc/skel/.ssh" "$1/root/"
 }
 
 configure_users() {
-  local user
+  local root=$1 key=$2 user
+  authorize "$root" root /root "$key"
   for user in admin deploy plain; do
-    chroot "$1" useradd --create-home --shell /bin/bash "$user"
+    chroot "$root" useradd --create-home --shell /bin/bash "$user"
+    authorize "$root" "$user" "/home/$user" "$key"
   done
-  echo "admin:$PASSWORD" | chroot "$1" chpasswd
-  rm -rf "$1/etc/skel/.ssh" # a user made later has no key, as on any host
-  printf '%s\n' 'admin ALL=(ALL:ALL) ALL' 'deploy ALL=(ALL:ALL) NOPASSWD: ALL' >"$1/etc/sudoers.d/fleet"
-  chmod 440 "$1/etc/sudoers.d/fleet"
+  echo "admin:$PASSWORD" | chroot "$root" chpasswd
+  # admin_flag: else the first sudo of a member of group `admin` leaves a file in the home, which looks like a write of ours.
+  printf '%s\n' 'Defaults !admin_flag' 'admin ALL=(ALL:ALL) ALL' 'deploy ALL=(ALL:ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/fleet"
+  chmod 440 "$root/etc/sudoers.d/fleet"
+}
+
+# Not through /etc/skel: without /proc, useradd copies its directories empty and says nothing.
+authorize() {
+  install -Dm600 "$4" "$1$3/.ssh/authorized_keys"
+  chmod 700 "$1$3/.ssh"
+  chroot "$1" chown -R "$2:" "$3/.ssh"
 }
 
 configure_apt() {
@@ -140,15 +146,16 @@ finish() {
   dpkg-deb --root-owner-group --build "$1/pkg" "$1/$2_$3_all.deb" >/dev/null
 }
 
-index_repo() {
+index_repo() (
   local deb
-  cd "$1"
+  cd "$1" || return
   for deb in *.deb; do
     dpkg-deb --field "$deb"
     printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$deb" "$(stat -c %s "$deb")" "$(sha256sum "$deb" | cut -d' ' -f1)"
   done >Packages
-  cd - >/dev/null
-}
+  printf 'Origin: forge-fleet\nDate: %s\nSHA256:\n %s %s Packages\n' "$(LC_ALL=C date -Ru)" \
+    "$(sha256sum <Packages | cut -d' ' -f1)" "$(stat -c %s Packages)" >Release
+)
 
 # A daemon that writes what it loaded to /run/forge-demo/loaded. The conffile changes with 2.0. No maintainer
 # script enables, starts or restarts it.
