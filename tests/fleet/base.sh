@@ -35,7 +35,8 @@ build_base() {
   [[ $uri ]] || die "apt knows no source of Debian $SUITE here" "set FORGE_FLEET_MIRROR to the URI of a mirror"
   export_proxies
   mkdir -p "$cache"
-  debootstrap --variant=minbase --keyring="${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}" \
+  # In a mount namespace of its own: debootstrap mounts /proc and /sys, and a killed one would leave them there.
+  unshare --mount debootstrap --variant=minbase --keyring="${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}" \
     --cache-dir="$cache" --include="$PACKAGES" "$SUITE" "$out/root" "$uri" >"$out/debootstrap.log" 2>&1 ||
     { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed"; }
   ssh-keygen -q -t ed25519 -N '' -C forge-fleet -f "$out/id_ed25519"
@@ -108,7 +109,6 @@ configure_apt() {
   rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/archives/*.deb "$root"/etc/apt/sources.list.d/*
   echo 'deb [trusted=yes] file:/srv/forge-repo ./' >"$root/etc/apt/sources.list"
   mkdir -p "$root/srv/forge-repo"
-  # In a mount namespace of its own, so that a build that is killed leaves no mount behind to delete through.
   unshare --mount sh -euc 'mount --bind "$1" "$2/srv/forge-repo"; chroot "$2" apt-get -qq update' sh "$repo" "$root"
 }
 
