@@ -1,0 +1,254 @@
+# The recipe of the base image and of the package repository, sourced by `fleet`.
+# The image's stamp is the digest of this file: any edit here makes `fleet base` build anew, no edit elsewhere does.
+# shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
+
+readonly SUITE=bookworm
+readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils
+readonly PASSWORD='correct horse'
+
+# Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.
+apt_source() {
+  local uri release signed
+  while read -r uri release signed; do
+    [[ $release == "$SUITE" ]] || continue
+    # apt leaves the field unexpanded where the source names no keyring; a doubled slash makes some mirrors refuse.
+    [[ $signed == /* ]] || signed=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "${uri%/} $signed"
+    return
+  done < <(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages')
+  return 1
+}
+
+# Exports the proxies that apt uses, because debootstrap downloads with wget.
+export_proxies() {
+  local http='' https=''
+  eval "$(apt-config shell http Acquire::http::Proxy https Acquire::https::Proxy)"
+  [[ -z $http || $http == DIRECT ]] || export http_proxy=$http
+  [[ -z $https || $https == DIRECT ]] || export https_proxy=$https
+}
+
+# Builds everything into the directory $1; $2 is a cache of downloaded packages.
+build_base() {
+  local out=$1 cache=$2 uri keyring
+  read -r uri keyring < <(apt_source) || true
+  uri=${FORGE_FLEET_MIRROR:-${uri:-}}
+  [[ $uri ]] || die "apt knows no source of Debian $SUITE here" "set FORGE_FLEET_MIRROR to the URI of a mirror"
+  export_proxies
+  mkdir -p "$cache"
+  # In a mount namespace of its own: debootstrap mounts /proc and /sys, and a killed one would leave them there.
+  unshare --mount debootstrap --variant=minbase --keyring="${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}" \
+    --cache-dir="$cache" --include="$PACKAGES" "$SUITE" "$out/root" "$uri" >"$out/debootstrap.log" 2>&1 ||
+    { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed"; }
+  ssh-keygen -q -t ed25519 -N '' -C forge-fleet -f "$out/id_ed25519"
+  build_repo "$out/repo"
+  configure_system "$out/root"
+  configure_ssh "$out/root"
+  configure_users "$out/root" "$out/id_ed25519.pub"
+  configure_apt "$out/root" "$out/repo"
+}
+
+configure_system() {
+  local etc=$1/etc unit
+  rm -f "$etc/hostname" "$etc/resolv.conf" "$etc/machine-id" # debootstrap copies the machine's own
+  cat >"$etc/systemd/network/10-fleet.network" <<'END'
+[Match]
+Name=host0
+[Network]
+LinkLocalAddressing=no
+IPv6AcceptRA=no
+# The address is in a drop-in that is written per node.
+END
+  mkdir -p "$etc/systemd/journald.conf.d"
+  # In memory: the node's upper directory is a write detector, and a log on disk would always move.
+  printf '[Journal]\nStorage=volatile\n' >"$etc/systemd/journald.conf.d/fleet.conf"
+  systemctl --root="$1" -q enable systemd-networkd.service
+  systemctl --root="$1" -q disable apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
+    e2scrub_all.timer e2scrub_reap.service fstrim.timer
+  # Masked: static units that would clean up at a random moment, wait for a network without a route,
+  # or mount the real machine's debug file systems into the node.
+  for unit in systemd-tmpfiles-clean.timer systemd-networkd-wait-online.service dev-hugepages.mount \
+    sys-kernel-debug.mount sys-kernel-tracing.mount; do
+    ln -sf /dev/null "$etc/systemd/system/$unit"
+  done
+  echo force-unsafe-io >"$etc/dpkg/dpkg.cfg.d/fleet" # no fsync per file; nothing here outlives a power cut
+  touch "$etc/.updated" "$1/var/.updated"            # saves the first boot the work for changed vendor files
+}
+
+configure_ssh() {
+  local etc=$1/etc
+  rm -f "$etc"/ssh/ssh_host_*
+  cat >"$etc/ssh/sshd_config.d/fleet.conf" <<'END'
+UseDNS no
+MaxStartups 200
+HostKey /etc/ssh/ssh_host_ed25519_key
+END
+}
+
+configure_users() {
+  local root=$1 key=$2 user
+  authorize "$root" root /root "$key"
+  for user in admin deploy plain; do
+    chroot "$root" useradd --create-home --shell /bin/bash "$user"
+    authorize "$root" "$user" "/home/$user" "$key"
+  done
+  echo "admin:$PASSWORD" | chroot "$root" chpasswd
+  # admin_flag: else the first sudo of a member of group `admin` leaves a file in the home, which looks like a write of ours.
+  printf '%s\n' 'Defaults !admin_flag' 'admin ALL=(ALL:ALL) ALL' 'deploy ALL=(ALL:ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/fleet"
+  chmod 440 "$root/etc/sudoers.d/fleet"
+}
+
+# Not through /etc/skel: without /proc, useradd copies its directories empty and says nothing.
+authorize() {
+  install -Dm600 "$4" "$1$3/.ssh/authorized_keys"
+  chmod 700 "$1$3/.ssh"
+  chroot "$1" chown -R "$2:" "$3/.ssh"
+}
+
+configure_apt() {
+  local root=$1 repo=$2
+  rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/archives/*.deb "$root"/etc/apt/sources.list.d/*
+  echo 'deb [trusted=yes] file:/srv/forge-repo ./' >"$root/etc/apt/sources.list"
+  mkdir -p "$root/srv/forge-repo"
+  unshare --mount sh -euc 'mount --bind "$1" "$2/srv/forge-repo"; chroot "$2" apt-get -qq update' sh "$repo" "$root"
+}
+
+# --- packages -----------------------------------------------------------------
+
+build_repo() {
+  local repo=$1 work version
+  work=$(mktemp -d "$1.XXXX")
+  mkdir -p "$repo"
+  for version in 1.0-1 1.1-1 2.0-1; do demo_package "$work" "$version"; done
+  tool_package "$work"
+  slow_package "$work"
+  broken_package "$work"
+  begin "$work" && finish "$work" forge-dep 1.0 'forge-tool (>= 1.0)'
+  for version in 1.0 1.1; do gpu_driver_package "$work" "$version"; gpu_fm_package "$work" "$version"; done
+  mv "$work"/*.deb "$repo/"
+  rm -rf "$work"
+  index_repo "$repo"
+  chmod -R a+rX "$repo"
+}
+
+begin() { rm -rf "$1/pkg" && mkdir -p "$1/pkg/DEBIAN"; }
+# Writes standard input to the file $2 of the package in $1 with mode $3.
+put() { install -Dm"${3:-644}" /dev/stdin "$1/pkg/$2"; }
+
+# Packs what was staged in $1 as package $2, version $3, with dependencies $4. Every file is dated 2001, as dpkg
+# keeps a package's build dates: only the ctime of an upgraded file is later than the start of its service.
+finish() {
+  {
+    printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: fleet <fleet@localhost>\n' "$2" "$3"
+    [[ -z ${4:-} ]] || printf 'Depends: %s\n' "$4"
+    printf 'Description: package of the forge test fleet\n'
+  } | put "$1" DEBIAN/control
+  find "$1/pkg" -exec touch --no-dereference --date=2001-02-03T04:05:06Z {} +
+  dpkg-deb --root-owner-group --build "$1/pkg" "$1/$2_$3_all.deb" >/dev/null
+}
+
+index_repo() (
+  local deb
+  cd "$1" || return
+  for deb in *.deb; do
+    dpkg-deb --field "$deb"
+    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$deb" "$(stat -c %s "$deb")" "$(sha256sum "$deb" | cut -d' ' -f1)"
+  done >Packages
+  printf 'Origin: forge-fleet\nDate: %s\nSHA256:\n %s %s Packages\n' "$(LC_ALL=C date -Ru)" \
+    "$(sha256sum <Packages | cut -d' ' -f1)" "$(stat -c %s Packages)" >Release
+)
+
+# A daemon that writes what it loaded to /run/forge-demo/loaded. The conffile changes with 2.0. No maintainer
+# script enables, starts or restarts it.
+demo_package() {
+  local work=$1 version=$2
+  begin "$work"
+  { echo '#!/bin/sh'; echo "version=$version"; cat <<'END'; } | put "$work" usr/sbin/forge-demo 755
+[ "${1-}" != --version ] || { echo "$version"; exit 0; }
+load() { . /etc/forge-demo.conf; echo "version=$version greeting=$greeting" >/run/forge-demo/loaded; }
+trap load HUP
+load
+while :; do sleep 3600 & wait $! || :; kill $! 2>/dev/null; done
+END
+  put "$work" lib/systemd/system/forge-demo.service <<'END'
+[Unit]
+Description=Demo daemon of the test fleet
+[Service]
+ExecStart=/usr/sbin/forge-demo
+ExecReload=kill -HUP $MAINPID
+RuntimeDirectory=forge-demo
+[Install]
+WantedBy=multi-user.target
+END
+  if [[ $version == 2.* ]]; then echo greeting=welcome; else echo greeting=hello; fi | put "$work" etc/forge-demo.conf
+  echo /etc/forge-demo.conf | put "$work" DEBIAN/conffiles
+  reload_postinst | put "$work" DEBIAN/postinst 755
+  finish "$work" forge-demo "$version"
+}
+
+# What debhelper would generate for a unit that is neither enabled nor started.
+reload_postinst() { printf '#!/bin/sh\n[ ! -d /run/systemd/system ] || systemctl daemon-reload\n'; }
+
+tool_package() {
+  begin "$1"
+  printf '#!/bin/sh\necho forge-tool 1.0\n' | put "$1" usr/bin/forge-tool 755
+  finish "$1" forge-tool 1.0
+}
+
+slow_package() {
+  begin "$1"
+  put "$1" DEBIAN/postinst 755 <<'END'
+#!/bin/sh
+seconds=$(cat /etc/forge-slow-seconds 2>/dev/null || echo 8)
+i=0
+while [ "$i" -lt "$seconds" ]; do i=$((i + 1)); echo "forge-slow: $i of $seconds"; sleep 1; done
+END
+  finish "$1" forge-slow 1.0
+}
+
+broken_package() {
+  begin "$1"
+  printf '#!/bin/sh\n[ -e /etc/forge-broken-ok ] || { echo "forge-broken: not configurable" >&2; exit 1; }\n' |
+    put "$1" DEBIAN/postinst 755
+  finish "$1" forge-broken 1.0
+}
+
+# A stand-in for a driver: installed is a file, loaded is what forge-gpu-load.service last copied to /run.
+gpu_driver_package() {
+  begin "$1"
+  echo "$2" | put "$1" usr/share/forge-gpu-driver/version
+  put "$1" lib/systemd/system/forge-gpu-load.service <<'END'
+[Unit]
+Description=Load the stand-in driver
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+RuntimeDirectory=forge-gpu
+ExecStart=cp /usr/share/forge-gpu-driver/version /run/forge-gpu/loaded
+END
+  mkdir -p "$1/pkg/lib/systemd/system/multi-user.target.wants"
+  ln -s ../forge-gpu-load.service "$1/pkg/lib/systemd/system/multi-user.target.wants/" # loaded at boot, as a module is
+  reload_postinst | put "$1" DEBIAN/postinst 755
+  finish "$1" forge-gpu-driver "$2"
+}
+
+# A stand-in for the fabric manager: it refuses to start unless its version is the loaded driver's.
+gpu_fm_package() {
+  begin "$1"
+  { echo '#!/bin/sh'; echo "version=$2"; cat <<'END'; } | put "$1" usr/sbin/forge-gpu-fm 755
+loaded=$(cat /run/forge-gpu/loaded 2>/dev/null)
+[ "$loaded" = "$version" ] || { echo "driver $loaded is loaded, $version is needed" >&2; exit 1; }
+[ "${1-}" = --check ] || exec sleep infinity
+END
+  put "$1" lib/systemd/system/forge-gpu-fm.service <<'END'
+[Unit]
+Description=Stand-in fabric manager
+After=forge-gpu-load.service
+[Service]
+ExecStartPre=/usr/sbin/forge-gpu-fm --check
+ExecStart=/usr/sbin/forge-gpu-fm
+[Install]
+WantedBy=multi-user.target
+END
+  reload_postinst | put "$1" DEBIAN/postinst 755
+  finish "$1" forge-gpu-fm "$2"
+}

@@ -1,0 +1,86 @@
+//! The harness keeps its own promises: fresh nodes, reboots with a new boot id, and an audit that sees every write.
+
+use crate::support::{Fleet, Output, Project};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_taken_node_is_fresh_and_is_reached_behind_forges_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    assert_eq!(node.must("systemctl is-system-running"), "running");
+    let bytes = b"\0binary and no newline";
+    node.write("/root/left-behind", bytes);
+    assert_eq!(node.read("/root/left-behind"), bytes);
+    assert_eq!(node.sh("echo out; echo err >&2; exit 3").code, 3);
+    node.reset();
+    assert!(!node.exists("/root/left-behind"));
+}
+
+#[test]
+fn a_reboot_gives_a_new_boot_id_and_keeps_the_disk() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let before = nodes[0].boot_id();
+    nodes[0].write("/root/kept", "");
+    nodes[0].must("systemctl reboot");
+    wait_until(
+        || nodes[0].sh("systemctl is-system-running; cat /proc/sys/kernel/random/boot_id"),
+        |out| out.starts_with("running\n") && !out.contains(&before),
+    );
+    assert!(nodes[0].exists("/root/kept"));
+}
+
+#[test]
+fn a_stopped_node_is_gone_until_it_is_started() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    nodes[0].stop();
+    assert!(!nodes[0].sh("true").ok());
+    assert!(nodes[1].sh("true").ok());
+    nodes[0].start();
+    assert!(nodes[0].sh("true").ok());
+}
+
+#[test]
+fn the_snapshot_is_blind_to_reading_and_sees_a_file_that_came_and_went() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let before = node.snapshot();
+    node.must("dpkg-query -W; systemctl show ssh; sha256sum /etc/passwd; apt-cache policy");
+    assert_eq!(before, node.snapshot());
+    for directory in ["/etc", "/tmp", "/run/lock", "/var/lib"] {
+        node.must(&format!("touch {directory}/x && rm {directory}/x"));
+        assert_ne!(before, node.snapshot(), "{directory}");
+    }
+}
+
+#[test]
+fn an_upgrade_leaves_old_mtimes_and_a_running_service_as_it_was() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("apt-get -qq install -y forge-demo=1.0-1 && systemctl start forge-demo");
+    node.must("until [ -e /run/forge-demo/loaded ]; do sleep 0.1; done; apt-get -qq install -y forge-demo=1.1-1");
+    assert_eq!(
+        node.must("cat /run/forge-demo/loaded"),
+        "version=1.0-1 greeting=hello"
+    );
+    assert_eq!(
+        node.must("/usr/sbin/forge-demo --version; date -r /usr/sbin/forge-demo +%Y"),
+        "1.1-1\n2001"
+    );
+}
+
+#[test]
+fn forge_runs_in_a_project_of_its_own() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = Project::new(&nodes).recipe("demo", "recipe: demo\n");
+    assert!(project.path("inventory.yaml").exists() && project.path("recipes/demo.yaml").exists());
+    let out = project.forge(["--version"]);
+    assert_ne!(out.code, 124, "{out}");
+}
+
+fn wait_until(mut run: impl FnMut() -> Output, done: impl Fn(&str) -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !done(&run().stdout) {
+        assert!(Instant::now() < end, "not within 30 s");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

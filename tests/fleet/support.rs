@@ -1,0 +1,391 @@
+//! Access to the fleet of real Debian hosts (`tests/fleet/fleet`) for the end-to-end tests.
+//!
+//! ```ignore
+//! let Some(nodes) = Fleet::take(2) else { return };          // prints "skipped: why" if FORGE_FLEET=skip
+//! let project = Project::new(&nodes)
+//!     .recipe("demo", "recipe: demo\nsteps: …")
+//!     .inventory("apply:\n  - { recipe: demo, on: all }\n");
+//! let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+//! assert_eq!(out.code, 0, "{out}");
+//! assert_eq!(nodes[0].read("/etc/motd"), b"hello\n");
+//! ```
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "the harness starts programs and reads the environment"
+)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Deref;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/fleet");
+/// The password of `admin` for sudo. `deploy` needs none, `plain` may not.
+pub const PASSWORD: &str = "correct horse";
+const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/snapshot");
+/// Seconds after which a run of forge is taken for hung; it then ends with code 124.
+const LIMIT: &str = "300";
+
+/// What a program printed and how it ended. `code` is 128 + the signal's number if a signal ended it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
+}
+
+impl Output {
+    pub fn ok(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Runs `command`, feeding it `input`.
+    fn of(command: &mut Command, input: &[u8]) -> Output {
+        let out = collect(command, input);
+        Output {
+            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+            code: out
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + out.status.signal().unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "exit code {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
+    }
+}
+
+fn collect(command: &mut Command, input: &[u8]) -> std::process::Output {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    std::thread::scope(|scope| {
+        // Beside reading, so that a program that prints before it reads cannot block; one that reads nothing is fine.
+        scope.spawn(move || stdin.write_all(input).ok());
+        child
+            .wait_with_output()
+            .expect("the child is ours to wait for")
+    })
+}
+
+fn script<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
+    Output::of(Command::new(SCRIPT).args(args), b"")
+}
+
+/// Runs the script and panics with what it said if it fails.
+fn must<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> String {
+    let out = script(args);
+    assert!(out.ok(), "fleet: {out}");
+    out.stdout
+}
+
+/// The running fleet, one per process. It stays up afterwards; the next process takes it over.
+pub struct Fleet {
+    pub key: PathBuf,
+    pub known_hosts: PathBuf,
+    pub ssh_config: PathBuf,
+    size: usize,
+    free: Mutex<BTreeSet<Node>>,
+    given_back: Condvar,
+    /// Held for the life of the process: two test runs must not share nodes.
+    _alone: File,
+}
+
+impl Fleet {
+    /// Returns the fleet, started by the first call, or `None` after printing why the test is skipped.
+    ///
+    /// # Panics
+    /// When the fleet cannot run here and nobody said `FORGE_FLEET=skip`: a missing fleet is no passed test.
+    pub fn require() -> Option<&'static Fleet> {
+        static FLEET: OnceLock<Fleet> = OnceLock::new();
+        if std::env::var_os("FORGE_FLEET").is_some_and(|v| v == "skip") {
+            eprintln!("skipped: FORGE_FLEET=skip");
+            return None;
+        }
+        Some(FLEET.get_or_init(Fleet::start))
+    }
+
+    /// Takes `count` freshly reset nodes out of the pool, waiting until so many are free. Dropping them gives them
+    /// back. A test takes all its nodes at once: two that each hold some and want more would wait for ever.
+    pub fn take(count: usize) -> Option<Nodes> {
+        let fleet = Fleet::require()?;
+        assert!(
+            count <= fleet.size,
+            "the fleet has {} nodes; set FORGE_FLEET_SIZE to have {count}",
+            fleet.size
+        );
+        let mut free = fleet.free();
+        while free.len() < count {
+            free = fleet
+                .given_back
+                .wait(free)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let nodes = Nodes((0..count).filter_map(|_| free.pop_first()).collect());
+        drop(free);
+        must(std::iter::once("reset").chain(nodes.iter().map(|n| n.name.as_str())));
+        Some(nodes)
+    }
+
+    fn start() -> Fleet {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "the fleet tests boot machines and need root; run them as root or set FORGE_FLEET=skip"
+        );
+        let size = std::env::var("FORGE_FLEET_SIZE")
+            .map_or(6, |v| v.parse().expect("FORGE_FLEET_SIZE is a number"));
+        must(["install"]);
+        let alone = lock(Path::new(&variable(&must(["env"]), "FLEET_DIR")));
+        must(["up", &size.to_string()]);
+        let env = must(["env"]);
+        Fleet {
+            key: variable(&env, "FLEET_KEY").into(),
+            known_hosts: variable(&env, "FLEET_KNOWN_HOSTS").into(),
+            ssh_config: variable(&env, "FLEET_SSH_CONFIG").into(),
+            size,
+            free: Mutex::new(nodes(&env).take(size).collect()),
+            given_back: Condvar::new(),
+            _alone: alone,
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, BTreeSet<Node>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock(dir: &Path) -> File {
+    let path = dir.join("tests.lock");
+    let file = File::create(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    file.lock()
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    file
+}
+
+/// Reads one variable of `fleet env`; only the blanks of its lists are quoted.
+fn variable(env: &str, name: &str) -> String {
+    let line = env
+        .lines()
+        .find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("fleet env prints no {name}"))
+        .replace('\\', "")
+}
+
+fn nodes(env: &str) -> impl Iterator<Item = Node> {
+    let names: Vec<_> = variable(env, "FLEET_NODES")
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
+    let addresses: Vec<_> = variable(env, "FLEET_ADDRESSES")
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
+    names
+        .into_iter()
+        .zip(addresses)
+        .map(|(name, address)| Node { name, address })
+}
+
+/// The nodes of one test.
+pub struct Nodes(Vec<Node>);
+
+impl Deref for Nodes {
+    type Target = [Node];
+    fn deref(&self) -> &[Node] {
+        &self.0
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        if let Some(fleet) = Fleet::require() {
+            fleet.free().extend(self.0.drain(..));
+            fleet.given_back.notify_all();
+        }
+    }
+}
+
+/// One host. Everything here goes behind forge's back: into the node directly, not through its sshd.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Node {
+    pub name: String,
+    pub address: String,
+}
+
+impl Node {
+    /// Runs a shell script as root.
+    pub fn sh(&self, script: &str) -> Output {
+        Output::of(&mut self.inside(["sh", "-c", script]), b"")
+    }
+
+    /// Runs a shell script that must succeed and returns what it printed, without the last newline.
+    pub fn must(&self, script: &str) -> String {
+        let out = self.sh(script);
+        assert!(out.ok(), "{}: `{script}`: {out}", self.name);
+        out.stdout.trim_end_matches('\n').to_owned()
+    }
+
+    pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let out = Output::of(
+            &mut self.inside(["sh", "-c", "cat >\"$1\"", "sh", path]),
+            bytes.as_ref(),
+        );
+        assert!(out.ok(), "{}: {path}: {out}", self.name);
+    }
+
+    pub fn read(&self, path: &str) -> Vec<u8> {
+        let out = collect(&mut self.inside(["cat", path]), b"");
+        assert!(
+            out.status.success(),
+            "{}: {path}: {}",
+            self.name,
+            String::from_utf8_lossy(&out.stderr)
+        );
+        out.stdout
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        Output::of(&mut self.inside(["test", "-e", path]), b"").ok()
+    }
+
+    pub fn boot_id(&self) -> String {
+        self.must("cat /proc/sys/kernel/random/boot_id")
+    }
+
+    /// Returns every path written since the last reset, one per line; equal before and after means nothing was written.
+    pub fn snapshot(&self) -> String {
+        let out = Output::of(Command::new(SNAPSHOT).arg(&self.name), b"");
+        assert!(out.ok(), "{out}");
+        out.stdout
+    }
+
+    /// Cuts the power.
+    pub fn stop(&self) {
+        must(["stop", &self.name]);
+    }
+
+    pub fn start(&self) {
+        must(["start", &self.name]);
+    }
+
+    /// Gives the node a fresh disk and boots it.
+    pub fn reset(&self) {
+        must(["reset", &self.name]);
+    }
+
+    /// Pulls (`false`) or plugs (`true`) the network cable.
+    pub fn link(&self, up: bool) {
+        must(["link", &self.name, if up { "up" } else { "down" }]);
+    }
+
+    fn inside<const N: usize>(&self, argv: [&str; N]) -> Command {
+        let mut command = Command::new(SCRIPT);
+        command.args(["exec", &self.name, "--"]).args(argv);
+        command
+    }
+}
+
+/// A temporary directory with an inventory and recipes, and the forge that runs there.
+pub struct Project {
+    dir: tempfile::TempDir,
+    head: String,
+}
+
+impl Project {
+    /// Builds a project whose inventory names `nodes` and connects as root.
+    pub fn new(nodes: &[Node]) -> Project {
+        Project::connecting_as("root", nodes)
+    }
+
+    /// Builds a project that connects as `root`, `admin`, `deploy` or `plain`.
+    pub fn connecting_as(user: &str, nodes: &[Node]) -> Project {
+        let fleet = Fleet::require().expect("nodes come from a fleet");
+        let mut head = format!(
+            "cluster: fleet\nconnect: {{ user: {user}, identity: {}, known_hosts: {} }}\nhosts:\n",
+            fleet.key.display(),
+            fleet.known_hosts.display()
+        );
+        for node in nodes {
+            head += &format!("  {}: {{ address: {} }}\n", node.name, node.address);
+        }
+        let dir = tempfile::Builder::new()
+            .prefix("forge-")
+            .tempdir()
+            .expect("a temporary directory");
+        Project { dir, head }
+            .file("home/.ssh/.keep", "")
+            .inventory("")
+    }
+
+    /// Writes `inventory.yaml`: cluster, connect and hosts as in [`Project::new`], then `rest`.
+    pub fn inventory(self, rest: &str) -> Project {
+        let text = format!("{}{rest}", self.head);
+        self.file("inventory.yaml", &text)
+    }
+
+    pub fn recipe(self, name: &str, text: &str) -> Project {
+        self.file(&format!("recipes/{name}.yaml"), text)
+    }
+
+    pub fn file(self, path: &str, text: &str) -> Project {
+        let path = self.path(path);
+        fs_err::create_dir_all(path.parent().expect("inside the project")).expect("a directory");
+        fs_err::write(&path, text).expect("a file");
+        self
+    }
+
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.dir.path().join(relative)
+    }
+
+    /// Runs forge in the project to its end.
+    pub fn forge<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Output {
+        let forge = self.command(args);
+        let mut limited = Command::new("timeout");
+        limited
+            .args(["--kill-after=10", LIMIT])
+            .arg(forge.get_program())
+            .args(forge.get_args());
+        Output::of(self.hermetic(&mut limited), b"")
+    }
+
+    /// Returns the command that [`Project::forge`] runs, for a test that signals or kills it.
+    pub fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
+        self.hermetic(command.args(args));
+        command
+    }
+
+    /// `HOME` keeps forge from the developer's files. ssh itself takes the home from the user database, not from here.
+    fn hermetic<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command
+            .current_dir(self.dir.path())
+            .env_clear()
+            .env("PATH", path)
+            .env("LANG", "C.UTF-8");
+        command
+            .env("HOME", self.path("home"))
+            .env("FORGE_STATE", self.path("state"))
+    }
+}
