@@ -17,5 +17,5 @@ pub use demand::{demand, export_probes, of_turn};
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
 pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
 pub use planner::{Inputs, hosts_of, plan, provided, rule, title, verification};
-pub use scope::{choose, exported, exporters, exports, put};
+pub use scope::{Published, choose, exported, exporters, published, read_turn};
 pub use seen::{HostSeen, Reach, Unreachable};

@@ -62,21 +62,71 @@ pub fn exporters(ground: Ground<'_>, seen: &[HostSeen]) -> BTreeSet<String> {
     recipes
 }
 
-/// Reads the exported values out of what was seen. A value of a `one` or `fleet` step is that value; a
-/// value of a `host` step is a map from host name to value over the hosts that were observed, and unmade
-/// while any of them lacks it.
-pub fn exports(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStore) -> Exports {
-    let mut exports = Exports::new();
-    for seen in seen.iter().filter(|s| s.is_observed()) {
-        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
-        for turn in case.turns().iter().filter(|turn| !turn.step.exports.is_empty()) {
-            read_turn(&case, turn, secrets, &mut exports);
-        }
-    }
-    exports
+/// Every exported value by host, as it is made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Published(BTreeMap<(String, String), Slot>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Slot {
+    /// Of scope `host`: every host has a value of its own.
+    each: bool,
+    by_host: BTreeMap<HostName, Option<Value>>,
 }
 
-fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, exports: &mut Exports) {
+impl Published {
+    pub fn put(&mut self, turn: &Turn<'_>, name: &str, host: &HostName, value: Option<Value>) {
+        let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
+        slot.each = turn.step.scope == Scope::Host;
+        slot.by_host.insert(host.clone(), value);
+    }
+
+    /// A host is out of the run: others no longer wait for what it did not make.
+    pub fn leave(&mut self, host: &HostName) {
+        for slot in self.0.values_mut().filter(|slot| slot.each) {
+            if slot.by_host.get(host).is_some_and(Option::is_none) {
+                slot.by_host.remove(host);
+            }
+        }
+    }
+
+    /// Returns the values as templates see them. A value of a `one` or `fleet` step is that value; a value
+    /// of a `host` step is a map from host name to value, unmade while any host that is to make it has not.
+    pub fn exports(&self) -> Exports {
+        let mut exports = Exports::new();
+        for ((recipe, name), slot) in &self.0 {
+            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.value());
+        }
+        exports
+    }
+}
+
+impl Slot {
+    fn value(&self) -> Option<Value> {
+        if !self.each {
+            return self.by_host.values().flatten().next().cloned();
+        }
+        let pairs = self.by_host.iter().map(|(host, value)| Some((host.to_string(), value.clone()?)));
+        pairs.collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
+    }
+}
+
+/// Reads the exported values out of what was seen of hosts.
+pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStore) -> Published {
+    let mut published = Published::default();
+    for seen in seen.iter().filter(|s| s.is_observed()) {
+        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
+        if !case.steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
+            continue;
+        }
+        for turn in case.turns().iter().filter(|turn| !turn.step.exports.is_empty()) {
+            read_turn(&case, turn, secrets, &mut published);
+        }
+    }
+    published
+}
+
+/// Reads what one turn exports out of the last observation of its host.
+pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, published: &mut Published) {
     for (name, probe) in export_probes(case, turn) {
         let Some(export) = turn.step.exports.get(&name) else { continue };
         let text = match case.seen.observation.get(&probe) {
@@ -84,7 +134,10 @@ fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, export
             _ => None,
         };
         let value = text.map(|text| exported(export, &turn.expanded.id, &case.host.name, text, secrets));
-        put(exports, turn, &name, &case.host.name, value);
+        published.put(turn, &name, &case.host.name, value);
+    }
+    for (name, _) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
+        published.put(turn, name, &case.host.name, None);
     }
 }
 
@@ -95,20 +148,4 @@ pub fn exported(export: &Export, id: &StepId, host: &HostName, text: String, sec
         return Value::from(secrets.insert(&name, SecretString::from(text)).0);
     }
     Value::from(text)
-}
-
-/// Enters a value where templates look for it.
-pub fn put(exports: &mut Exports, turn: &Turn<'_>, name: &str, host: &HostName, value: Option<Value>) {
-    let slot = exports.entry(turn.expanded.id.recipe.to_string()).or_default();
-    if turn.step.scope != Scope::Host {
-        slot.insert(name.to_owned(), value);
-        return;
-    }
-    let current = slot.entry(name.to_owned()).or_insert_with(|| Some(Value::Object(Default::default())));
-    match (current.as_mut(), value) {
-        (Some(Value::Object(map)), Some(value)) => {
-            map.insert(host.to_string(), value);
-        }
-        _ => *current = None,
-    }
 }

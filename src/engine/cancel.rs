@@ -1,0 +1,65 @@
+//! Stopping a run: once finishes what runs, twice detaches.
+
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// How far the user wants to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    #[default]
+    No,
+    /// Running steps are finished; nothing new begins.
+    Finish,
+    /// forge leaves now; long steps go on on their hosts.
+    Detach,
+}
+
+/// A wish to stop that every part of a run can see.
+#[derive(Clone, Debug)]
+pub struct Cancel(Arc<watch::Sender<Stop>>);
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Stop::No)))
+    }
+}
+
+impl Cancel {
+    /// Goes one step further: `No` → `Finish` → `Detach`. Returns where it stands now.
+    pub fn raise(&self) -> Stop {
+        self.0.send_modify(|stop| {
+            *stop = match stop {
+                Stop::No => Stop::Finish,
+                Stop::Finish | Stop::Detach => Stop::Detach,
+            }
+        });
+        self.level()
+    }
+
+    pub fn level(&self) -> Stop {
+        *self.0.borrow()
+    }
+
+    /// Returns when the wish is at least `stop`.
+    pub async fn reached(&self, stop: Stop) {
+        let mut watch = self.0.subscribe();
+        // The sender lives as long as this value, so waiting cannot fail.
+        let _ = watch.wait_for(|level| *level >= stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_wish_detaches() {
+        let cancel = Cancel::default();
+        assert_eq!(cancel.level(), Stop::No);
+        assert_eq!(cancel.raise(), Stop::Finish);
+        cancel.clone().reached(Stop::Finish).await;
+        assert_eq!(cancel.raise(), Stop::Detach);
+        assert_eq!(cancel.raise(), Stop::Detach);
+        cancel.reached(Stop::Detach).await;
+    }
+}

@@ -1,0 +1,35 @@
+//! Publishing what steps export while a run goes.
+
+use super::group::Group;
+use super::host::HostRun;
+use crate::model::{HostName, StepId};
+use crate::plan::{Turn, exported, read_turn};
+
+/// Publishes the exports of a group: those read from the host, and the stdout of actions that ended well.
+pub(super) fn publish(host: &mut HostRun<'_>, group: &Group, stdout: &[(StepId, String)]) {
+    let snapshot = host.run.board.shared();
+    let Some(case) = host.run.case(&snapshot, host.host(), &host.seen) else { return };
+    let turns: Vec<Turn<'_>> = case
+        .turns()
+        .into_iter()
+        .filter(|turn| group.steps.contains(&turn.index) && !turn.step.exports.is_empty())
+        .collect();
+    if turns.is_empty() {
+        return;
+    }
+    host.run.board.change_shared(|shared| {
+        for turn in &turns {
+            read_turn(&case, turn, &mut shared.secrets, &mut shared.published);
+            for (_, text) in stdout.iter().filter(|(id, _)| *id == turn.expanded.id) {
+                put_stdout(turn, &case.host.name, text, shared);
+            }
+        }
+    });
+}
+
+fn put_stdout(turn: &Turn<'_>, host: &HostName, text: &str, shared: &mut super::board::Shared) {
+    for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
+        let value = exported(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
+        shared.published.put(turn, name, host, Some(value));
+    }
+}

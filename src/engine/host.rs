@@ -1,0 +1,318 @@
+//! One host's part of a run: lock, groups of steps in order, final proof.
+
+use super::board::Reached;
+use super::cancel::Stop;
+use super::event::{Event, Failure, StepResult, VerifyResult};
+use super::group::{Group, groups};
+use super::link::{Link, Locked};
+use super::report::{HostReport, StepReport, VerifyReport};
+use super::run::Run;
+use crate::graph::StepIndex;
+use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
+use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
+use crate::state::Record;
+use crate::transport::TransportError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// The state of one host while it is worked on.
+pub(super) struct HostRun<'r> {
+    pub run: &'r Run<'r>,
+    pub plan: &'r HostPlan,
+    pub planned: BTreeMap<StepId, &'r StepPlan>,
+    pub seen: HostSeen,
+    pub link: Link,
+    pub steps: Vec<StepReport>,
+    /// Records of verified steps that are not written yet.
+    pub records: Vec<(StepId, Record)>,
+    /// Steps that were changed in this run.
+    pub changed: BTreeSet<StepId>,
+    /// Why the host cannot go on, once it cannot.
+    pub lost: Option<TransportError>,
+}
+
+/// Carries out a host's plan. `link` is the session it was observed over, when that is still open.
+pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+    let began = Instant::now();
+    let mut report = match &plan.reach {
+        Reach::Unreachable(why) => {
+            let mut report = empty(&plan.host, Outcome::Unreachable, why.why.clone());
+            report.hint = why.hint.clone();
+            report
+        }
+        Reach::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
+            if let Some(link) = link {
+                link.close().await;
+            }
+            settled(run, plan)
+        }
+        Reach::Observed => work(run, plan, seen, link).await,
+    };
+    report.took = began.elapsed();
+    let failed = matches!(report.outcome, Outcome::Failed | Outcome::Unreachable | Outcome::Stale | Outcome::Blocked);
+    run.board.finish(&plan.host, failed);
+    run.say(Event::HostFinished { host: plan.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
+    report
+}
+
+fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
+    HostReport {
+        host: host.clone(),
+        outcome,
+        reason,
+        hint: None,
+        steps: Vec::new(),
+        verify: Vec::new(),
+        took: Default::default(),
+    }
+}
+
+/// A host with nothing to do: what was observed for the plan is its proof.
+fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
+    let steps: Vec<StepReport> = plan.steps.iter().map(|step| as_planned(step)).collect();
+    for step in &plan.steps {
+        if let Some(index) = run.project.graph.find(&step.id.recipe, &step.id.step) {
+            run.board.reach(index, &plan.host, reached_as_planned(step));
+        }
+    }
+    let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
+    finish(empty(&plan.host, Outcome::Ok, Untrusted::default()), steps, verify)
+}
+
+/// Returns the report of a step that was not touched.
+pub(super) fn as_planned(step: &StepPlan) -> StepReport {
+    let reason = step.reason.clone();
+    let result = match (&step.waits_for, step.verdict) {
+        (Some(other), _) => StepResult::Skipped { reason: format!("needs `{other}`").into() },
+        (None, Verdict::Ok) => StepResult::AlreadyOk { reason },
+        (None, Verdict::Change) => StepResult::Cancelled,
+        (None, Verdict::Pending) => StepResult::Pending { reason },
+        (None, Verdict::Blocked(class)) => StepResult::Blocked { class, reason },
+        (None, Verdict::Unknown) => StepResult::Unknown { reason },
+        (None, Verdict::NotApplicable) => StepResult::NotApplicable { reason },
+    };
+    StepReport {
+        id: step.id.clone(),
+        title: step.title.clone(),
+        result,
+        changes: Vec::new(),
+        took: Default::default(),
+        place: step.place.clone(),
+    }
+}
+
+fn reached_as_planned(step: &StepPlan) -> Reached {
+    match step.verdict {
+        _ if step.waits_for.is_some() => Reached::Nothing,
+        Verdict::Ok | Verdict::NotApplicable => Reached::Effective,
+        Verdict::Pending => Reached::Configured,
+        Verdict::Change | Verdict::Blocked(_) | Verdict::Unknown => Reached::Nothing,
+    }
+}
+
+async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+    // The window counts hosts at work; one that waits for others gives its place away (see `gate`).
+    let Ok(_permit) = run.window.acquire().await else {
+        return empty(&plan.host, Outcome::Cancelled, "the run was stopped".into());
+    };
+    if run.cancel.level() > Stop::No {
+        return empty(&plan.host, Outcome::Cancelled, "the run was stopped before this host began".into());
+    }
+    let acts = plan.steps.iter().filter(|s| s.acts()).count();
+    run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
+    let mut link = match link {
+        Some(link) => link,
+        None => match Link::open(run.project, &plan.host, &run.board.shared().secrets).await {
+            Ok(link) => link,
+            Err(error) => return unreachable(&plan.host, &error),
+        },
+    };
+    match lock(run, plan, &mut link).await {
+        Ok(()) => {}
+        Err(report) => {
+            link.close().await;
+            return *report;
+        }
+    }
+    let planned = plan.steps.iter().map(|step| (step.id.clone(), step)).collect();
+    let mut host = HostRun {
+        run,
+        plan,
+        planned,
+        seen,
+        link,
+        steps: Vec::new(),
+        records: Vec::new(),
+        changed: BTreeSet::new(),
+        lost: None,
+    };
+    host.prepare().await;
+    host.all_groups().await;
+    host.close().await
+}
+
+fn unreachable(host: &HostName, error: &TransportError) -> HostReport {
+    let mut report = empty(host, Outcome::Unreachable, super::link::reason(error));
+    report.hint = error.hint.as_deref().map(Untrusted::from);
+    report
+}
+
+/// Takes the writer lock; steps that an earlier run left running are waited for first.
+async fn lock(run: &Run<'_>, plan: &HostPlan, link: &mut Link) -> Result<(), Box<HostReport>> {
+    let host = &plan.host;
+    let secrets = run.board.shared();
+    loop {
+        match link.lock(&run.options.run, &run.options.controller, &secrets.secrets).await {
+            Ok(Locked::Ours) => return Ok(()),
+            Ok(Locked::Held(owner)) => {
+                let reason = format!("another run works on this host: {}", owner.raw().trim());
+                return Err(Box::new(empty(host, Outcome::Locked, reason.into())));
+            }
+            Ok(Locked::Unit(unit)) => {
+                run.say(Event::Reattached { host: host.clone(), unit: unit.clone() });
+                if let Err(error) = link.wait_unit(&unit, &secrets.secrets).await {
+                    return Err(Box::new(unreachable(host, &error)));
+                }
+            }
+            Err(error) => return Err(Box::new(unreachable(host, &error))),
+        }
+    }
+}
+
+impl HostRun<'_> {
+    pub fn host(&self) -> &HostName {
+        &self.plan.host
+    }
+
+    /// Makes forge's folders and key on the host.
+    async fn prepare(&mut self) {
+        let shared = self.run.board.shared();
+        match self.link.act(crate::state::prepare(), super::link::SHORT, &shared.secrets, None).await {
+            Ok(done) if done.status == 0 => {
+                self.seen.key = Some(String::from_utf8_lossy(&done.stdout).trim().to_owned());
+            }
+            Ok(done) => {
+                self.lost = Some(super::link::broken(format!(
+                    "`/var/lib/forge` cannot be prepared: {}",
+                    String::from_utf8_lossy(&done.stderr).trim()
+                )));
+            }
+            Err(error) => self.lost = Some(error),
+        }
+    }
+
+    async fn all_groups(&mut self) {
+        let list: Vec<Group> = groups(self.run, self.plan, &self.seen);
+        for group in list {
+            if self.lost.is_some() || self.run.cancel.level() > Stop::No {
+                self.leave_out(&group);
+                continue;
+            }
+            match self.gate(&group).await {
+                Ok(()) => self.cycle(&group).await,
+                Err(reason) => self.skip(&group, &reason),
+            }
+        }
+    }
+
+    /// Steps whose turn never came: what would have changed is cancelled, the rest stands as planned.
+    fn leave_out(&mut self, group: &Group) {
+        for index in &group.steps {
+            self.run.board.reach(*index, &self.plan.host, Reached::Nothing);
+        }
+        let reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
+        self.steps.extend(reports);
+    }
+
+    /// Steps that cannot run since something they need is not there.
+    fn skip(&mut self, group: &Group, reason: &str) {
+        let mut reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
+        for report in &mut reports {
+            if !matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) {
+                report.result = StepResult::Skipped { reason: reason.into() };
+            }
+            self.say_finished(report);
+        }
+        for index in &group.steps {
+            self.run.board.reach(*index, &self.plan.host, Reached::Nothing);
+        }
+        self.steps.extend(reports);
+    }
+
+    pub fn planned_of<'s>(&'s self, group: &'s Group) -> impl Iterator<Item = &'s StepPlan> + 's {
+        self.plan.steps.iter().filter(|step| {
+            group.steps.iter().any(|index| {
+                let id = self.run.project.graph.step(*index);
+                id.recipe == step.id.recipe && id.step == step.id.step
+            })
+        })
+    }
+
+    pub fn say_finished(&self, report: &StepReport) {
+        if matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) && self.changed.is_empty() {
+            return;
+        }
+        self.run.say(Event::StepFinished {
+            host: self.host().clone(),
+            step: report.id.clone(),
+            title: report.title.clone(),
+            result: report.result.clone(),
+            changes: report.changes.clone(),
+            took: report.took,
+        });
+    }
+
+    pub fn reach(&self, index: StepIndex, reached: Reached) {
+        self.run.board.reach(index, self.host(), reached);
+    }
+
+    /// Proves the host as a whole, writes what records are left, and gives the lock back.
+    async fn close(mut self) -> HostReport {
+        self.flush_records().await;
+        let verify = match self.lost {
+            None => self.prove().await,
+            Some(_) => Vec::new(),
+        };
+        self.flush_records().await;
+        let mut report = empty(self.host(), Outcome::Ok, Untrusted::default());
+        if let Some(error) = &self.lost {
+            report.hint = error.hint.as_deref().map(Untrusted::from);
+            report.reason = super::link::reason(error);
+        }
+        let lost = self.lost.is_some();
+        let mut report = finish(report, self.steps, verify);
+        // Lost after its first change is failed, not unreachable: nobody knows how it stands.
+        if lost {
+            report.outcome = if self.changed.is_empty() { Outcome::Unreachable } else { Outcome::Failed };
+        }
+        self.link.close().await;
+        report
+    }
+}
+
+fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+    report.outcome = HostReport::outcome_of(&steps, &verify);
+    if report.reason.is_empty() {
+        report.reason = reason_of(&steps, &verify);
+    }
+    report.steps = steps;
+    report.verify = verify;
+    report
+}
+
+/// Returns the first thing that went wrong, in a line.
+fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
+    let of_step = |step: &StepReport| match &step.result {
+        StepResult::Failed { failure: Failure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
+        StepResult::Blocked { class, reason } => Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw())),
+        StepResult::Stale { reason } => Some(format!("`{}` is stale: {}", step.id, reason.raw())),
+        StepResult::Unknown { reason } => Some(format!("`{}` is unknown: {}", step.id, reason.raw())),
+        _ => None,
+    };
+    let of_verify = |verify: &VerifyReport| match &verify.result {
+        VerifyResult::Failed { reason } => Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw())),
+        _ => None,
+    };
+    let found = steps.iter().find_map(of_step).or_else(|| verify.iter().find_map(of_verify));
+    found.unwrap_or_default().into()
+}

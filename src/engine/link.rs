@@ -1,0 +1,159 @@
+//! The engine's end of a session: reading first, writing once the host's lock is taken.
+
+use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
+use crate::facts;
+use crate::model::{HostName, SecretStore, Untrusted};
+use crate::probe::{self, FactSnippet, Observation, Probe};
+use crate::script::{Fragment, Script, Token};
+use crate::transport::{self, ErrorKind, Finished, HostKey, Kind, LockError, Owner, Reader, Target, TransportError, UnitName, Writer};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The limit of forge's own short scripts.
+pub(super) const SHORT: Duration = Duration::from_secs(60);
+
+/// A session on one host.
+pub(super) struct Link {
+    end: End,
+}
+
+enum End {
+    Reading(Reader),
+    Writing(Writer),
+    Gone,
+}
+
+/// Whether the writer lock was given.
+pub(super) enum Locked {
+    Ours,
+    /// Somebody else holds it: what they say of themselves.
+    Held(Untrusted),
+    /// Something that an earlier run started is still at work: its unit, or who started it.
+    Unit(String),
+}
+
+/// What an acting script left, with the token that frames its output.
+pub(super) struct Done {
+    pub finished: Finished,
+    pub token: Token,
+}
+
+/// How a long step ended.
+pub(super) struct LongEnd {
+    pub status: i32,
+    pub tail: Untrusted,
+}
+
+impl Link {
+    pub async fn open(project: &Project, host: &HostName, secrets: &SecretStore) -> Result<Self, TransportError> {
+        let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
+        let session = transport::open(host, &target(host, &connect), secrets).await?;
+        Ok(Self { end: End::Reading(Reader::new(session)) })
+    }
+
+    /// Asks the host `probes` in one round trip.
+    pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
+        let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
+        let compiled = probe::compile(probes, &snippets, transport::token());
+        match &self.end {
+            End::Reading(reader) => reader.observe(&compiled, secrets).await,
+            End::Writing(writer) => writer.observe(&compiled, secrets).await,
+            End::Gone => Err(broken("the session is closed".to_owned())),
+        }
+    }
+
+    /// Takes the writer lock.
+    pub async fn lock(&mut self, owner: &Owner) -> Result<Locked, TransportError> {
+        let End::Reading(reader) = &self.end else { return Ok(Locked::Ours) };
+        match reader.lock(owner, None).await {
+            Ok(writer) => {
+                self.end = End::Writing(writer);
+                Ok(Locked::Ours)
+            }
+            Err(LockError::Held { owner }) => Ok(Locked::Held(owner)),
+            Err(LockError::Acting { owner }) => Ok(Locked::Unit(format!("a script of {}", owner.raw().trim()))),
+            Err(LockError::Units { units }) => Ok(Locked::Unit(units.first().map(|u| u.raw().to_owned()).unwrap_or_default())),
+            Err(LockError::Transport(error)) => Err(error),
+        }
+    }
+
+    fn writer(&self) -> Result<&Writer, TransportError> {
+        match &self.end {
+            End::Writing(writer) => Ok(writer),
+            End::Reading(_) | End::Gone => Err(broken("the host's lock is not held".to_owned())),
+        }
+    }
+
+    /// Runs an acting script, once.
+    pub async fn act(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
+        let token = transport::token();
+        let script = Script { body, token: token.clone(), limit };
+        let finished = self.writer()?.act(&script, secrets, None).await?;
+        Ok(Done { finished, token })
+    }
+
+    /// Runs a long step as a transient unit and follows its log to the end.
+    pub async fn long(
+        &mut self,
+        unit: &UnitName,
+        body: Fragment,
+        limit: Duration,
+        secrets: &SecretStore,
+        say: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<LongEnd, TransportError> {
+        let _ = (unit, body, limit, secrets, say);
+        Err(broken("long".to_owned()))
+    }
+
+    pub async fn close(self) {
+        match self.end {
+            End::Reading(reader) => reader.session().clone().close().await,
+            End::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            End::Gone => {}
+        }
+    }
+}
+
+/// Converts what was declared into what the transport needs.
+fn target(host: &HostName, connect: &Connect) -> Target {
+    Target {
+        kind: match &connect.transport {
+            TransportKind::Ssh => Kind::Ssh,
+            TransportKind::Local => Kind::Local,
+            TransportKind::Command(argv) => Kind::Command(argv.clone()),
+            TransportKind::Sandbox => Kind::Local,
+        },
+        address: if connect.address.is_empty() { host.to_string() } else { connect.address.clone() },
+        user: connect.user.clone(),
+        port: connect.port,
+        identity: connect.identity.clone(),
+        config: connect.config.clone(),
+        known_hosts: connect.known_hosts.clone(),
+        jump: connect.jump.clone(),
+        host_key: match connect.host_key {
+            HostKeyPolicy::Strict => HostKey::Strict,
+            HostKeyPolicy::AcceptNew => HostKey::AcceptNew,
+        },
+        sudo: match &connect.sudo {
+            Sudo::None => transport::Sudo::None,
+            Sudo::NoPassword => transport::Sudo::NoPassword,
+            Sudo::Password(placeholder) => transport::Sudo::Password(placeholder.clone()),
+        },
+        timeout: Duration::from_secs(connect.timeout_s),
+        keep: Duration::from_secs(connect.keep_s),
+        ..Target::default()
+    }
+}
+
+/// Returns a failure of the host's side that is not the transport's.
+pub(super) fn broken(message: String) -> TransportError {
+    TransportError { kind: ErrorKind::Shell, message, hint: None, said: None, retryable: false, sent_anything: true }
+}
+
+/// Returns why, with what the host said.
+pub(super) fn reason(error: &TransportError) -> Untrusted {
+    match error.said.as_ref().and_then(|said| said.raw().lines().rev().find(|line| !line.trim().is_empty())) {
+        Some(line) if !error.message.contains(line.trim()) => format!("{}: {}", error.message, line.trim()).into(),
+        _ => error.message.as_str().into(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Looking at hosts: one round trip when nothing depends on facts, two otherwise, many hosts beside each other.
+
+use super::event::Event;
+use super::link::{Link, reason};
+use super::prove::facts_used;
+use super::run::{Events, Options};
+use crate::config::{Expander, Exports, Need, Project, State};
+use crate::model::{HostName, SecretStore, Untrusted};
+use crate::plan::{self, Case, Chosen, Ground, HostSeen, Published, Unreachable};
+use crate::probe::Probe;
+use crate::transport::TransportError;
+use futures_util::StreamExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// What a selection of hosts looks like.
+pub struct Observed {
+    /// In the order of the inventory.
+    pub seen: Vec<HostSeen>,
+    pub chosen: Chosen,
+    pub published: Published,
+    pub exports: Exports,
+    /// With secrets that hosts exported.
+    pub secrets: SecretStore,
+    /// Sessions that are still open.
+    pub(super) links: BTreeMap<HostName, Link>,
+}
+
+/// Where a look stands: what every host's first trip needs.
+struct Look<'a> {
+    project: &'a Project,
+    expander: &'a Expander<'a>,
+    positions: &'a [u32],
+    options: &'a Options,
+    events: &'a Events,
+    facts: &'a BTreeSet<String>,
+    /// Whether sessions stay open for what follows.
+    keep: bool,
+}
+
+/// Observes `hosts`. `keep` leaves sessions open for a run that follows at once, as far as the window allows.
+pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events, keep: bool) -> Observed {
+    let expander = Expander::new(project);
+    let positions = plan::positions(&project.graph);
+    let facts = facts_used(project);
+    let look = Look {
+        project,
+        expander: &expander,
+        positions: &positions,
+        options,
+        events,
+        facts: &facts,
+        keep: keep && hosts.len() <= options.parallel,
+    };
+    look.say(Event::ObserveStarted { hosts: hosts.len() });
+    let mut observed = look.first(hosts).await;
+    look.share(&mut observed);
+    look.second(&mut observed).await;
+    look.share(&mut observed);
+    observed
+}
+
+/// Asks `hosts` for facts only.
+pub async fn observe_facts(
+    project: &Project,
+    hosts: &[HostName],
+    facts: &BTreeSet<String>,
+    options: &Options,
+    events: &Events,
+) -> Vec<HostSeen> {
+    let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
+    let probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+    let one = |host: HostName| {
+        let probes = &probes;
+        async move {
+            let began = Instant::now();
+            let _ = events.send(Event::Connecting { host: host.clone() });
+            let seen = match Link::open(project, &host, &project.secrets).await {
+                Ok(link) => {
+                    let seen = ask(&link, &host, probes, &project.secrets).await;
+                    link.close().await;
+                    seen
+                }
+                Err(error) => HostSeen::unreachable(&host, why(&error)),
+            };
+            let _ = events.send(seen_event(&seen, began));
+            seen
+        }
+    };
+    futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await
+}
+
+impl Look<'_> {
+    fn say(&self, event: Event) {
+        // Nobody listens any more only when the process is about to end.
+        let _ = self.events.send(event);
+    }
+
+    fn ground<'s>(&'s self, exports: &'s Exports, chosen: &'s Chosen, secrets: &'s SecretStore) -> Ground<'s> {
+        Ground {
+            project: self.project,
+            expander: self.expander,
+            filter: &self.options.filter,
+            exports,
+            chosen,
+            positions: self.positions,
+            secrets,
+        }
+    }
+
+    /// Every host's first trip; its second too where that waits for its own facts only.
+    async fn first(&self, hosts: &[HostName]) -> Observed {
+        let list: Vec<(HostSeen, Option<Link>)> = futures_util::stream::iter(hosts.iter().cloned())
+            .map(|host| self.host(host))
+            .buffered(self.options.parallel.max(1))
+            .collect()
+            .await;
+        let mut observed = Observed {
+            seen: Vec::new(),
+            chosen: Chosen::new(),
+            published: Published::default(),
+            exports: Exports::new(),
+            secrets: self.project.secrets.clone(),
+            links: BTreeMap::new(),
+        };
+        for (seen, link) in list {
+            observed.links.extend(link.map(|link| (seen.host.clone(), link)));
+            observed.seen.push(seen);
+        }
+        observed
+    }
+
+    async fn host(&self, host: HostName) -> (HostSeen, Option<Link>) {
+        let began = Instant::now();
+        self.say(Event::Connecting { host: host.clone() });
+        let secrets = &self.project.secrets;
+        let (seen, link) = match Link::open(self.project, &host, secrets).await {
+            Ok(link) => (self.trips(&link, &host).await, Some(link)),
+            Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
+        };
+        self.say(seen_event(&seen, began));
+        let more = self.waits_for_exports(&seen);
+        match link {
+            Some(link) if seen.is_observed() && (self.keep || more) => (seen, Some(link)),
+            Some(link) => {
+                link.close().await;
+                (seen, None)
+            }
+            None => (seen, None),
+        }
+    }
+
+    async fn trips(&self, link: &Link, host: &HostName) -> HostSeen {
+        let secrets = &self.project.secrets;
+        let blank = HostSeen::observed(host, Default::default(), 0);
+        let mut seen = ask(link, host, &self.demand(&blank), secrets).await;
+        if !seen.is_observed() {
+            return seen;
+        }
+        let rest: BTreeSet<Probe> = self.demand(&seen).into_iter().filter(|probe| !seen.observation.has(probe)).collect();
+        if !rest.is_empty() && !self.waits_for_exports(&seen) {
+            self.again(link, &mut seen, &rest, secrets).await;
+        }
+        seen
+    }
+
+    fn demand(&self, seen: &HostSeen) -> BTreeSet<Probe> {
+        let (exports, chosen) = (Exports::new(), Chosen::new());
+        let ground = self.ground(&exports, &chosen, &self.project.secrets);
+        Case::new(ground, &seen.host, seen).map(|case| plan::demand(&case, self.facts)).unwrap_or_default()
+    }
+
+    fn waits_for_exports(&self, seen: &HostSeen) -> bool {
+        let (exports, chosen) = (Exports::new(), Chosen::new());
+        let ground = self.ground(&exports, &chosen, &self.project.secrets);
+        let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return false };
+        case.candidate_turns().iter().any(|turn| match &turn.expanded.state {
+            State::Deferred(deferred) => matches!(deferred.need, Need::Export { .. }),
+            _ => false,
+        })
+    }
+
+    /// The second trip of hosts whose text needed values that other hosts export.
+    async fn second(&self, observed: &mut Observed) {
+        let Observed { seen, chosen, exports, secrets, links, .. } = observed;
+        let mut due = Vec::new();
+        for seen in seen.iter_mut().filter(|s| s.is_observed()) {
+            let ground = self.ground(exports, chosen, secrets);
+            let probes = match Case::new(ground, &seen.host, seen) {
+                Some(case) => plan::demand(&case, self.facts),
+                None => continue,
+            };
+            let rest: BTreeSet<Probe> = probes.into_iter().filter(|probe| !seen.observation.has(probe)).collect();
+            if !rest.is_empty() {
+                due.push((seen, rest));
+            }
+        }
+        let (links_ref, secrets_ref) = (&*links, &*secrets);
+        let trips = due.into_iter().map(|(seen, rest)| async move {
+            match links_ref.get(&seen.host) {
+                Some(link) => self.again(link, seen, &rest, secrets_ref).await,
+                None => self.afresh(seen, &rest, secrets_ref).await,
+            }
+        });
+        futures_util::stream::iter(trips).buffer_unordered(self.options.parallel.max(1)).collect::<Vec<()>>().await;
+        if !self.keep {
+            for (_, link) in std::mem::take(links) {
+                link.close().await;
+            }
+        }
+    }
+
+    async fn afresh(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+        match Link::open(self.project, &seen.host, secrets).await {
+            Ok(link) => {
+                self.again(&link, seen, rest, secrets).await;
+                link.close().await;
+            }
+            Err(error) => *seen = HostSeen::unreachable(&seen.host, why(&error)),
+        }
+    }
+
+    async fn again(&self, link: &Link, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+        match link.observe(rest, secrets).await {
+            Ok(later) => {
+                seen.update(later);
+                seen.trips += 1;
+            }
+            Err(error) => *seen = HostSeen::unreachable(&seen.host, why(&error)),
+        }
+    }
+
+    /// Works out what spans hosts from what was seen of all.
+    fn share(&self, observed: &mut Observed) {
+        let nobody = Chosen::new();
+        let first = self.ground(&observed.exports, &nobody, &observed.secrets);
+        let chosen = plan::choose(first, &observed.seen);
+        let mut secrets = observed.secrets.clone();
+        let ground = self.ground(&observed.exports, &chosen, &observed.secrets);
+        let published = plan::published(ground, &observed.seen, &mut secrets);
+        observed.exports = published.exports();
+        observed.published = published;
+        observed.chosen = chosen;
+        observed.secrets = secrets;
+    }
+}
+
+async fn ask(link: &Link, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
+    match link.observe(probes, secrets).await {
+        Ok(observation) => HostSeen::observed(host, observation, 1),
+        Err(error) => HostSeen::unreachable(host, why(&error)),
+    }
+}
+
+fn seen_event(seen: &HostSeen, began: Instant) -> Event {
+    match &seen.reach {
+        plan::Reach::Observed => Event::Observed { host: seen.host.clone(), trips: seen.trips, took: began.elapsed() },
+        plan::Reach::Unreachable(why) => Event::Unreachable { host: seen.host.clone(), why: why.clone() },
+    }
+}
+
+fn why(error: &TransportError) -> Unreachable {
+    Unreachable { why: reason(error), hint: error.hint.as_deref().map(Untrusted::from) }
+}

@@ -1,0 +1,153 @@
+//! The final proof: one more look at the whole host, every step and every `verify` judged by the same judges.
+
+use super::event::{Event, Failure, StepResult, VerifyResult};
+use super::host::HostRun;
+use super::report::{StepReport, VerifyReport};
+use crate::model::{StepId, Untrusted, Verdict};
+use crate::plan::{self, Ahead, Case, VerifyPlan};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl HostRun<'_> {
+    /// Observes the host anew and judges everything that is declared of it.
+    pub(super) async fn prove(&mut self) -> Vec<VerifyReport> {
+        let shared = self.run.board.shared();
+        let probes = {
+            let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
+            let mut probes = plan::demand(&case, self.run.facts);
+            probes.remove(&crate::probe::Probe::Records);
+            probes
+        };
+        match self.link.observe(&probes, &shared.secrets).await {
+            Ok(observation) => self.seen.update(observation),
+            Err(error) => {
+                self.lost = Some(error);
+                return Vec::new();
+            }
+        }
+        let verdicts = self.verdicts();
+        self.revise(&verdicts);
+        let settled: Vec<StepId> = verdicts.iter().filter(|(_, (v, _))| *v == Verdict::Ok).map(|(id, _)| id.clone()).collect();
+        self.adopt(&settled);
+        self.verifications()
+    }
+
+    fn verdicts(&self) -> BTreeMap<StepId, (Verdict, Untrusted)> {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return BTreeMap::new() };
+        let turns = case.turns();
+        let judge = |turn: &plan::Turn<'_>| plan::judge(&case, turn, &turns, &Ahead::default()).judgement;
+        turns
+            .iter()
+            .map(|turn| {
+                let judgement = judge(turn);
+                (turn.expanded.id.clone(), (judgement.verdict, judgement.reason))
+            })
+            .collect()
+    }
+
+    /// A step that was reported as done and is not as desired now has failed, whoever undid it.
+    fn revise(&mut self, verdicts: &BTreeMap<StepId, (Verdict, Untrusted)>) {
+        for report in &mut self.steps {
+            let done = matches!(report.result, StepResult::Changed | StepResult::AlreadyOk { .. });
+            let Some((verdict, reason)) = verdicts.get(&report.id).filter(|_| done) else { continue };
+            let why = match verdict {
+                Verdict::Ok | Verdict::NotApplicable => continue,
+                Verdict::Unknown => {
+                    report.result = StepResult::Unknown { reason: reason.clone() };
+                    continue;
+                }
+                Verdict::Pending => {
+                    report.result = StepResult::Pending { reason: reason.clone() };
+                    continue;
+                }
+                Verdict::Change | Verdict::Blocked(_) => format!("differs again at the end of the run: {}", reason.raw()),
+            };
+            let failure = Failure { why: why.into(), tail: Untrusted::default(), hint: None, log: None };
+            report.result = StepResult::Failed { failure };
+        }
+    }
+
+    fn verifications(&self) -> Vec<VerifyReport> {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let unsettled = unsettled(&self.steps);
+        let reports = verify_all(&case, &unsettled);
+        for report in &reports {
+            self.run.say(Event::Verified {
+                host: self.host().clone(),
+                recipe: report.recipe.clone(),
+                name: report.name.clone(),
+                result: report.result.clone(),
+            });
+        }
+        reports
+    }
+}
+
+/// Returns the recipes that did not get through, with the step that stopped them.
+fn unsettled(steps: &[StepReport]) -> BTreeMap<String, String> {
+    let mut recipes = BTreeMap::new();
+    for report in steps {
+        let through = matches!(
+            report.result,
+            StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }
+        );
+        if !through {
+            recipes.entry(report.id.recipe.to_string()).or_insert_with(|| report.id.to_string());
+        }
+    }
+    recipes
+}
+
+/// Judges every `verify` of a host's recipes; those of recipes in `unsettled` are skipped and say why.
+pub(super) fn verify_all(case: &Case<'_>, unsettled: &BTreeMap<String, String>) -> Vec<VerifyReport> {
+    let mut reports = Vec::new();
+    for instance in case.instances().iter().filter(|i| !i.absent) {
+        let recipe = &instance.recipe.name;
+        if !case.ground.filter.admits_recipe(recipe) {
+            continue;
+        }
+        for verify in &instance.recipe.verify {
+            let result = match unsettled.get(recipe) {
+                Some(step) => VerifyResult::Skipped { reason: format!("`{step}` did not get through").into() },
+                None => result(plan::verification(case, instance, verify)),
+            };
+            let place = case.ground.project.sources.place(verify.span);
+            reports.push(VerifyReport { recipe: recipe.clone(), name: verify.name.clone(), result, place });
+        }
+    }
+    reports
+}
+
+fn result((verdict, reason): (Verdict, String)) -> VerifyResult {
+    let reason: Untrusted = reason.into();
+    match verdict {
+        Verdict::Ok => VerifyResult::Held,
+        Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
+        Verdict::Unknown => VerifyResult::Unknown { reason },
+        Verdict::Pending => VerifyResult::Skipped { reason },
+        Verdict::Change | Verdict::Blocked(_) => VerifyResult::Failed { reason },
+    }
+}
+
+/// Returns the result that a plan's own observation proves.
+pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
+    VerifyReport {
+        recipe: verify.recipe.clone(),
+        name: verify.name.clone(),
+        result: result((verify.verdict, verify.reason.raw().to_owned())),
+        place: verify.place.clone(),
+    }
+}
+
+/// Returns the names of the facts that the project's files speak of: only these are asked for. A file that
+/// takes `facts` as a whole needs all.
+pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
+    let mentions = |name: &str| {
+        project.sources.files().any(|(_, _, text)| text.contains(&format!("facts.{name}")))
+    };
+    let whole = project.sources.files().any(|(_, _, text)| {
+        text.match_indices("facts").any(|(at, _)| !text[at + 5..].starts_with('.'))
+    });
+    crate::facts::all().iter().map(|fact| fact.name).filter(|name| whole || mentions(name)).map(str::to_owned).collect()
+}

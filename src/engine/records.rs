@@ -1,0 +1,99 @@
+//! Which records a run writes: of steps that were proven, and of steps that were found as desired without one.
+
+use super::host::HostRun;
+use super::run::Run;
+use crate::config::State;
+use crate::model::{SecretStore, StepId, Value};
+use crate::plan::{self, Ahead, Case, HostPlan, HostSeen, Turn, canonical, desired_digest};
+use crate::resource::Resource;
+use crate::state::Record;
+
+/// Returns whether the host holds steps as desired that it has no fitting record of: then even an apply
+/// without changes has something to write.
+pub(super) fn adoptable(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> bool {
+    let shared = run.board.shared();
+    let Some(case) = run.case(&shared, &plan.host, seen) else { return false };
+    let turns = case.turns();
+    turns.iter().any(|turn| needs_record(&case, plan, turn))
+}
+
+/// Whether a turn is as desired by the plan, and its record is missing or of another declaration.
+fn needs_record(case: &Case<'_>, plan: &HostPlan, turn: &Turn<'_>) -> bool {
+    let State::Resource(resource) = &turn.expanded.state else { return false };
+    let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::Verdict::Ok);
+    settled && !recorded(case, turn, resource.as_ref())
+}
+
+fn recorded(case: &Case<'_>, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
+    let record = case.seen.records.get(&turn.expanded.id.to_string());
+    let digest = record.and_then(|r| r.get("digest")).and_then(Value::as_str);
+    digest == Some(&*desired_digest(resource, case.ground.secrets, case.seen.key.as_deref()))
+}
+
+impl HostRun<'_> {
+    /// Notes records for `proven` steps; they are written with the next script.
+    pub(super) fn note_records(&mut self, proven: &[StepId]) {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
+        let turns = case.turns();
+        let records: Vec<_> = turns
+            .iter()
+            .filter(|turn| proven.contains(&turn.expanded.id))
+            .filter_map(|turn| Some((turn.expanded.id.clone(), self.record(&case, turn, &turns)?)))
+            .collect();
+        self.records.extend(records);
+    }
+
+    /// Notes records for steps that the final proof found as desired and that have no fitting record.
+    pub(super) fn adopt(&mut self, settled: &[StepId]) {
+        let written: Vec<StepId> = self.records.iter().map(|(id, _)| id.clone()).collect();
+        let missing: Vec<StepId> = {
+            let shared = self.run.board.shared();
+            let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
+            let turns = case.turns();
+            let lacks = |turn: &&Turn<'_>| match &turn.expanded.state {
+                State::Resource(resource) => !recorded(&case, turn, resource.as_ref()),
+                _ => false,
+            };
+            turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
+        };
+        let due: Vec<StepId> =
+            missing.into_iter().filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id)).collect();
+        self.note_records(&due);
+    }
+
+    fn record(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Option<Record> {
+        let State::Resource(resource) = &turn.expanded.state else { return None };
+        let desired = resource.desired();
+        let secret = SecretStore::mentions(&canonical(&desired));
+        let digest = desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
+        let title = SecretStore::mask(&resource.title());
+        let mut record = Record::new(&turn.expanded.id, resource.kind(), &title, digest, (!secret).then_some(desired));
+        record.run = self.run.options.run.clone();
+        record.plan = Some(self.run.plan.to_owned());
+        record.controller = self.run.options.controller.clone();
+        record.user = self.run.options.user.clone();
+        record.time = jiff::Timestamp::now().to_string();
+        let inputs = plan::inputs(case, turn, turns, &Ahead::default());
+        record.started = resource.started(&case.seen.observation, &plan::context(case, turn, &inputs, None));
+        Some(record)
+    }
+
+    /// Writes the records that are due.
+    pub(super) async fn flush_records(&mut self) {
+        if self.records.is_empty() || self.lost.is_some() {
+            return;
+        }
+        let records = std::mem::take(&mut self.records);
+        let secrets = self.run.board.shared();
+        let done = self.link.act(crate::state::write(&records), super::link::SHORT, &secrets.secrets, None).await;
+        match done {
+            Ok(done) if done.status == 0 => {}
+            Ok(done) => {
+                let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+                self.lost = Some(super::link::broken(format!("records cannot be written: {said}")));
+            }
+            Err(error) => self.lost = Some(error),
+        }
+    }
+}

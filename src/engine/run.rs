@@ -1,0 +1,93 @@
+//! What every host of a run shares: the project, the plan's ground, the board, the window, the events.
+
+use super::board::{Board, Shared};
+use super::cancel::Cancel;
+use super::event::Event;
+use crate::config::{Expander, Project, StepFilter};
+use crate::model::{HostName, StepId};
+use crate::plan::{Case, Chosen, Ground, HostSeen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Where events go.
+pub type Events = UnboundedSender<Event>;
+
+/// What the user allows and wants of a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Hosts worked on at once.
+    pub parallel: usize,
+    /// For probes and steps that name none.
+    pub timeout: Option<Duration>,
+    pub filter: StepFilter,
+    /// Names the run: time and random text, `20261121T093015-4f2a`.
+    pub run: String,
+    /// `user@controller`, for records and locks.
+    pub controller: String,
+    pub user: String,
+}
+
+/// One run.
+pub struct Run<'a> {
+    pub project: &'a Project,
+    pub expander: &'a Expander<'a>,
+    pub positions: &'a [u32],
+    pub chosen: &'a Chosen,
+    /// The hosts this run works on.
+    pub members: &'a BTreeSet<HostName>,
+    pub options: &'a Options,
+    pub plan: &'a str,
+    pub board: &'a Board,
+    pub cancel: &'a Cancel,
+    pub events: &'a Events,
+    pub window: &'a tokio::sync::Semaphore,
+    pub in_flight: &'a InFlight,
+    /// Names of the facts that are asked for.
+    pub facts: &'a BTreeSet<String>,
+}
+
+impl<'a> Run<'a> {
+    pub fn say(&self, event: Event) {
+        // Nobody listens any more only when the process is about to end.
+        let _ = self.events.send(event);
+    }
+
+    /// Returns the ground to judge on, with the values that are shared now.
+    pub fn ground<'s>(&'s self, shared: &'s Shared) -> Ground<'s> {
+        Ground {
+            project: self.project,
+            expander: self.expander,
+            filter: &self.options.filter,
+            exports: &shared.exports,
+            chosen: self.chosen,
+            positions: self.positions,
+            secrets: &shared.secrets,
+        }
+    }
+
+    /// Returns the case of a host of the project.
+    pub fn case<'s>(&'s self, shared: &'s Shared, host: &'s HostName, seen: &'s HostSeen) -> Option<Case<'s>> {
+        Case::new(self.ground(shared), host, seen)
+    }
+}
+
+/// What runs where, for "what is in flight" when the user stops.
+#[derive(Debug, Default)]
+pub struct InFlight(Mutex<BTreeMap<HostName, StepId>>);
+
+impl InFlight {
+    pub fn enter(&self, host: &HostName, step: &StepId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.clone(), step.clone());
+    }
+
+    pub fn leave(&self, host: &HostName) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
+    }
+
+    pub fn list(&self) -> Vec<(HostName, StepId)> {
+        let steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.iter().map(|(host, step)| (host.clone(), step.clone())).collect()
+    }
+}
