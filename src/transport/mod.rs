@@ -1,1 +1,36 @@
-//! (being built)
+//! Transport: the only room that opens sessions on hosts.
+//!
+//! Architecture Invariants: one script per round trip, on the stdin of `sh`; markers of random text tell
+//! the script's bytes from the noise of login shells, and a script that ended from a lost link. A sudo
+//! password is written only in answer to a prompt with a random token. [`Reader`] takes probes only;
+//! acting needs a [`Writer`], which holds the host's writer lock. Nothing here prints.
+
+mod boot;
+mod channel;
+mod error;
+mod kept;
+mod lock;
+mod long;
+mod marker;
+mod outbox;
+mod random;
+mod reader;
+mod session;
+mod ssh;
+mod sudo;
+mod talk;
+mod target;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{ErrorKind, TransportError};
+pub use lock::{LockError, Owner};
+pub use long::UnitName;
+pub use random::token;
+pub use reader::Reader;
+pub use session::{Session, open};
+pub use talk::{Chunk, Finished, Sink};
+pub use target::{HostKey, HostPaths, Kind, Sudo, Target};
+pub use writer::Writer;

@@ -1,0 +1,121 @@
+//! One started command on a host: three pipes and what keeps them open.
+
+use super::{ErrorKind, TransportError};
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A running command. Dropping it closes its pipes, and for ssh the channel; what runs on the host is
+/// not killed by that, it only finds its pipes closed.
+pub(super) struct Channel {
+    pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    /// What the shell must read before it starts the wrapper, when the command could not be given to it.
+    pub preface: Option<String>,
+    owner: Owner,
+    /// One of the session's few channels, given back when this is dropped.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+enum Owner {
+    Ssh(#[allow(dead_code, reason = "keeps the channel open")] openssh::Child<Arc<openssh::Session>>),
+    Process(tokio::process::Child),
+}
+
+impl Channel {
+    /// Starts `command` on the master connection.
+    pub(super) async fn ssh(master: Arc<openssh::Session>, command: &str) -> Result<Self, openssh::Error> {
+        let mut child = master
+            .arc_raw_command(command)
+            .stdin(openssh::Stdio::piped())
+            .stdout(openssh::Stdio::piped())
+            .stderr(openssh::Stdio::piped())
+            .spawn()
+            .await?;
+        let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(openssh::Error::Disconnected);
+        };
+        Ok(Self {
+            stdin: Some(Box::new(stdin)),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            preface: None,
+            owner: Owner::Ssh(child),
+            permit: None,
+        })
+    }
+
+    /// Starts `command` with this machine's `sh`, with little of forge's own environment: what stands there
+    /// may be a secret of the controller.
+    pub(super) fn local(command: &str) -> Result<Self, TransportError> {
+        let mut start = tokio::process::Command::new("/bin/sh");
+        start.arg("-c").arg(command).env_clear();
+        start.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        for name in ["HOME", "USER", "LOGNAME"] {
+            if let Some(value) = std::env::var_os(name) {
+                start.env(name, value);
+            }
+        }
+        Self::process(start, "/bin/sh", None)
+    }
+
+    /// Starts a program that gives a shell on stdin; `command` is the first line it reads.
+    pub(super) fn program(argv: &[String], command: &str) -> Result<Self, TransportError> {
+        let [name, arguments @ ..] = argv else {
+            return Err(TransportError::new(ErrorKind::Controller, "the command transport names no program"));
+        };
+        let mut start = tokio::process::Command::new(name);
+        start.args(arguments);
+        Self::process(start, name, Some(format!("{command}\n")))
+    }
+
+    fn process(
+        mut start: tokio::process::Command,
+        name: &str,
+        preface: Option<String>,
+    ) -> Result<Self, TransportError> {
+        // A process group of its own: Ctrl-C in forge's terminal must not stop a step in the middle.
+        let spawned = start
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let failed = |error: std::io::Error| {
+            TransportError::new(ErrorKind::Controller, format!("cannot run `{name}`: {error}"))
+        };
+        let mut child = spawned.map_err(failed)?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
+        };
+        Ok(Self {
+            stdin: Some(Box::new(stdin)),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            preface,
+            owner: Owner::Process(child),
+            permit: None,
+        })
+    }
+
+    /// Kills what can be killed from here: the process group of a process on this machine.
+    pub(super) fn kill(&mut self) {
+        let Owner::Process(child) = &self.owner else { return };
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may be gone already; then nothing is left to kill.
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::TERM);
+        }
+    }
+
+    /// Waits until the process on this machine is gone, so that it leaves no zombie; not for ssh.
+    pub(super) async fn reap(&mut self) {
+        if let Owner::Process(child) = &mut self.owner {
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(500), child.wait()).await;
+        }
+    }
+}

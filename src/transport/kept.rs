@@ -1,0 +1,74 @@
+//! Output that is kept up to a cap: all of it or an error, or its tail.
+
+/// What is kept of an output stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Everything; more bytes than this are an error.
+    All(usize),
+    /// The last bytes.
+    Tail(usize),
+}
+
+/// A stream's kept bytes.
+pub(super) struct Kept {
+    keep: Keep,
+    bytes: Vec<u8>,
+    dropped: u64,
+}
+
+impl Kept {
+    pub(super) fn new(keep: Keep) -> Self {
+        Self { keep, bytes: Vec::new(), dropped: 0 }
+    }
+
+    /// Takes `bytes`; returns whether they are within the cap.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+        match self.keep {
+            Keep::All(cap) if self.bytes.len() + bytes.len() > cap => return false,
+            Keep::Tail(cap) if self.bytes.len() + bytes.len() > 2 * cap => self.trim(cap.saturating_sub(bytes.len())),
+            _ => {}
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
+
+    fn trim(&mut self, cap: usize) {
+        let excess = self.bytes.len().saturating_sub(cap);
+        self.bytes.drain(..excess);
+        self.dropped += excess as u64;
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes out the kept bytes and the number of those before them that were dropped.
+    pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
+        if let Keep::Tail(cap) = self.keep {
+            self.trim(cap);
+        }
+        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.dropped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_last_bytes_and_counts_the_rest() {
+        let mut kept = Kept::new(Keep::Tail(4));
+        for part in ["abc", "defghijklmnop", "q", "rs"] {
+            assert!(kept.push(part.as_bytes()));
+        }
+        assert_eq!(kept.take(), (b"pqrs".to_vec(), 15));
+    }
+
+    #[test]
+    fn everything_or_nothing() {
+        let mut kept = Kept::new(Keep::All(4));
+        assert!(kept.push(b"abcd"));
+        assert!(!kept.push(b"e"));
+        assert_eq!(kept.take(), (b"abcd".to_vec(), 0));
+    }
+}

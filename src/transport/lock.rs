@@ -1,0 +1,163 @@
+//! The writer lock of a host: taken and held by a channel of the session, given up with it.
+
+use super::boot::{Boot, LEASE_S};
+use super::kept::Keep;
+use super::long::UnitName;
+use super::talk::{Ending, Finished, Talk};
+use super::{ErrorKind, Session, TransportError, random};
+use crate::model::Untrusted;
+use crate::script::Token;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Who takes the lock: what another run is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub run: String,
+    /// Who started forge.
+    pub user: String,
+    /// The machine forge runs on.
+    pub controller: String,
+    pub pid: u32,
+    /// When, as text for people.
+    pub since: String,
+    /// `forge apply inventory.yaml`.
+    pub what: String,
+}
+
+impl Owner {
+    /// Returns one `key: value` per line; control characters become `?`, so that no value forges a line.
+    pub fn text(&self) -> String {
+        let clean = |text: &str| text.replace(char::is_control, "?");
+        let by = format!("{}@{} (pid {})", clean(&self.user), clean(&self.controller), self.pid);
+        format!("run: {}\nby: {by}\nsince: {}\nwhat: {}\n", clean(&self.run), clean(&self.since), clean(&self.what))
+    }
+}
+
+/// Why the writer lock was not given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// Another run holds it. The text is [`Owner::text`] as the other run wrote it.
+    #[error("another run holds the host")]
+    Held { owner: Untrusted },
+    /// Nobody holds it, but a script of an earlier run is still at work.
+    #[error("a script of an earlier run is still at work on the host")]
+    Acting { owner: Untrusted },
+    /// Nobody holds it, but long steps of an earlier run are still at work: unit names without `.service`.
+    #[error("a long step of an earlier run is still at work on the host")]
+    Units { units: Vec<Untrusted> },
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+/// How long taking the lock may last.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long giving it up may last before forge goes on.
+const RELEASE: Duration = Duration::from_secs(3);
+/// Bytes of owner text that are read.
+const OWNER_CAP: usize = 64 * 1024;
+
+/// A held lock. Dropping it gives the lock up.
+pub(super) struct Hold {
+    pub token: Token,
+    lost: Arc<AtomicBool>,
+    stop: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Hold {
+    /// Takes the lock. `ours` is a long step of our own; `earlier` the token of a hold that we lost.
+    pub(super) async fn take(
+        session: &Session,
+        owner: &Owner,
+        ours: Option<&UnitName>,
+        earlier: Option<&Token>,
+    ) -> Result<Self, LockError> {
+        let token = random::token()?;
+        let boot = Boot::Locking {
+            token: &token,
+            owner: &owner.text(),
+            ours: ours.map_or("", UnitName::as_str),
+            earlier: earlier.map_or("", Token::as_str),
+        };
+        let mut talk = session.talk(boot, Keep::Tail(OWNER_CAP), None).await?;
+        match talk.until(LIMIT, |out| out.starts_with(b"got\n")).await {
+            None => Ok(Self::keep(token, talk)),
+            Some(Ending::Finished(finished)) => Err(refusal(&finished)),
+            Some(ending) => match session.judge(ending, LIMIT).await {
+                Ok(finished) => Err(refusal(&finished)),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    fn keep(token: Token, talk: Talk<'static>) -> Self {
+        let lost = Arc::new(AtomicBool::new(false));
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(beat(talk, stopped, lost.clone()));
+        Self { token, lost, stop, task }
+    }
+
+    /// Returns whether the channel that holds the lock is known to be gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Gives the lock up and waits until the host did so, or a few seconds.
+    pub(super) async fn release(self) {
+        drop(self.stop);
+        // The task ends by itself within its own limit; a panic in it leaves nothing to do.
+        let _ = self.task.await;
+    }
+}
+
+/// Shows signs of life until told to stop, or until the channel ends.
+async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost: Arc<AtomicBool>) {
+    let pause = Duration::from_secs(LEASE_S / 4);
+    loop {
+        tokio::select! {
+            _ = &mut stopped => return talk.hang_up(RELEASE).await,
+            ending = talk.until(pause, |_| false) => match ending {
+                Some(Ending::TimedOut) | None => talk.beat(),
+                Some(_) => return lost.store(true, Ordering::Relaxed),
+            },
+        }
+    }
+}
+
+/// Reads the wrapper's `WORD\nTEXT`.
+fn refusal(finished: &Finished) -> LockError {
+    let text = String::from_utf8_lossy(&finished.stdout);
+    let (word, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    match word {
+        "held" => LockError::Held { owner: rest.into() },
+        "acting" => LockError::Acting { owner: rest.into() },
+        "unit" => LockError::Units { units: rest.lines().map(Untrusted::from).collect() },
+        _ => TransportError::new(ErrorKind::Garbled, "the host's answer about the writer lock makes no sense")
+            .said(&finished.stderr)
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_text_is_lines_that_no_value_can_forge() {
+        let owner = Owner {
+            run: "20261121T093015-4f2a".into(),
+            user: "eve\nrun: x".into(),
+            controller: "c1".into(),
+            pid: 7,
+            since: "2026-11-21T09:30:15Z".into(),
+            what: "forge apply".into(),
+        };
+        assert_eq!(
+            owner.text(),
+            "run: 20261121T093015-4f2a\nby: eve?run: x@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply\n"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What is still to be written to a channel's stdin.
+
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::VecDeque;
+use std::io;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// A queue of texts for a stdin, each of which may be secret.
+#[derive(Default)]
+pub(super) struct Outbox {
+    parts: VecDeque<(SecretString, bool)>,
+    /// Bytes of the first part that are written.
+    at: usize,
+    close: bool,
+    sent_script: bool,
+}
+
+impl Outbox {
+    /// Queues something that is not the script: the wrapper's command, a password.
+    pub(super) fn push(&mut self, text: SecretString) {
+        self.parts.push_back((text, false));
+    }
+
+    /// Queues the script; stdin is closed after it.
+    pub(super) fn push_script(&mut self, text: SecretString) {
+        self.parts.push_back((text, true));
+        self.close = true;
+    }
+
+    /// Returns whether any byte of the script was handed on.
+    pub(super) fn sent_script(&self) -> bool {
+        self.sent_script
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.close || !self.parts.is_empty()
+    }
+
+    /// Gives up what is queued: the other side does not read any more.
+    pub(super) fn clear(&mut self) {
+        self.parts.clear();
+        self.close = false;
+    }
+
+    /// Writes once, or closes `stdin` when all is written. Cancel-safe.
+    pub(super) async fn pump(&mut self, stdin: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>) -> io::Result<()> {
+        let (Some((text, is_script)), Some(pipe)) = (self.parts.front(), stdin.as_mut()) else {
+            self.clear();
+            *stdin = None;
+            return Ok(());
+        };
+        let bytes = text.expose_secret().as_bytes();
+        let written = pipe.write(&bytes[self.at..]).await?;
+        self.at += written;
+        self.sent_script |= *is_script && written > 0;
+        if self.at >= bytes.len() {
+            self.parts.pop_front();
+            self.at = 0;
+        }
+        Ok(())
+    }
+}

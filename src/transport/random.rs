@@ -1,0 +1,27 @@
+//! Random tokens from the operating system.
+
+use super::{ErrorKind, TransportError};
+use crate::script::Token;
+
+/// Returns a fresh token of 128 random bits.
+///
+/// # Errors
+/// The operating system gives no random bytes.
+pub fn token() -> Result<Token, TransportError> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        TransportError::new(ErrorKind::Controller, format!("this machine gives no random bytes: {error}"))
+    })?;
+    Ok(Token::new(bytes.map(|byte| format!("{byte:02x}")).concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tokens_are_32_hex_digits_and_differ() {
+        let (a, b) = (super::token().unwrap(), super::token().unwrap());
+        assert_eq!(a.as_str().len(), 32);
+        assert!(a.as_str().bytes().all(|c| c.is_ascii_hexdigit()));
+        assert_ne!(a, b);
+    }
+}

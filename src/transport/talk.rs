@@ -1,0 +1,345 @@
+//! The conversation with a started command: prompt, readiness, script, output, end.
+
+use super::channel::Channel;
+use super::kept::{Keep, Kept};
+use super::marker::{Piece, Scanner};
+use super::outbox::Outbox;
+use super::{ErrorKind, TransportError};
+use crate::script::Token;
+use secrecy::SecretString;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
+
+/// A piece of a script's output, as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk<'a> {
+    Stdout(&'a [u8]),
+    Stderr(&'a [u8]),
+}
+
+/// Receives output as it arrives. The bytes may hold secrets that the host printed.
+pub type Sink<'a> = &'a mut (dyn FnMut(Chunk<'_>) + Send);
+
+/// What a script that ran to its end left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Exit status; 128 + n for signal n.
+    pub status: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Bytes of both streams that were dropped before the kept ones.
+    pub dropped: u64,
+}
+
+/// How a conversation ended.
+pub(super) enum Ending {
+    Finished(Finished),
+    /// The wrapper refused to run the script, with its word.
+    Refused(String),
+    /// The streams ended without an end marker.
+    Cut(Cut),
+    /// The second prompt: the password was wrong.
+    Prompted,
+    /// No shell within [`START_LIMIT`].
+    NoStart(Cut),
+    TimedOut,
+    TooLarge,
+}
+
+/// What is known of a conversation that broke off.
+pub(super) struct Cut {
+    pub begun: bool,
+    /// What was printed before the script, or the script's stderr.
+    pub said: Vec<u8>,
+}
+
+/// How long the login shell and sudo may take to start a script's shell.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long stderr may lag behind the end marker on stdout.
+const STDERR_LAG: Duration = Duration::from_secs(2);
+/// Bytes kept of what login shells and sudo print.
+const NOISE_CAP: usize = 16 * 1024;
+/// Bytes read at once.
+const READ_SIZE: usize = 64 * 1024;
+
+/// The password that answers a prompt.
+pub(super) struct Answer {
+    pub prompt: String,
+    pub password: SecretString,
+}
+
+/// One conversation.
+pub(super) struct Talk<'s> {
+    channel: Channel,
+    outbox: Outbox,
+    script: Option<SecretString>,
+    answer: Option<Answer>,
+    prompts: usize,
+    out: Side,
+    err: Side,
+    sink: Option<Sink<'s>>,
+    ending: Option<Ending>,
+    status: Option<i32>,
+}
+
+/// One output stream.
+struct Side {
+    scanner: Scanner,
+    noise: Kept,
+    /// The same noise from its start, to look for prompts.
+    heard: Vec<u8>,
+    kept: Kept,
+    buffer: Vec<u8>,
+    eof: bool,
+}
+
+impl Side {
+    fn new(mark: &Token, keep: Keep) -> Self {
+        Self {
+            scanner: Scanner::new(mark.as_str()),
+            noise: Kept::new(Keep::Tail(NOISE_CAP)),
+            heard: Vec::new(),
+            kept: Kept::new(keep),
+            buffer: vec![0; READ_SIZE],
+            eof: false,
+        }
+    }
+
+    /// Returns whether nothing more is expected.
+    fn done(&self) -> bool {
+        self.eof || self.scanner.ended()
+    }
+}
+
+impl<'s> Talk<'s> {
+    /// `wait` holds the script back until the wrapper says that it is ready.
+    pub(super) fn new(mut channel: Channel, mark: &Token, keep: Keep, sink: Option<Sink<'s>>) -> Self {
+        let mut outbox = Outbox::default();
+        if let Some(preface) = channel.preface.take() {
+            outbox.push(SecretString::from(preface));
+        }
+        Self {
+            channel,
+            outbox,
+            script: None,
+            answer: None,
+            prompts: 0,
+            out: Side::new(mark, keep),
+            err: Side::new(mark, keep),
+            sink,
+            ending: None,
+            status: None,
+        }
+    }
+
+    /// Sends `script` at once, or when the wrapper is ready if something else reads stdin before it.
+    pub(super) fn send(&mut self, script: SecretString, when_ready: bool) {
+        match when_ready || self.outbox.has_work() {
+            true => self.script = Some(script),
+            false => self.outbox.push_script(script),
+        }
+    }
+
+    /// Answers the first prompt.
+    pub(super) fn answer(&mut self, answer: Option<Answer>) {
+        self.answer = answer;
+    }
+
+    /// Talks to the end, `limit` long at most.
+    pub(super) async fn finish(mut self, limit: Duration) -> (Ending, bool) {
+        let ending = self.until(limit, |_| false).await.unwrap_or(Ending::TimedOut);
+        if matches!(ending, Ending::TimedOut | Ending::TooLarge) {
+            self.channel.kill();
+        }
+        self.channel.reap().await;
+        (ending, self.outbox.sent_script())
+    }
+
+    /// Writes a line that nobody reads, to show that this side lives.
+    pub(super) fn beat(&mut self) {
+        self.outbox.push(SecretString::from("\n".to_owned()));
+    }
+
+    /// Closes stdin and waits until the other side ends, `limit` long at most.
+    pub(super) async fn hang_up(mut self, limit: Duration) {
+        self.outbox.clear();
+        self.channel.stdin = None;
+        let _ = self.until(limit, |_| false).await;
+        self.channel.reap().await;
+    }
+
+    /// Talks until `enough` says so of the bytes on stdout; `None` then, else how it ended before.
+    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&[u8]) -> bool) -> Option<Ending> {
+        let started = Instant::now();
+        let mut lag = None;
+        loop {
+            if let Some(ending) = self.ending.take() {
+                return Some(ending);
+            }
+            if enough(self.out.kept.bytes()) {
+                return None;
+            }
+            if self.out.done() && lag.is_none() {
+                lag = Some(Instant::now() + STDERR_LAG);
+            }
+            if self.out.done() && self.err.done() {
+                return Some(self.conclude());
+            }
+            let deadline = self.deadline(started, limit, lag);
+            if tokio::time::timeout_at(deadline, self.step()).await.is_err() {
+                return Some(self.late(lag.is_some()));
+            }
+        }
+    }
+
+    fn deadline(&self, started: Instant, limit: Duration, lag: Option<Instant>) -> Instant {
+        let begun = self.out.scanner.begun();
+        lag.unwrap_or(started + if begun { limit } else { limit.min(START_LIMIT) })
+    }
+
+    /// What it means that nothing came before the deadline.
+    fn late(&mut self, lagging: bool) -> Ending {
+        match (lagging, self.out.scanner.begun()) {
+            (true, _) => self.conclude(),
+            (false, true) => Ending::TimedOut,
+            (false, false) => Ending::NoStart(self.cut()),
+        }
+    }
+
+    /// Moves whatever can move first: a read, or a write.
+    async fn step(&mut self) {
+        let (out_open, err_open) = (!self.out.done(), !self.err.done());
+        let has_work = self.outbox.has_work();
+        tokio::select! {
+            read = read(&mut self.channel.stdout, &mut self.out.buffer), if out_open => self.heard_out(read),
+            read = read(&mut self.channel.stderr, &mut self.err.buffer), if err_open => self.heard_err(read),
+            wrote = self.outbox.pump(&mut self.channel.stdin), if has_work => if wrote.is_err() {
+                // Whoever reads stdin is gone; why, the output tells.
+                self.outbox.clear();
+                self.channel.stdin = None;
+            },
+        }
+    }
+
+    fn heard_out(&mut self, count: usize) {
+        self.out.eof = count == 0;
+        let pieces = match count {
+            0 => self.out.scanner.finish(),
+            _ => self.out.scanner.feed(&self.out.buffer[..count]),
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Noise(bytes) => drop(self.out.noise.push(&bytes)),
+                Piece::Begin => self.release(),
+                Piece::Data(bytes) => self.keep_out(&bytes),
+                Piece::End(status) => self.status = Some(status),
+                Piece::Refused(word) => self.ending = Some(Ending::Refused(word)),
+            }
+        }
+    }
+
+    fn heard_err(&mut self, count: usize) {
+        self.err.eof = count == 0;
+        let pieces = match count {
+            0 => self.err.scanner.finish(),
+            _ => self.err.scanner.feed(&self.err.buffer[..count]),
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Noise(bytes) => self.noise_err(&bytes),
+                Piece::Data(bytes) => self.keep_err(&bytes),
+                Piece::Begin | Piece::End(_) | Piece::Refused(_) => {}
+            }
+        }
+    }
+
+    /// The wrapper is ready: nothing else reads stdin now.
+    fn release(&mut self) {
+        if let Some(script) = self.script.take() {
+            self.outbox.push_script(script);
+        }
+    }
+
+    fn keep_out(&mut self, bytes: &[u8]) {
+        if let Some(sink) = &mut self.sink {
+            sink(Chunk::Stdout(bytes));
+        }
+        if !self.out.kept.push(bytes) {
+            self.ending = Some(Ending::TooLarge);
+        }
+    }
+
+    fn keep_err(&mut self, bytes: &[u8]) {
+        if let Some(sink) = &mut self.sink {
+            sink(Chunk::Stderr(bytes));
+        }
+        if !self.err.kept.push(bytes) {
+            self.ending = Some(Ending::TooLarge);
+        }
+    }
+
+    /// Looks for the prompt. Only the first one is answered: a second one means that the password is wrong.
+    fn noise_err(&mut self, bytes: &[u8]) {
+        self.err.noise.push(bytes);
+        let Some(answer) = &self.answer else { return };
+        if self.out.scanner.begun() || self.err.heard.len() > NOISE_CAP {
+            return;
+        }
+        self.err.heard.extend_from_slice(bytes);
+        let prompt = answer.prompt.as_bytes();
+        let seen = self.err.heard.windows(prompt.len()).filter(|window| *window == prompt).count();
+        if self.prompts == 0 && seen > 0 {
+            self.outbox.push(line(&answer.password));
+        } else if seen > 1 {
+            self.ending = Some(Ending::Prompted);
+        }
+        self.prompts = seen;
+    }
+
+    fn conclude(&mut self) -> Ending {
+        match self.status {
+            None => Ending::Cut(self.cut()),
+            Some(status) => {
+                let (stdout, dropped_out) = self.out.kept.take();
+                let (stderr, dropped_err) = self.err.kept.take();
+                Ending::Finished(Finished { status, stdout, stderr, dropped: dropped_out + dropped_err })
+            }
+        }
+    }
+
+    fn cut(&mut self) -> Cut {
+        let begun = self.out.scanner.begun();
+        let said = match begun {
+            true => self.err.kept.take().0,
+            false => [self.out.noise.take().0, self.err.noise.take().0].concat(),
+        };
+        Cut { begun, said }
+    }
+}
+
+/// A read error on a pipe means the same as its end.
+async fn read(from: &mut (dyn AsyncRead + Send + Unpin), buffer: &mut [u8]) -> usize {
+    from.read(buffer).await.unwrap_or(0)
+}
+
+fn line(password: &SecretString) -> SecretString {
+    use secrecy::ExposeSecret;
+    SecretString::from(format!("{}\n", password.expose_secret()))
+}
+
+impl Ending {
+    /// Returns the error of an ending that needs no knowledge of the link or of sudo.
+    pub(super) fn plain_error(&self, limit: Duration) -> Option<TransportError> {
+        match self {
+            Ending::TimedOut => Some(TransportError::new(
+                ErrorKind::Timeout,
+                format!("the script did not end within {} s", limit.as_secs_f64()),
+            )),
+            Ending::TooLarge => {
+                Some(TransportError::new(ErrorKind::TooLarge, "the host answered with more than forge keeps"))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a host is and how it is reached: what the transport needs to know of it.
+
+use camino::Utf8PathBuf;
+use std::time::Duration;
+
+/// How one host is reached. The configuration's `connect:` is converted into this.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Target {
+    pub kind: Kind,
+    /// Host name, address or alias of an ssh configuration file.
+    pub address: String,
+    pub user: Option<String>,
+    pub port: Option<u16>,
+    /// Private key, or the public half of a key that an agent holds. Absolute.
+    pub identity: Option<Utf8PathBuf>,
+    /// `ssh -F FILE` instead of `~/.ssh/config`.
+    pub config: Option<Utf8PathBuf>,
+    pub known_hosts: Option<Utf8PathBuf>,
+    /// Jump hosts, first hop first, each `[user@]host[:port]`.
+    pub jump: Vec<String>,
+    pub host_key: HostKey,
+    pub sudo: Sudo,
+    /// How long connecting may take, from the first packet to the login; zero stands for
+    /// [`Target::CONNECT_TIMEOUT`].
+    pub timeout: Duration,
+    /// How long an idle connection is kept for the next run; zero for not at all. Whole seconds.
+    pub keep: Duration,
+    /// Where control sockets live: see [`control_dir`](super::control_dir). Must be private to the user.
+    pub control_dir: Utf8PathBuf,
+    pub paths: HostPaths,
+}
+
+/// Where forge keeps what it needs on a host. The defaults are part of the contract; tests use others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPaths {
+    /// The writer lock; beside it stands `LOCK.act`, held while a script acts.
+    pub lock: String,
+    /// Folder of running long steps: script (0700, gone when it ends), pid, result. On a tmpfs.
+    pub run: String,
+    /// Folder of the logs of long steps.
+    pub log: String,
+}
+
+impl Default for HostPaths {
+    fn default() -> Self {
+        Self { lock: "/run/lock/forge".into(), run: "/run/forge".into(), log: "/var/lib/forge/log".into() }
+    }
+}
+
+impl Target {
+    /// What a zero `timeout` stands for.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// Returns how long connecting may take.
+    pub fn connect_timeout(&self) -> Duration {
+        if self.timeout.is_zero() { Self::CONNECT_TIMEOUT } else { self.timeout }
+    }
+
+    /// Returns the login user for messages.
+    pub(super) fn user_name(&self) -> &str {
+        self.user.as_deref().unwrap_or("the login user")
+    }
+}
+
+/// What carries bytes to a host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Kind {
+    /// The machine's own `ssh`.
+    #[default]
+    Ssh,
+    /// This machine.
+    Local,
+    /// A program that gives a shell on its stdin, with its arguments: `docker exec -i c1 sh`.
+    Command(Vec<String>),
+}
+
+/// What happens with a host key that is not known. A changed key is always refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostKey {
+    /// Refused, with a hint.
+    #[default]
+    Strict,
+    /// Taken and kept.
+    AcceptNew,
+}
+
+/// How root is reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Sudo {
+    /// The login user is root, or needs none.
+    #[default]
+    None,
+    /// `sudo -n`.
+    NoPassword,
+    /// `sudo` with a password: its placeholder in the secret store.
+    Password(String),
+}

@@ -1,0 +1,161 @@
+//! The whole path on this machine: local and command carriers, lock, long steps.
+
+use super::*;
+use crate::model::{HostName, SecretStore};
+use crate::script::{Fragment, Script, Token};
+use std::time::Duration;
+
+fn script(code: &'static str) -> Script {
+    Script { body: Fragment::new().code(code), token: Token::new("tok"), limit: Duration::from_secs(20) }
+}
+
+/// A target whose lock and folders are its own.
+fn target(folder: &tempfile::TempDir) -> Target {
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    Target {
+        kind: Kind::Local,
+        paths: HostPaths { lock: at("lock/forge"), run: at("run"), log: at("log") },
+        ..Target::default()
+    }
+}
+
+async fn session(target: &Target) -> Session {
+    open(&HostName::new("here"), target, &SecretStore::default()).await.unwrap()
+}
+
+async fn run(target: &Target, code: &'static str) -> Result<Finished, TransportError> {
+    session(target).await.run(&script(code), &SecretStore::default(), None).await
+}
+
+fn owner(run: &str) -> Owner {
+    Owner {
+        run: run.into(),
+        user: "me".into(),
+        controller: "c1".into(),
+        pid: 1,
+        since: "now".into(),
+        what: "forge apply".into(),
+    }
+}
+
+fn carriers(folder: &tempfile::TempDir) -> [Target; 2] {
+    let command = Kind::Command(vec!["env".into(), "sh".into()]);
+    [target(folder), Target { kind: command, ..target(folder) }]
+}
+
+#[tokio::test]
+async fn output_and_status_are_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    for target in carriers(&folder) {
+        let done = run(&target, r"printf 'a\001\000\377'; printf err >&2; exit 7").await.unwrap();
+        assert_eq!(done, Finished { status: 7, stdout: b"a\x01\0\xff".to_vec(), stderr: b"err".to_vec(), dropped: 0 });
+    }
+}
+
+#[tokio::test]
+async fn a_script_of_5_mb_arrives_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    for target in carriers(&folder) {
+        let body = Fragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d | sha256sum");
+        let script = Script { body, ..script("") };
+        let done = session(&target).await.run(&script, &SecretStore::default(), None).await.unwrap();
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(String::from_utf8(done.stdout).unwrap(), format!("{hex}  -\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = std::time::Instant::now();
+    let done = run(&target(&folder), "sleep 30 & echo started").await.unwrap();
+    assert_eq!(done.stdout, b"started\n");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_script_that_does_not_end_is_a_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Script { limit: Duration::from_millis(300), ..script("sleep 30") };
+    let error = session(&target(&folder)).await.run(&slow, &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert_eq!(error.message, "the script did not end within 0.3 s");
+    assert!(error.sent_anything && !error.retryable);
+}
+
+#[tokio::test]
+async fn a_killed_wrapper_is_not_a_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = run(&target(&folder), "echo why >&2; kill -9 $PPID; sleep 1").await.unwrap_err();
+    assert_eq!((error.kind, error.sent_anything), (ErrorKind::Killed, true));
+    let done = run(&target(&folder), "kill -9 $$").await.unwrap();
+    assert_eq!(done.status, 137);
+}
+
+#[tokio::test]
+async fn a_program_that_gives_no_shell_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |argv: &[&str]| Target { kind: Kind::Command(argv.iter().map(|a| (*a).into()).collect()), ..target(&folder) };
+    let error = run(&with(&["/nonexistent/x"]), "true").await.unwrap_err();
+    assert_eq!(error.message, "cannot run `/nonexistent/x`: No such file or directory (os error 2)");
+    let error = run(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();
+    assert_eq!((error.kind, error.sent_anything), (ErrorKind::Shell, false));
+    assert_eq!(error.said.unwrap().raw(), "no such container");
+}
+
+#[tokio::test]
+async fn the_lock_is_one_writers() {
+    let folder = tempfile::tempdir().unwrap();
+    let reader = Reader::new(session(&target(&folder)).await);
+    let first = reader.lock(&owner("r1"), None).await.unwrap();
+    let other = Reader::new(session(&target(&folder)).await);
+    match other.lock(&owner("r2"), None).await {
+        Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), owner("r1").text()),
+        _ => panic!("the lock was given twice"),
+    }
+    assert_eq!(first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
+    first.unlock().await;
+    assert!(other.lock(&owner("r2"), None).await.is_ok());
+}
+
+#[tokio::test]
+async fn acting_without_the_lock_runs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let reader = Reader::new(session(&target).await);
+    let writer = reader.lock(&owner("r1"), None).await.unwrap();
+    std::fs::write(&target.paths.lock, "somebody else\n1\n").unwrap();
+    let touch = Fragment::new().code("touch").word(folder.path().join("touched").to_str().unwrap());
+    let error = writer.act(&Script { body: touch, ..script("") }, &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LockLost);
+    assert!(!folder.path().join("touched").exists());
+}
+
+#[tokio::test]
+async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let reader = Reader::new(session(&target).await);
+    let writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let slow = Script { limit: Duration::from_secs(1), ..script("trap '' TERM; sleep 2") };
+    let error = writer.act(&slow, &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    drop(writer);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_a_link_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    std::fs::create_dir(folder.path().join("lock")).unwrap();
+    std::fs::write(folder.path().join("victim"), "precious").unwrap();
+    std::os::unix::fs::symlink(folder.path().join("victim"), &target.paths.lock).unwrap();
+    let reader = Reader::new(session(&target).await);
+    match reader.lock(&owner("r1"), None).await {
+        Err(LockError::Transport(error)) => assert!(error.message.contains("is not a file of the user"), "{error}"),
+        _ => panic!("a link was taken for a lock"),
+    }
+    assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"precious");
+}
