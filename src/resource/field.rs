@@ -89,6 +89,16 @@ impl Fields {
         Some(list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
     }
 
+    /// Returns a list of whole numbers.
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        Some(self.0.get(name)?.as_array()?.iter().filter_map(Value::as_i64).collect())
+    }
+
+    /// Returns a nested table.
+    pub fn table(&self, name: &str) -> Option<&serde_json::Map<String, Value>> {
+        self.0.get(name)?.as_object()
+    }
+
     pub fn map(&self, name: &str) -> Option<Vec<(String, String)>> {
         let map = self.0.get(name)?.as_object()?;
         Some(map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect())

@@ -49,6 +49,9 @@ pub struct Judgement {
     pub basis: Value,
     /// Whether the verdict rests on what an earlier step is going to bring about.
     pub predicted: bool,
+    /// What to do about it next, for `blocked` and `unknown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Judgement {
@@ -60,6 +63,7 @@ impl Judgement {
             disruption: Disruption::D0,
             basis,
             predicted: false,
+            hint: None,
         }
     }
 
@@ -82,6 +86,11 @@ impl Judgement {
 
     pub fn predicted(mut self) -> Self {
         self.predicted = true;
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 }

@@ -4,8 +4,25 @@
 //! Architecture Invariant: resources do no I/O. The same judge serves plan, the moment before a change,
 //! verification after it, and drift.
 
+mod body;
+#[cfg(test)]
+mod cases;
+mod command;
+mod diff;
+mod directory;
 pub mod field;
+mod file;
 mod judgement;
+mod package;
+pub mod reference;
+pub mod schema;
+mod service;
+mod shell;
+mod support;
+#[cfg(test)]
+mod trial;
+mod unit;
+mod user;
 
 pub use field::{Field, Fields, Type};
 pub use judgement::{Action, Change, Context, Input, Judgement, Predicted};
@@ -41,6 +58,12 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns what the applied record keeps of a verified start, so that the next judge can tell whether
+    /// the running process has its inputs. Only services have one. `None` while it is not known.
+    fn started(&self, _seen: &Observation, _cx: &Context<'_>) -> Option<crate::state::Started> {
+        None
+    }
+
     /// Returns the claims that no other step of the host may make differently: `("path", "/etc/motd")`.
     fn claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]
@@ -70,7 +93,9 @@ pub struct Kind {
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
-    &[]
+    static KINDS: [Kind; 7] =
+        [file::KIND, directory::KIND, package::KIND, service::KIND, unit::KIND, user::KIND, command::KIND];
+    &KINDS
 }
 
 /// Returns the kind of that name.

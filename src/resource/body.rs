@@ -1,0 +1,305 @@
+//! A declared file at a path, compared with what stands there. Shared by `file` and `unit`.
+
+use super::diff;
+use super::support::{bad_value, brought, join, octal, parent, path_state, sha256_hex};
+use super::{Change, Context, Judgement, Predicted, Provision};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, SecretStore, Untrusted, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
+use base64::Engine as _;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+/// Digits of a digest that people are shown.
+const SHOWN_DIGITS: usize = 12;
+
+/// The bytes of a declared file, secrets as placeholders.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    secret: bool,
+    /// Of the bytes as they stand; not the digest of the file when a secret is in it.
+    sha256: String,
+}
+
+impl Body {
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let secret = std::str::from_utf8(&bytes).is_ok_and(SecretStore::mentions);
+        Self { sha256: sha256_hex(&bytes), bytes, secret }
+    }
+
+    /// Builds from a checked value: text, or `{"base64": …}` for bytes that are not text.
+    pub fn from_value(field: &str, value: &Value) -> Result<Self, Diag> {
+        if let Some(text) = value.as_str() {
+            return Ok(Self::new(text));
+        }
+        let encoded = value.get("base64").and_then(Value::as_str);
+        encoded
+            .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
+            .map(Self::new)
+            .ok_or_else(|| bad_value(format!("`{field}` is neither text nor bytes")))
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the digest to compare the host's body with when the body itself is wanted for a diff.
+    /// Bodies that hold a secret never travel.
+    pub fn want(&self) -> Option<String> {
+        (!self.secret).then(|| self.sha256.clone())
+    }
+
+    /// Returns the digest of the file that is desired.
+    fn digest(&self, cx: &Context<'_>) -> Result<String, Unknown> {
+        if !self.secret {
+            return Ok(self.sha256.clone());
+        }
+        let text = std::str::from_utf8(&self.bytes).map_err(|_| Unknown::new("a secret stands in binary content"))?;
+        let store = cx.secrets.ok_or_else(|| Unknown::new("the secrets of the content are not at hand"))?;
+        Ok(sha256_hex(store.reveal(text).expose_secret().as_bytes()))
+    }
+
+    /// Returns what the applied record keeps: the digest, or the text with placeholders.
+    pub fn desired(&self) -> Value {
+        if self.secret {
+            return json!({ "text": String::from_utf8_lossy(&self.bytes) });
+        }
+        json!({ "sha256": self.sha256, "bytes": self.bytes.len() })
+    }
+
+    fn describe(&self) -> String {
+        describe(self.bytes.len() as u64, Some(&self.sha256), diff::is_binary(&self.bytes))
+    }
+}
+
+fn describe(bytes: u64, sha256: Option<&str>, binary: bool) -> String {
+    let kind = if binary { "binary, " } else { "" };
+    let digest = sha256.and_then(|s| s.get(..SHOWN_DIGITS)).map(|s| format!(", sha256 {s}")).unwrap_or_default();
+    format!("{kind}{bytes} bytes{digest}")
+}
+
+/// A file that is to stand at a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Target {
+    pub path: String,
+    pub body: Body,
+    pub owner: String,
+    pub group: String,
+    pub mode: u32,
+}
+
+/// Returns the question about a path whose body does not matter.
+pub(super) fn bare(path: &str) -> Probe {
+    Probe::Path { path: path.to_owned(), want: None }
+}
+
+impl Target {
+    pub fn probe(&self) -> Probe {
+        Probe::Path { path: self.path.clone(), want: self.body.want() }
+    }
+
+    /// Returns the questions about the path and the directory that must hold it.
+    pub fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        probes.extend(parent(&self.path).map(bare));
+        probes
+    }
+
+    pub fn desired(&self) -> Value {
+        json!({
+            "path": self.path,
+            "content": self.body.desired(),
+            "owner": self.owner,
+            "group": self.group,
+            "mode": octal(self.mode),
+        })
+    }
+
+    /// Judges whether the file stands at its path as declared. `parent_made` says that the action makes
+    /// the directory itself.
+    pub fn judge(&self, seen: &Observation, cx: &Context<'_>, parent_made: bool) -> Judgement {
+        self.try_judge(seen, cx, parent_made).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn try_judge(&self, seen: &Observation, cx: &Context<'_>, parent_made: bool) -> Result<Judgement, Unknown> {
+        match path_state(seen, &self.probe())? {
+            PathState::Absent if parent_made => Ok(self.create(cx)),
+            PathState::Absent => match missing_parent(&self.path, seen, cx.predicted)? {
+                Parent::There => Ok(self.create(cx)),
+                Parent::Comes => Ok(self.create(cx).predicted()),
+                Parent::Blocks(judgement) => Ok(*judgement),
+            },
+            PathState::Present(info) => match info.kind {
+                PathType::File => self.compare(info, cx),
+                PathType::Directory => Ok(Judgement::blocked(
+                    BlockClass::Rule,
+                    format!("`{}` is a directory", self.path),
+                    type_basis(info),
+                )
+                .hint("a `file` step never replaces a directory; remove it with a `directory` step")),
+                PathType::Symlink | PathType::Other => Ok(self.replace(info, cx)),
+            },
+        }
+    }
+
+    fn create(&self, _cx: &Context<'_>) -> Judgement {
+        let reason = format!("there is no file at `{}`", self.path);
+        Judgement::change(reason, self.all_new(), Disruption::D0, json!({ "type": "absent" }))
+    }
+
+    fn replace(&self, info: &PathInfo, _cx: &Context<'_>) -> Judgement {
+        let what = type_words(info);
+        let mut changes = vec![Change::new("type", Some(&what), Some("file"))];
+        changes.extend(self.all_new());
+        Judgement::change(format!("`{}` is a {what}", self.path), changes, Disruption::D0, type_basis(info))
+    }
+
+    fn all_new(&self) -> Vec<Change> {
+        vec![
+            self.content_change(None),
+            Change::new("owner", None, Some(&self.owner)),
+            Change::new("group", None, Some(&self.group)),
+            Change::new("mode", None, Some(&octal(self.mode))),
+        ]
+    }
+
+    fn content_change(&self, info: Option<&PathInfo>) -> Change {
+        if self.body.secret {
+            return Change { secret: true, ..Change::new("content", None, None) };
+        }
+        let old: Option<&[u8]> = match info {
+            None => Some(b""),
+            Some(info) => info.body.as_ref().map(|body| body.raw().as_bytes()),
+        };
+        let from = info.map(|i| describe(i.size, i.sha256.as_deref(), false));
+        let mut change = Change::new("content", from.as_deref(), Some(&self.body.describe()));
+        change.diff = old.and_then(|old| diff::unified(old, &self.body.bytes)).map(Untrusted::from);
+        change
+    }
+
+    fn compare(&self, info: &PathInfo, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let found = info.sha256.as_ref().ok_or_else(|| Unknown::new(format!("`{}` could not be read", self.path)))?;
+        let same = *found == self.body.digest(cx)?;
+        let mut changes: Vec<Change> = (!same).then(|| self.content_change(Some(info))).into_iter().collect();
+        changes.extend(ownership(info, &self.owner, &self.group, self.mode));
+        let content = match self.body.secret {
+            true => json!(if same { "as declared" } else { "different" }),
+            false => json!(found),
+        };
+        let mut basis = json!({ "type": "file", "content": content });
+        put_ownership(&mut basis, info);
+        if changes.is_empty() {
+            return Ok(Judgement::ok("content, owner and mode are as declared", basis));
+        }
+        Ok(Judgement::change(differ(&changes), changes, Disruption::D0, basis))
+    }
+
+    /// Judges whether nothing stands at the path.
+    pub fn judge_absent(&self, seen: &Observation) -> Judgement {
+        let info = match path_state(seen, &bare(&self.path)) {
+            Err(unknown) => return Judgement::unknown(&unknown),
+            Ok(PathState::Absent) => {
+                let reason = format!("there is no file at `{}`, as declared", self.path);
+                return Judgement::ok(reason, json!({ "type": "absent" }));
+            }
+            Ok(PathState::Present(info)) => info,
+        };
+        if info.kind == PathType::Directory {
+            let reason = format!("`{}` is a directory", self.path);
+            return Judgement::blocked(BlockClass::Rule, reason, type_basis(info))
+                .hint("a `file` step never removes a directory; remove it with a `directory` step");
+        }
+        let from = match info.kind {
+            PathType::File => format!("file, {}", describe(info.size, None, false)),
+            _ => type_words(info),
+        };
+        let mut basis = type_basis(info);
+        if let (PathType::File, false) = (info.kind, self.body.secret) {
+            basis["content"] = json!(info.sha256);
+        }
+        let changes = vec![Change::new("file", Some(&from), None)];
+        Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, basis)
+    }
+}
+
+/// Returns the changes of owner, group and permission bits.
+pub(super) fn ownership(info: &PathInfo, owner: &str, group: &str, mode: u32) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if info.owner.raw() != owner {
+        changes.push(Change::new("owner", Some(info.owner.raw()), Some(owner)));
+    }
+    if info.group.raw() != group {
+        changes.push(Change::new("group", Some(info.group.raw()), Some(group)));
+    }
+    if info.mode != mode {
+        changes.push(Change::new("mode", Some(&octal(info.mode)), Some(&octal(mode))));
+    }
+    changes
+}
+
+pub(super) fn put_ownership(basis: &mut Value, info: &PathInfo) {
+    basis["owner"] = json!(info.owner);
+    basis["group"] = json!(info.group);
+    basis["mode"] = json!(octal(info.mode));
+}
+
+/// Returns `content and mode differ`, `owner differs`.
+pub(super) fn differ(changes: &[Change]) -> String {
+    let names: Vec<&str> = changes.iter().map(|c| c.attribute.as_str()).collect();
+    format!("{} {}", join(&names), if names.len() == 1 { "differs" } else { "differ" })
+}
+
+/// Returns the type of what stands at a path in words.
+pub(super) fn type_words(info: &PathInfo) -> String {
+    match (info.kind, &info.target) {
+        (PathType::File, _) => "file".to_owned(),
+        (PathType::Directory, _) => "directory".to_owned(),
+        (PathType::Symlink, Some(target)) => format!("symbolic link to `{}`", target.raw()),
+        (PathType::Symlink, None) => "symbolic link".to_owned(),
+        (PathType::Other, _) => "special file".to_owned(),
+    }
+}
+
+pub(super) fn type_basis(info: &PathInfo) -> Value {
+    match &info.target {
+        Some(target) => json!({ "type": info.kind, "target": target }),
+        None => json!({ "type": info.kind }),
+    }
+}
+
+/// What the directory above a missing path means for it.
+pub(super) enum Parent {
+    There,
+    /// An earlier step brings it.
+    Comes,
+    Blocks(Box<Judgement>),
+}
+
+/// Returns whether the directory that `path` needs is there or comes.
+pub(super) fn missing_parent(
+    path: &str,
+    seen: &Observation,
+    predicted: Option<&Predicted>,
+) -> Result<Parent, Unknown> {
+    let Some(parent) = parent(path) else { return Ok(Parent::There) };
+    match path_state(seen, &bare(parent))? {
+        // What a link points to is the host's business: the action fails clearly when it is no directory.
+        PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(Parent::There),
+        PathState::Present(info) => Ok(Parent::Blocks(Box::new(Judgement::blocked(
+            BlockClass::Rule,
+            format!("`{parent}` is a {}, not a directory", type_words(info)),
+            json!({ "type": "absent", "parent": info.kind }),
+        )))),
+        PathState::Absent if brought(predicted, &Provision::Path(parent.to_owned())) => Ok(Parent::Comes),
+        PathState::Absent => Ok(Parent::Blocks(Box::new(
+            Judgement::blocked(
+                BlockClass::Rule,
+                format!("directory `{parent}` does not exist and no earlier step makes it"),
+                json!({ "type": "absent", "parent": "absent" }),
+            )
+            .hint(format!("add a `directory` step for `{parent}` before this one, or say `provides` at the step that makes it")),
+        ))),
+    }
+}

@@ -1,0 +1,276 @@
+//! `directory`: a directory with its owner and mode.
+
+use super::body::{self, bare, missing_parent, ownership, put_ownership, type_basis, type_words, Parent};
+use super::support::{account_name, bad_value, octal, output, path_state, required};
+use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "directory",
+    summary: "A directory with its owner and mode.",
+    doc: "\
+**Compared** are type, owner, group and mode of the directory itself; what lies in it is not looked at.
+Nothing to do reads `owner and mode are as declared`.
+
+**A change** makes the directory with its final owner and mode, or gives them to the one that is there. The
+directory above must exist or come from an earlier step: forge makes no parents on the way. A file or a link
+at the path blocks the step; nothing is ever replaced by a directory.
+
+**Removal** removes an empty directory. One that is not empty blocks the step unless `recursive: true`, which
+removes everything in it on the same file system. Directories of the top level (`/etc`) are never removed.",
+    fields: &[
+        Field::required("path", Type::Path, "Where the directory stands on the host."),
+        Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
+        Field::optional("group", Type::Name, "Name of the group. Default `root`."),
+        Field::optional("mode", Type::Mode, "Permission bits. Default `\"0755\"`."),
+        Field::optional("recursive", Type::Bool, "Whether a removal takes what is in it too. Default `false`."),
+    ],
+    build,
+};
+
+/// Exits 0 when `$FORGE_PATH` holds nothing, 1 when it holds something.
+const IS_EMPTY: &str = r#"cd -- "$FORGE_PATH" || exit 2
+for entry in * .[!.]* ..?*; do
+  if [ -e "$entry" ] || [ -L "$entry" ]; then exit 1; fi
+done
+exit 0"#;
+
+/// Seconds that looking for entries may take.
+const IS_EMPTY_LIMIT: u64 = 10;
+
+#[derive(Debug)]
+struct Directory {
+    path: String,
+    owner: String,
+    group: String,
+    mode: u32,
+    recursive: bool,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required(fields, "path")?;
+    let owner = fields.text("owner").unwrap_or("root");
+    let group = fields.text("group").unwrap_or("root");
+    account_name("owner", owner)?;
+    account_name("group", group)?;
+    if absent && path.matches('/').count() < 2 {
+        return Err(bad_value(format!("`{path}` is a directory of the top level, which is never removed")));
+    }
+    Ok(Box::new(Directory {
+        path: path.to_owned(),
+        owner: owner.to_owned(),
+        group: group.to_owned(),
+        mode: fields.mode("mode").unwrap_or(0o755),
+        recursive: fields.bool("recursive").unwrap_or(false),
+        absent,
+    }))
+}
+
+impl Directory {
+    /// Returns the question whether it is empty, for a removal that must not take anything along.
+    fn emptiness(&self) -> Probe {
+        Probe::Check {
+            id: format!("whether `{}` is empty", self.path),
+            script: IS_EMPTY.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
+            timeout_s: IS_EMPTY_LIMIT,
+        }
+    }
+
+    fn blocked(&self, info: &PathInfo) -> Judgement {
+        let hint = match &info.target {
+            Some(target) => format!("declare `{}`, which the link names", target.raw()),
+            None => "remove it with a `file` step before this one".to_owned(),
+        };
+        let reason = format!("`{}` is a {}, not a directory", self.path, type_words(info));
+        Judgement::blocked(BlockClass::Rule, reason, type_basis(info)).hint(hint)
+    }
+
+    fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        match path_state(seen, &bare(&self.path))? {
+            PathState::Absent => Ok(match missing_parent(&self.path, seen, cx.predicted)? {
+                Parent::There => self.create(),
+                Parent::Comes => self.create().predicted(),
+                Parent::Blocks(judgement) => *judgement,
+            }),
+            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.compare(info)),
+            PathState::Present(info) => Ok(self.blocked(info)),
+        }
+    }
+
+    fn create(&self) -> Judgement {
+        let changes = vec![
+            Change::new("directory", None, Some(&self.path)),
+            Change::new("owner", None, Some(&self.owner)),
+            Change::new("group", None, Some(&self.group)),
+            Change::new("mode", None, Some(&octal(self.mode))),
+        ];
+        let reason = format!("there is no directory at `{}`", self.path);
+        Judgement::change(reason, changes, Disruption::D0, json!({ "type": "absent" }))
+    }
+
+    fn compare(&self, info: &PathInfo) -> Judgement {
+        let mut basis = json!({ "type": "directory" });
+        put_ownership(&mut basis, info);
+        let changes = ownership(info, &self.owner, &self.group, self.mode);
+        match changes.is_empty() {
+            true => Judgement::ok("owner and mode are as declared", basis),
+            false => Judgement::change(body::differ(&changes), changes, Disruption::D0, basis),
+        }
+    }
+
+    fn judge_absent(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        match path_state(seen, &bare(&self.path))? {
+            PathState::Absent => {
+                let reason = format!("there is no directory at `{}`, as declared", self.path);
+                Ok(Judgement::ok(reason, json!({ "type": "absent" })))
+            }
+            PathState::Present(info) if info.kind == PathType::Directory => self.removal(seen, cx),
+            PathState::Present(info) => Ok(self.blocked(info)),
+        }
+    }
+
+    fn removal(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let changes = vec![Change::new("directory", Some(&self.path), None)];
+        let remove = |reason: String, empty: Value| {
+            Judgement::change(reason, changes, Disruption::D0, json!({ "type": "directory", "empty": empty }))
+        };
+        if self.recursive {
+            return Ok(remove(format!("`{}` exists, and is removed with everything in it", self.path), Value::Null));
+        }
+        let empty = output(seen, &self.emptiness())?;
+        let after = cx.predicted.and_then(|p| p.after.as_deref());
+        Ok(match (empty.status, after) {
+            (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
+            (1, Some(step)) => {
+                remove(format!("`{}` is not empty now, and `{step}` runs before", self.path), json!(false)).predicted()
+            }
+            (1, None) => Judgement::blocked(
+                BlockClass::Rule,
+                format!("`{}` is not empty", self.path),
+                json!({ "type": "directory", "empty": false }),
+            )
+            .hint("`recursive: true` removes it with everything in it"),
+            (status, _) => {
+                let why = format!("whether `{}` is empty could not be told (exit status {status})", self.path);
+                return Err(Unknown::new(why).said(empty.stderr.clone()));
+            }
+        })
+    }
+
+    fn action(&self, judgement: &Judgement) -> Fragment {
+        match (self.absent, self.recursive) {
+            (true, true) => shell::close(shell::private().word(&self.path).code(REMOVE_TREE)),
+            (true, false) => shell::close(shell::private().word(&self.path).code(REMOVE_EMPTY)),
+            (false, _) => {
+                let make = judgement.changes.iter().any(|c| c.attribute == "directory");
+                let made = match make {
+                    true => shell::close(shell::private().word(&self.path).code(MAKE)).code("[ $? -eq 0 ] &&\n"),
+                    false => Fragment::new(),
+                };
+                made.then(shell::give(&self.path, &self.owner, &self.group, self.mode))
+            }
+        }
+    }
+}
+
+/// The directory is private until its owner and mode are given.
+const MAKE: &str = r#"
+[ -d "$1" ] || mkdir -m 0700 -- "$1" || fail "cannot make $1"
+"#;
+
+const REMOVE_EMPTY: &str = r#"
+if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
+rmdir -- "$1" || fail "cannot remove $1"
+"#;
+
+const REMOVE_TREE: &str = r#"
+if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
+rm -rf --one-file-system -- "$1" || fail "cannot remove $1"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
+    ("Directory not empty", "`recursive: true` removes it with everything in it"),
+    ("skipping", "another file system is mounted inside: unmount it first"),
+    ("Device or resource busy", "it is a mount point: unmount it first"),
+    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+];
+
+impl Resource for Directory {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![bare(&self.path)];
+        match self.absent {
+            true if !self.recursive => probes.push(self.emptiness()),
+            true => {}
+            false => probes.extend(super::support::parent(&self.path).map(bare)),
+        }
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let judged = match self.absent {
+            true => self.judge_absent(seen, cx),
+            false => self.judge_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action { body: self.action(judgement), long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({
+                "path": self.path, "owner": self.owner, "group": self.group, "mode": octal(self.mode),
+            }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (!self.absent).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_top_level_is_never_removed() {
+        for path in ["/", "/etc"] {
+            let fields = Fields([("path", json!(path))].into_iter().collect());
+            assert_eq!(
+                build(&fields, true).unwrap_err().message,
+                format!("`{path}` is a directory of the top level, which is never removed")
+            );
+            assert!(build(&fields, false).is_ok());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `file`: a regular file with its body, owner and mode.
+
+use super::body::{bare, Body, Target};
+use super::shell::{self, Write};
+use super::support::{account_name, bad_value, required};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "file",
+    summary: "A regular file with its content, owner and mode.",
+    doc: "\
+The body is given as `content` (in the recipe), `template` (a file beside the recipe, rendered) or `source`
+(a file beside the recipe, taken byte for byte, also binary).
+
+**Compared** are type, SHA-256 of the body, owner, group and mode. Nothing to do reads
+`content, owner and mode are as declared`. A body that holds a secret is compared by digest and never shown.
+
+**A change** writes `.NAME.forge-RUN` beside the target, gives it its owner and mode, lets `validate` judge
+it, syncs it and renames it over the target: whoever opens the path sees the whole old file or the whole new
+one. Candidates that a killed run left are removed. When only owner or mode differ the body is not rewritten.
+A symbolic link or special file at the path is replaced by the file, and the plan says so; a directory is
+never replaced. The previous body is kept under `/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
+Hard links, ACLs and extended attributes of the old file do not carry over.
+
+**The directory** above must exist, or an earlier step must make it; forge makes no parents on the way.
+
+**Removal** (`ensure: absent`, `otherwise: absent`) removes files, links and special files, never directories.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::required("path", Type::Path, "Where the file stands on the host."),
+    Field::optional("content", Type::Text, "The body. Excludes `template` and `source`."),
+    Field::optional("template", Type::LocalFile, "A file of the inventory's tree whose rendered text is the body."),
+    Field::optional("source", Type::LocalFile, "A file of the inventory's tree whose bytes are the body."),
+    Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
+    Field::optional("group", Type::Name, "Name of the group. Default `root`."),
+    Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
+    Field::optional(
+        "validate",
+        Type::Text,
+        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path. \
+         `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
+    ),
+    Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
+];
+
+/// What texts in the output of an action mean.
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
+    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+    ("Operation not permitted", "the file may be immutable (`lsattr`)"),
+];
+
+#[derive(Debug)]
+struct File {
+    target: Target,
+    validate: String,
+    backup: bool,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required(fields, "path")?;
+    if path == "/" {
+        return Err(bad_value("`/` is not a file"));
+    }
+    let owner = fields.text("owner").unwrap_or("root");
+    let group = fields.text("group").unwrap_or("root");
+    account_name("owner", owner)?;
+    account_name("group", group)?;
+    Ok(Box::new(File {
+        target: Target {
+            path: path.to_owned(),
+            body: body(fields, absent)?,
+            owner: owner.to_owned(),
+            group: group.to_owned(),
+            mode: fields.mode("mode").unwrap_or(0o644),
+        },
+        validate: fields.text("validate").unwrap_or_default().to_owned(),
+        backup: fields.bool("backup").unwrap_or(true),
+        absent,
+    }))
+}
+
+/// Reads the one field that holds the body; a file that is to be removed needs none.
+fn body(fields: &Fields, absent: bool) -> Result<Body, Diag> {
+    const BODIES: [&str; 3] = ["content", "template", "source"];
+    let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.has(name)).collect();
+    match given.as_slice() {
+        [] if absent => Ok(Body::new("")),
+        [] => Err(Diag::error(Code::MissingKey, "a file needs one of `content`, `template` and `source`")
+            .hint("an empty file is `content: \"\"`")),
+        [one] => Body::from_value(one, &fields.0[*one]),
+        more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::ticked(more)))),
+    }
+}
+
+impl Resource for File {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.target.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        match self.absent {
+            true => vec![bare(&self.target.path)],
+            false => self.target.probes(),
+        }
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        match self.absent {
+            true => self.target.judge_absent(seen),
+            false => self.target.judge(seen, cx, false),
+        }
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        let target = &self.target;
+        let body = match self.absent {
+            true => shell::remove_file(&target.path, cx.run, self.backup),
+            false if only_ownership(&judgement.changes) => {
+                shell::give(&target.path, &target.owner, &target.group, target.mode)
+            }
+            false => shell::write_file(&Write {
+                path: &target.path,
+                owner: &target.owner,
+                group: &target.group,
+                mode: target.mode,
+                run: cx.run,
+                backup: self.backup,
+                validate: &self.validate,
+                body: target.body.bytes(),
+            }),
+        };
+        Action { body, long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.target.path, "absent": true }),
+            false => self.target.desired(),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (!self.absent).then(|| Provision::Path(self.target.path.clone())).into_iter().collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        vec![self.target.path.clone()]
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.target.path.clone())]
+    }
+}
+
+/// Returns whether the body can stay as it is.
+pub(super) fn only_ownership(changes: &[Change]) -> bool {
+    !changes.is_empty() && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(entries: &[(&'static str, Value)]) -> Fields {
+        Fields(entries.iter().cloned().collect())
+    }
+
+    fn refused(entries: &[(&'static str, Value)]) -> String {
+        build(&fields(entries), false).unwrap_err().message
+    }
+
+    #[test]
+    fn exactly_one_body() {
+        assert_eq!(refused(&[("path", json!("/a"))]), "a file needs one of `content`, `template` and `source`");
+        assert_eq!(
+            refused(&[("path", json!("/a")), ("content", json!("")), ("source", json!(""))]),
+            "`content` and `source` exclude each other"
+        );
+        assert!(build(&fields(&[("path", json!("/a"))]), true).is_ok());
+    }
+
+    #[test]
+    fn the_root_is_no_file() {
+        assert_eq!(refused(&[("path", json!("/")), ("content", json!(""))]), "`/` is not a file");
+    }
+
+    #[test]
+    fn bytes_come_as_base64() {
+        let binary = fields(&[("path", json!("/a")), ("source", json!({ "base64": "AP8=" }))]);
+        assert_eq!(body(&binary, false).unwrap().bytes(), b"\x00\xff");
+        let broken = fields(&[("path", json!("/a")), ("source", json!({ "base64": "%" }))]);
+        assert_eq!(body(&broken, false).unwrap_err().message, "`source` is neither text nor bytes");
+    }
+}

@@ -1,0 +1,181 @@
+//! The commands of a package change: one script that can be killed anywhere and run again.
+
+use super::Package;
+use crate::resource::shell;
+use crate::resource::Judgement;
+use crate::script::Fragment;
+
+/// Waits for locks, finishes what was interrupted, holds and releases. Reads `$limit` (seconds).
+const LIBRARY: &str = r#"
+export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
+say() { printf 'forge: %s\n' "$*" >&2; }
+holder() {
+  find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) 2>/dev/null |
+  while IFS=/ read -r _ _ pid _; do
+    if [ -r /proc/locks ] && ! grep -q "^[0-9]*: POSIX *ADVISORY *WRITE $pid " /proc/locks; then continue; fi
+    command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
+    printf 'pid %s (%s)' "$pid" "${command% }"
+    break
+  done
+}
+waited=0
+free() {
+  while who=$(holder) && [ -n "$who" ]; do
+    if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: the package manager's lock is held by $who"; fi
+    if [ $((waited % 10)) -eq 0 ]; then say "waiting for the package manager's lock, held by $who"; fi
+    sleep 1
+    waited=$((waited + 1))
+  done
+}
+locked() {
+  while :; do
+    free
+    "$@" && return 0
+    status=$?
+    who=$(holder)
+    if [ -z "$who" ]; then return "$status"; fi
+  done
+}
+apt() {
+  locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
+    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
+}
+must_reinstall() {
+  dpkg-query -W -f '${db:Status-Eflag} ${binary:Package}\n' 2>/dev/null | sed -n 's/^reinstreq //p'
+}
+finish() {
+  if [ -z "$(dpkg --audit 2>&1)" ] && [ -z "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ]; then return 0; fi
+  say "finishing what an interrupted dpkg left"
+  locked dpkg --force-confdef --force-confold --configure -a && [ -z "$(dpkg --audit 2>&1)" ] && return 0
+  again=$(must_reinstall)
+  # Package names hold no blanks: the list is split on purpose.
+  if [ -n "$again" ]; then apt install --reinstall --no-remove -- $again; fi
+  apt -f install --no-remove || fail "an interrupted package could not be finished"
+  locked dpkg --force-confdef --force-confold --configure -a || fail "an interrupted package could not be finished"
+}
+"#;
+
+/// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
+const INSTALL: &str = r#"
+known() { apt-cache show --no-all-versions -- "$1" 2>/dev/null | grep -q '^Package:'; }
+refresh() {
+  for package; do
+    if known "$package"; then continue; fi
+    say "apt does not know $package: updating its lists"
+    apt update || fail "apt's lists could not be updated"
+    return 0
+  done
+}
+finish
+if [ "$update" = yes ]; then refresh "$@"; fi
+apt install --no-remove $downgrade -- "$@" || exit 1
+"#;
+
+/// Removes `"$@"`, provided that nothing else goes with them. Reads `$verb` (`remove` or `purge`).
+const REMOVE: &str = r#"
+finish
+plan=$(apt-get -s -q "$verb" -- "$@" 2>&1) || { printf '%s\n' "$plan" >&2; fail "apt cannot remove $*"; }
+along=$(printf '%s\n' "$plan" | sed -n 's/^\(Remv\|Purg\) \([^ ]*\).*/\2/p' | while read -r gone; do
+  for package; do
+    if [ "${gone%%:*}" = "${package%%:*}" ]; then continue 2; fi
+  done
+  printf ' %s' "$gone"
+done)
+if [ -n "$along" ]; then fail "apt would also remove$along: declare their removal too, or keep $*"; fi
+apt "$verb" -- "$@" || exit 1
+"#;
+
+/// Releases held packages for the change; whatever happens, those that were held are held again.
+const RELEASE: &str = r#"
+was_held=
+for package in $names; do
+  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then was_held="$was_held $package"; fi
+done
+hold_again() { if [ -n "$was_held" ]; then locked apt-mark hold -- $was_held >/dev/null; fi; }
+if [ -n "$was_held" ]; then
+  trap hold_again EXIT
+  trap 'exit 143' HUP INT TERM
+  locked apt-mark unhold -- $was_held >/dev/null || fail "cannot release the hold of$was_held"
+fi
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
+    ("was not found", "apt does not offer this version: see `apt-cache policy`"),
+    (
+        "Packages need to be removed but remove is disabled",
+        "another package stands in the way: declare its removal in a step before this one",
+    ),
+    ("have enough free space", "the disk is full: free space under /var/cache/apt and /"),
+    ("No space left on device", "the disk is full; dpkg is repaired by the next apply"),
+    ("is not signed", "the key of the repository is missing on the host"),
+    ("NO_PUBKEY", "the key of the repository is missing on the host"),
+    ("Could not resolve", "the host cannot resolve the name of the repository"),
+    ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
+    ("Hash Sum mismatch", "the mirror is being updated: try again later"),
+];
+
+/// Renders what `judgement` found to change.
+pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
+    let opened = shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
+    let action = opened.code(LIBRARY);
+    let action = match package.absent {
+        true => remove(package, action),
+        false => install(package, judgement, action),
+    };
+    shell::close(action)
+}
+
+fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
+    let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
+        true => transaction(package, judgement, action.code(RELEASE)),
+        false => action,
+    };
+    hold(package.hold, action)
+}
+
+fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
+    let downgrade = judgement.changes.iter().any(|c| is(&c.attribute, "downgrade"));
+    let action = action
+        .code(if package.update { "update=yes" } else { "update=no" })
+        .code(if downgrade { " downgrade=--allow-downgrades\n" } else { " downgrade=\n" });
+    package.names.iter().fold(action.code("set --"), |action, name| action.word(wanted(package, name))).code(INSTALL)
+}
+
+fn remove(package: &Package, action: Fragment) -> Fragment {
+    let action = action.code(if package.purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
+    package.names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
+}
+
+/// What is removed stays no hold behind.
+const UNHOLD: &str = r#"
+for package in $names; do
+  if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then
+    locked apt-mark unhold -- "$package" >/dev/null || fail "cannot release the hold of $package"
+  fi
+done
+"#;
+
+/// Sets the declared hold at the end; a declared `false` must not be undone by the trap.
+fn hold(hold: Option<bool>, action: Fragment) -> Fragment {
+    match hold {
+        Some(true) => action.code("locked apt-mark hold -- $names >/dev/null || fail \"cannot hold $names\"\n"),
+        Some(false) => {
+            action.code("was_held=\nlocked apt-mark unhold -- $names >/dev/null || fail \"cannot release $names\"\n")
+        }
+        None => action,
+    }
+}
+
+fn wanted(package: &Package, name: &str) -> String {
+    match &package.version {
+        Some(version) => format!("{name}={version}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Attributes of several packages carry the package's name.
+fn is(attribute: &str, what: &str) -> bool {
+    attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
+}

@@ -1,0 +1,202 @@
+//! Judging packages from dpkg's and apt's own words.
+
+use super::{parse, Package};
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Observation, PackageState, Probe};
+use crate::resource::support::{brought, join, manager_state, ticked};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::{json, Map};
+use std::cmp::Ordering;
+
+/// How many offered versions a message lists.
+const LISTED: usize = 5;
+
+/// What one package came to.
+#[derive(Default)]
+struct Findings {
+    changes: Vec<Change>,
+    /// One fragment per package, for the reason.
+    reasons: Vec<String>,
+    disruption: Disruption,
+    /// Packages that apt does not offer as wanted: the name and what is offered.
+    missing: Vec<(String, String)>,
+}
+
+pub(super) fn judge(
+    want: &Package,
+    states: &[(&str, &PackageState)],
+    seen: &Observation,
+    cx: &Context<'_>,
+) -> Judgement {
+    let mut findings = Findings::default();
+    for (name, state) in states {
+        match want.absent {
+            true => findings.unwanted(want, name, state),
+            false => findings.wanted(want, name, state),
+        }
+    }
+    conclude(want, findings, basis(states), seen, cx)
+}
+
+fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    let reason = findings.reasons.join("; ");
+    if findings.changes.is_empty() {
+        return Judgement::ok(reason, basis);
+    }
+    if findings.missing.is_empty() {
+        return Judgement::change(with_manager(reason, seen), findings.changes, findings.disruption, basis);
+    }
+    let offers: Vec<&str> = findings.missing.iter().map(|(_, offer)| offer.as_str()).collect();
+    let offers = offers.join("; ");
+    let change = |why: String| Judgement::change(why, findings.changes.clone(), findings.disruption, basis.clone());
+    let missing = findings.missing.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    if comes(&missing, cx) {
+        return change(format!("{offers}, which an earlier step may change")).predicted();
+    }
+    if want.update {
+        return change(with_manager(format!("{offers}: the lists are updated first"), seen));
+    }
+    Judgement::blocked(BlockClass::Rule, offers, basis)
+        .hint("declare the repository before this step, or set `update: if-missing`")
+}
+
+/// Returns whether an earlier step may bring what apt does not offer now.
+fn comes(missing: &[String], cx: &Context<'_>) -> bool {
+    let provided = missing.iter().all(|name| brought(cx.predicted, &Provision::Package(name.clone())));
+    provided || cx.predicted.is_some_and(|p| p.after.is_some())
+}
+
+/// Adds what stands in the way now. It changes from minute to minute and is no part of the basis.
+fn with_manager(reason: String, seen: &Observation) -> String {
+    let Ok(manager) = manager_state(seen, &Probe::PackageManager) else { return reason };
+    let mut reason = reason;
+    if let Some((pid, command)) = &manager.lock_holder {
+        reason.push_str(&format!("; dpkg's lock is held by pid {pid} (`{}`)", command.raw()));
+    }
+    if !manager.broken.is_empty() {
+        let names: Vec<&String> = manager.broken.keys().collect();
+        reason.push_str(&format!("; {} left unfinished, which is finished first", ticked(&names)));
+    }
+    reason
+}
+
+impl Findings {
+    fn wanted(&mut self, want: &Package, name: &str, state: &PackageState) {
+        match (&state.version, state.status.as_str()) {
+            (Some(installed), "installed" | "triggers-pending" | "triggers-awaited") => {
+                self.installed(want, name, installed, state);
+            }
+            (Some(_), status) => self.unfinished(want, name, status, state),
+            (None, _) => self.not_installed(want, name, state),
+        }
+        self.hold(want, name, state);
+    }
+
+    fn installed(&mut self, want: &Package, name: &str, installed: &str, state: &PackageState) {
+        let order = want.version.as_deref().map_or(Some(Ordering::Equal), |v| compare(v, installed));
+        let Some(version) = want.version.as_deref().filter(|_| order != Some(Ordering::Equal)) else {
+            self.reasons.push(format!("`{name}` {installed} is installed"));
+            return;
+        };
+        let attribute = if order == Some(Ordering::Less) { "downgrade" } else { "version" };
+        self.change(name, want, attribute, Some(installed), Some(version));
+        self.reasons.push(format!("`{name}` is {installed}, not {version}"));
+        self.disruption = Disruption::D1;
+        self.offered(want, name, state);
+    }
+
+    fn unfinished(&mut self, want: &Package, name: &str, status: &str, state: &PackageState) {
+        self.change(name, want, "status", Some(status), Some("installed"));
+        self.reasons.push(format!("`{name}` is {status}"));
+        let (Some(version), Some(found)) = (want.version.as_deref(), state.version.as_deref()) else { return };
+        match compare(version, found) {
+            Some(Ordering::Equal) => {}
+            order => {
+                let attribute = if order == Some(Ordering::Less) { "downgrade" } else { "version" };
+                self.change(name, want, attribute, Some(found), Some(version));
+                self.offered(want, name, state);
+            }
+        }
+    }
+
+    fn not_installed(&mut self, want: &Package, name: &str, state: &PackageState) {
+        let version = want.version.as_deref().or(state.candidate.as_deref());
+        self.change(name, want, "version", None, Some(version.unwrap_or("the version apt offers")));
+        self.reasons.push(format!("`{name}` is not installed"));
+        self.offered(want, name, state);
+    }
+
+    /// Notes when apt's lists do not hold the version that is to be installed.
+    fn offered(&mut self, want: &Package, name: &str, state: &PackageState) {
+        let equals = |offer: &String, version: &str| compare(version, offer) == Some(Ordering::Equal);
+        let offer = match want.version.as_deref() {
+            None if state.candidate.is_some() => return,
+            None => format!("apt offers no version of `{name}`"),
+            Some(version) if state.available.iter().any(|offer| equals(offer, version)) => return,
+            Some(version) if state.available.is_empty() => {
+                format!("apt offers no version of `{name}`, {version} is declared")
+            }
+            Some(version) => format!("apt does not offer `{name}` {version}, it offers {}", listed(&state.available)),
+        };
+        self.missing.push((name.to_owned(), offer));
+    }
+
+    fn hold(&mut self, want: &Package, name: &str, state: &PackageState) {
+        let Some(hold) = want.hold.filter(|hold| *hold != state.held) else { return };
+        let word = |held: bool| if held { "held" } else { "not held" };
+        self.change(name, want, "hold", Some(word(state.held)), Some(word(hold)));
+        if state.version.is_some() {
+            self.reasons.push(format!("`{name}` is {}", word(state.held)));
+        }
+    }
+
+    fn unwanted(&mut self, want: &Package, name: &str, state: &PackageState) {
+        match (&state.version, state.status.as_str()) {
+            (Some(version), _) => {
+                self.change(name, want, "version", Some(version), None);
+                self.reasons.push(format!("`{name}` {version} is installed"));
+                self.disruption = Disruption::D1;
+            }
+            (None, "config-files") if want.purge => {
+                self.change(name, want, "configuration", Some("left"), None);
+                self.reasons.push(format!("`{name}` left its configuration"));
+            }
+            (None, _) => self.reasons.push(format!("`{name}` is not installed, as declared")),
+        }
+    }
+
+    /// With several packages the attribute names which one.
+    fn change(&mut self, name: &str, want: &Package, attribute: &str, from: Option<&str>, to: Option<&str>) {
+        let attribute = match want.names.len() {
+            1 => attribute.to_owned(),
+            _ => format!("{attribute} of {name}"),
+        };
+        self.changes.push(Change::new(&attribute, from, to));
+    }
+}
+
+/// Compares two versions by Debian's rules; `None` when they differ and one is not a Debian version.
+fn compare(a: &str, b: &str) -> Option<Ordering> {
+    match (parse(a), parse(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => (a == b).then_some(Ordering::Equal),
+    }
+}
+
+fn listed(versions: &[String]) -> String {
+    let mut shown: Vec<String> = versions.iter().take(LISTED).cloned().collect();
+    if versions.len() > LISTED {
+        shown.push(format!("{} more", versions.len() - LISTED));
+    }
+    join(&shown)
+}
+
+/// What apt offers decides whether the step can run, so it is part of the basis only where it is needed:
+/// a new version in the archive must not make a plan stale that does not want it.
+fn basis(states: &[(&str, &PackageState)]) -> Value {
+    let entry = |(name, state): &(&str, &PackageState)| {
+        let seen = json!({ "version": state.version, "status": state.status, "held": state.held });
+        ((*name).to_owned(), seen)
+    };
+    Value::Object(states.iter().map(entry).collect::<Map<_, _>>())
+}

@@ -1,0 +1,223 @@
+//! `package`: packages of dpkg and apt.
+
+mod act;
+mod judge;
+
+use super::support::{bad_value, package_state};
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+use debversion::Version;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "package",
+    summary: "Packages of dpkg and apt: present, absent, at an exact version, held.",
+    doc: "\
+All names of a step go through one apt transaction.
+
+**Compared** are the installed version (only when `version` is declared: without one any installed version is
+right and nothing is ever upgraded), dpkg's status and, when declared, the hold. Versions are compared by
+Debian's rules. Nothing to do reads `nginx 1.22.1-9 is installed`.
+
+**A change** first waits for other holders of dpkg's and apt's locks and names them with pid and command line,
+finishes what an interrupted dpkg left (`dpkg --configure -a`, reinstalls packages that dpkg says must be,
+`apt-get -f install`), updates apt's lists when they do not know the wanted version, and installs without
+questions; changed configuration files stay as they are (`--force-confdef --force-confold`). It never removes
+another package to make room, and goes to a lower version only when that exact version is declared, which the
+plan then calls a `downgrade`. Held packages are released for the change and held again, also when it fails.
+The action outlives a lost connection. Success is judged by the installed version.
+
+**Disruption** is D1 when an installed version changes or goes, since maintainer scripts restart services.
+
+**Not in apt's lists:** with `update: if-missing` the lists are updated first and the plan says so; with
+`update: never` the step is blocked unless an earlier step (a repository) may bring the package.
+
+**Removal** takes exactly the named packages: when apt would take others along, it stops and names them.
+Configuration stays unless `purge: true`.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::optional("name", Type::Name, "One package, `name` or `name:architecture`. Excludes `names`."),
+    Field::optional("names", Type::List(&Type::Name), "Several packages in one transaction. Excludes `name`."),
+    Field::optional("version", Type::Version, "The exact version, as dpkg prints it; holds for every name."),
+    Field::optional("hold", Type::Bool, "Whether apt must leave it at its version. Not looked at when left out."),
+    Field::optional("purge", Type::Bool, "Whether a removal takes the configuration too. Default `false`."),
+    Field::optional(
+        "update",
+        Type::Enum(&["if-missing", "never"]),
+        "Whether apt's lists are updated when they do not know what is wanted. Default `if-missing`.",
+    ),
+    Field::optional(
+        "lock_timeout",
+        Type::Duration,
+        "How long other holders of the package manager's locks are waited for. Default `10m`.",
+    ),
+];
+
+/// Seconds that other holders of the locks are waited for.
+const LOCK_TIMEOUT: i64 = 600;
+
+#[derive(Debug)]
+struct Package {
+    names: Vec<String>,
+    version: Option<String>,
+    hold: Option<bool>,
+    purge: bool,
+    update: bool,
+    lock_timeout: u64,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let version = fields.text("version").map(str::to_owned);
+    if let Some(version) = &version {
+        parse(version).ok_or_else(|| bad_value(format!("`{version}` is not a Debian version")))?;
+    }
+    Ok(Box::new(Package {
+        names: names(fields)?,
+        version,
+        hold: fields.bool("hold"),
+        purge: fields.bool("purge").unwrap_or(false),
+        update: fields.text("update") != Some("never"),
+        lock_timeout: fields.int("lock_timeout").unwrap_or(LOCK_TIMEOUT).unsigned_abs(),
+        absent,
+    }))
+}
+
+fn names(fields: &Fields) -> Result<Vec<String>, Diag> {
+    let names = match (fields.text("name"), fields.texts("names")) {
+        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`name` and `names` exclude each other")),
+        (None, None) => return Err(Diag::error(Code::MissingKey, "a package needs `name` or `names`")),
+        (Some(name), None) => vec![name.to_owned()],
+        (None, Some(names)) => names,
+    };
+    if names.is_empty() {
+        return Err(bad_value("`names` is empty"));
+    }
+    for (i, name) in names.iter().enumerate() {
+        check_name(name)?;
+        if names[..i].contains(name) {
+            return Err(Diag::error(Code::Duplicate, format!("package `{name}` is named twice")));
+        }
+    }
+    Ok(names)
+}
+
+/// Debian's grammar of package names. apt reads a trailing `-` or `+` as an order to remove or install.
+fn check_name(name: &str) -> Result<(), Diag> {
+    let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
+    let word = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b));
+    let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let arch_fits = arch.is_none_or(|arch| !arch.is_empty() && word(arch));
+    if starts && word(bare) && arch_fits && !name.ends_with('-') {
+        return Ok(());
+    }
+    Err(bad_value(format!("`{name}` is not the name of a Debian package"))
+        .hint("lowercase letters, digits and `+-.`; a version goes into `version`"))
+}
+
+/// Returns a version by Debian's rules.
+fn parse(version: &str) -> Option<Version> {
+    version.parse().ok()
+}
+
+fn probe(name: &str) -> Probe {
+    Probe::Package { name: name.to_owned() }
+}
+
+impl Resource for Package {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.names.join(", ")
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes: Vec<Probe> = self.names.iter().map(|name| probe(name)).collect();
+        probes.push(Probe::PackageManager);
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let states: Result<Vec<_>, _> =
+            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &probe(name))?))).collect();
+        match states {
+            Ok(states) => judge::judge(self, &states, seen, cx),
+            Err(unknown) => Judgement::unknown(&unknown),
+        }
+    }
+
+    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        json!({ "names": self.names, "version": self.version, "hold": self.hold, "absent": self.absent })
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        match self.absent {
+            true => Vec::new(),
+            false => self.names.iter().cloned().map(Provision::Package).collect(),
+        }
+    }
+
+    /// dpkg writes a package's file list anew each time it unpacks the package; the files themselves keep
+    /// the times of their build.
+    fn inputs(&self) -> Vec<String> {
+        self.names.iter().flat_map(|name| lists(name)).collect()
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        self.names.iter().map(|name| (KIND.name, name.clone())).collect()
+    }
+}
+
+/// Where dpkg keeps the list of a package's files. Packages of several architectures have theirs in it.
+const LISTS: &str = "/var/lib/dpkg/info/";
+
+fn lists(name: &str) -> Vec<String> {
+    match name.contains(':') {
+        true => vec![format!("{LISTS}{name}.list")],
+        false => ["", ":amd64", ":arm64"].iter().map(|arch| format!("{LISTS}{name}{arch}.list")).collect(),
+    }
+}
+
+/// Returns whether an input's path tells of an unpacked package rather than of content.
+pub(super) fn is_list(path: &str) -> bool {
+    path.starts_with(LISTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(entries: &[(&'static str, Value)]) -> String {
+        build(&Fields(entries.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn names_are_debian_names() {
+        for good in ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["nginx-", "-y", "Nginx", "a=1", "", "libc6:", ":amd64", "a@b"] {
+            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not the name of a Debian package"));
+        }
+    }
+
+    #[test]
+    fn one_way_to_name_packages() {
+        assert_eq!(refused(&[]), "a package needs `name` or `names`");
+        assert_eq!(refused(&[("name", json!("a")), ("names", json!(["b"]))]), "`name` and `names` exclude each other");
+        assert_eq!(refused(&[("names", json!([]))]), "`names` is empty");
+        assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is named twice");
+        assert_eq!(refused(&[("name", json!("a")), ("version", json!("1 2"))]), "`1 2` is not a Debian version");
+    }
+}

@@ -1,0 +1,116 @@
+//! Shell that several kinds share. Every action is one subshell with its values as positional
+//! parameters: nothing leaks into the fragments beside it, and no value is read as code.
+
+use crate::script::Fragment;
+
+/// Opens an action whose new files are private until they are given away.
+const OPEN_PRIVATE: &str = "(\numask 077\n";
+/// Opens an action that runs other people's programs, which expect the usual mask.
+const OPEN_USUAL: &str = "(\numask 022\n";
+
+const FAIL: &str = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\nset --";
+
+/// Begins a private action; the caller appends the words, then code, and [`close`]s it.
+pub(super) fn private() -> Fragment {
+    Fragment::new().code(OPEN_PRIVATE).code(FAIL)
+}
+
+/// Begins an action that runs other programs.
+pub(super) fn usual() -> Fragment {
+    Fragment::new().code(OPEN_USUAL).code(FAIL)
+}
+
+/// Ends an action.
+pub(super) fn close(action: Fragment) -> Fragment {
+    action.code(")\n")
+}
+
+/// Checks what must hold before a file at `$path` is written or removed, clears what killed runs left,
+/// and defines `keep`. Reads `$path`, `$run` and `$keep`.
+const PREPARE: &str = r#"
+dir=${path%/*} name=${path##*/}
+[ -d "$dir/" ] || fail "directory $dir does not exist"
+if [ -d "$path" ] && [ ! -L "$path" ]; then fail "$path is a directory"; fi
+rm -f -- "$dir/.$name.forge-"????????T*
+keep() {
+  if [ "$keep" != yes ] || { [ ! -e "$path" ] && [ ! -L "$path" ]; }; then return 0; fi
+  kept=/var/lib/forge/backups/$run$path
+  if [ -e "$kept" ] || [ -L "$kept" ]; then return 0; fi
+  mkdir -p -- "${kept%/*}" && rm -rf -- "$kept.part" && cp -a -- "$path" "$kept.part" &&
+    mv -fT -- "$kept.part" "$kept" || fail "cannot keep the body of $path under /var/lib/forge/backups"
+}
+"#;
+
+/// What [`write_file`] needs to know.
+pub(super) struct Write<'a> {
+    pub path: &'a str,
+    pub owner: &'a str,
+    pub group: &'a str,
+    pub mode: u32,
+    pub run: &'a str,
+    pub backup: bool,
+    /// A command that must accept the candidate in `$FORGE_FILE`; empty for none.
+    pub validate: &'a str,
+    pub body: &'a [u8],
+}
+
+/// Returns the action that puts a body at a path in one step: readers see the old file or the new one.
+pub(super) fn write_file(write: &Write<'_>) -> Fragment {
+    let action = private()
+        .word(write.path)
+        .word(format!("{}:{}", write.owner, write.group))
+        .word(super::support::octal(write.mode))
+        .word(write.run)
+        .word(yes(write.backup))
+        .word(write.validate)
+        .code("\npath=$1 own=$2 mode=$3 run=$4 keep=$5 validate=$6")
+        .code(PREPARE)
+        .code("tmp=$dir/.$name.forge-$run\nrm -f -- \"$tmp\"\n")
+        .code("trap 'rm -f -- \"$tmp\"' EXIT\ntrap 'exit 143' HUP INT TERM\n")
+        // `set -C` opens the candidate with O_EXCL: nobody can plant a link at its name.
+        .code("set -C\nprintf %s")
+        .data(write.body)
+        .code(" | base64 -d > \"$tmp\" || fail \"cannot write $tmp\"\nset +C\n")
+        .code(GO_LIVE);
+    close(action)
+}
+
+const GO_LIVE: &str = r#"chown -- "$own" "$tmp" || fail "cannot give $path to $own"
+chmod -- "$mode" "$tmp" || fail "cannot set the mode of $path"
+if [ -n "$validate" ]; then
+  FORGE_FILE=$tmp sh -c "$validate" || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
+fi
+keep
+sync -- "$tmp" || fail "cannot sync $tmp"
+mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
+sync -- "$dir/" || fail "cannot sync $dir"
+"#;
+
+/// Returns the action that changes owner and mode of what stands at a path and is no link.
+pub(super) fn give(path: &str, owner: &str, group: &str, mode: u32) -> Fragment {
+    let action = private().word(path).word(format!("{owner}:{group}")).word(super::support::octal(mode)).code(GIVE);
+    close(action)
+}
+
+const GIVE: &str = r#"
+if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
+chown -- "$2" "$1" || fail "cannot give $1 to $2"
+chmod -- "$3" "$1" || fail "cannot set the mode of $1"
+"#;
+
+/// Returns the action that removes a file, keeping its body when `backup` says so.
+pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> Fragment {
+    let action = private()
+        .word(path)
+        .word(run)
+        .word(yes(backup))
+        .code("\npath=$1 run=$2 keep=$3")
+        .code(PREPARE)
+        .code("keep\nrm -f -- \"$path\" || fail \"cannot remove $path\"\n")
+        .code("sync -- \"$dir/\" || fail \"cannot sync $dir\"\n");
+    close(action)
+}
+
+fn yes(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}

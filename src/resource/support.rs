@@ -1,0 +1,152 @@
+//! What all kinds share: typed answers out of an observation, words for lists, common diagnostics.
+
+use super::{Predicted, Provision};
+use crate::diag::{Code, Diag};
+use crate::probe::{Observation, Output, PackageManagerState, PackageState, PathState, Probe, Reading, Unknown};
+use crate::probe::{UnitState, UserState};
+use sha2::{Digest, Sha256};
+
+macro_rules! answer {
+    ($name:ident, $variant:ident) => {
+        answer!($name, $variant, $variant);
+    };
+    ($name:ident, $variant:ident, $ty:ident) => {
+        /// Returns the typed answer to `probe`.
+        pub(super) fn $name<'a>(seen: &'a Observation, probe: &Probe) -> Result<&'a $ty, Unknown> {
+            match seen.get(probe)? {
+                Reading::$variant(state) => Ok(state),
+                _ => Err(Unknown::new("the host answered another question")),
+            }
+        }
+    };
+}
+
+answer!(path_state, Path, PathState);
+answer!(package_state, Package, PackageState);
+answer!(manager_state, PackageManager, PackageManagerState);
+answer!(unit_state, Unit, UnitState);
+answer!(user_state, User, UserState);
+answer!(output, Output);
+
+/// The suffixes that make a name a unit name.
+const UNIT_TYPES: [&str; 11] = [
+    "service", "socket", "timer", "target", "path", "mount", "automount", "swap", "slice", "scope", "device",
+];
+
+/// Returns the full name of a unit: without a type it is a service.
+pub(super) fn unit_name(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((_, suffix)) if UNIT_TYPES.contains(&suffix) => name.to_owned(),
+        _ => format!("{name}.service"),
+    }
+}
+
+impl Predicted {
+    /// Returns whether an earlier step brings `thing`, or a package that may bring it.
+    pub fn will_bring(&self, thing: &Provision) -> bool {
+        self.will_exist.iter().any(|brought| match (brought, thing) {
+            (Provision::Package(_), _) => true,
+            (Provision::Unit(a), Provision::Unit(b)) => unit_name(a) == unit_name(b),
+            (a, b) => a == b,
+        })
+    }
+}
+
+/// Returns whether `predicted` brings `thing`.
+pub(super) fn brought(predicted: Option<&Predicted>, thing: &Provision) -> bool {
+    predicted.is_some_and(|p| p.will_bring(thing))
+}
+
+/// Returns `a`, `a and b`, or `a, b and c`.
+pub(super) fn join<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// Returns each of `words` in backticks, joined.
+pub(super) fn ticked<T: AsRef<str>>(words: &[T]) -> String {
+    join(&words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>())
+}
+
+/// Returns the lowercase hex SHA-256 of `bytes`.
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns permission bits as people write them.
+pub(super) fn octal(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// Returns the folder that holds `path`, `None` for the root.
+pub(super) fn parent(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some((_, "")) | None => None,
+        Some(("", _)) => Some("/"),
+        Some((parent, _)) => Some(parent),
+    }
+}
+
+/// Returns the diagnostic of a value that does not fit.
+pub(super) fn bad_value(message: impl Into<String>) -> Diag {
+    Diag::error(Code::BadValue, message)
+}
+
+/// Returns the text of a required field; the checker has seen to it, so its absence is reported as such.
+pub(super) fn required<'a>(fields: &'a super::Fields, name: &str) -> Result<&'a str, Diag> {
+    fields.text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is missing")))
+}
+
+/// Refuses a name that chown, usermod and the like would read as something else than one name.
+pub(super) fn account_name(field: &str, name: &str) -> Result<(), Diag> {
+    if name.contains(':') {
+        return Err(bad_value(format!("`{field}` holds a `:`, which separates owner and group")));
+    }
+    if name.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad_value(format!("`{field}` is a number; hosts are compared by name"))
+            .hint("write the name of the account"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_read_like_sentences() {
+        assert_eq!(join::<&str>(&[]), "");
+        assert_eq!(join(&["a"]), "a");
+        assert_eq!(join(&["a", "b"]), "a and b");
+        assert_eq!(ticked(&["a", "b", "c"]), "`a`, `b` and `c`");
+    }
+
+    #[test]
+    fn a_unit_without_a_type_is_a_service() {
+        assert_eq!(unit_name("nginx"), "nginx.service");
+        assert_eq!(unit_name("a.timer"), "a.timer");
+        assert_eq!(unit_name("org.example.thing"), "org.example.thing.service");
+        assert_eq!(unit_name("getty@tty1"), "getty@tty1.service");
+    }
+
+    #[test]
+    fn parents() {
+        assert_eq!(parent("/etc/motd"), Some("/etc"));
+        assert_eq!(parent("/etc"), Some("/"));
+        assert_eq!(parent("/"), None);
+    }
+
+    #[test]
+    fn owners_are_names() {
+        assert_eq!(account_name("owner", "0").unwrap_err().message, "`owner` is a number; hosts are compared by name");
+        assert_eq!(
+            account_name("owner", "a:b").unwrap_err().message,
+            "`owner` holds a `:`, which separates owner and group"
+        );
+        assert!(account_name("owner", "www-data").is_ok());
+    }
+}
