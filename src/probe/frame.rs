@@ -1,8 +1,10 @@
 //! Frames: how sections of a script's output are told apart, and lost links noticed.
 
-use super::{FactSnippet, Observation, Probe, Section};
+use super::section::{End, Raw, STDERR_CAP, Section};
+use super::{FactSnippet, Observation, Probe, Unknown, sections, shell};
 use crate::script::{Script, Token};
-use std::collections::BTreeSet;
+use base64::Engine as _;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A script made of probes, and what its output answers.
 pub struct Compiled {
@@ -10,10 +12,10 @@ pub struct Compiled {
     pub script: Script,
     /// The script of the probes that touch devices or network mounts, for a second channel.
     pub device: Option<Script>,
-    #[allow(dead_code)]
     pub(crate) sections: Vec<Section>,
-    #[allow(dead_code)]
     pub(crate) device_sections: Vec<Section>,
+    /// Questions that cannot be put to a host at all.
+    pub(crate) unasked: Vec<(Probe, Unknown)>,
 }
 
 /// Why an output cannot be read at all.
@@ -25,15 +27,151 @@ pub enum FrameError {
     Malformed(String),
 }
 
-/// Merges `probes` into a script.
-pub fn compile(_probes: &BTreeSet<Probe>, _facts: &[FactSnippet], _token: Token) -> Compiled {
-    unimplemented!("written next")
+/// Merges `probes` into a script. Never fails: a question that cannot be asked (a NUL byte in a path, a
+/// name that is no package's) is answered with the reason by [`parse`].
+pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token) -> Compiled {
+    let sorted = sections::sort(probes, facts);
+    let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
+    Compiled {
+        script: shell::script(&sorted.quick, token),
+        device,
+        sections: sorted.quick,
+        device_sections: sorted.device,
+        unasked: sorted.unasked,
+    }
 }
 
-/// Reads the output of a compiled script into answers.
+/// Reads the output of a compiled script into answers: every probe that was compiled has one afterwards.
+/// `device` is what the second channel printed, as far as it came; where it hangs or is cut, the questions
+/// that are left are unknown and the rest stands.
 ///
 /// # Errors
-/// The output was cut or is not in frames.
-pub fn parse(_compiled: &Compiled, _stdout: &[u8], _device: Option<&[u8]>) -> Result<Observation, FrameError> {
-    unimplemented!("written next")
+/// The output of the first channel was cut or is not in frames.
+pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
+    let mut seen = Observation::default();
+    for (probe, why) in &compiled.unasked {
+        seen.insert(probe.clone(), Err(why.clone()));
+    }
+    let answer = Frames::read(compiled.script.token.as_str(), &compiled.sections, stdout)?;
+    answer.whole(compiled.sections.len())?;
+    answer.fill(&compiled.sections, &mut seen);
+    let late = device.and_then(|out| Frames::read(compiled.script.token.as_str(), &compiled.device_sections, out).ok());
+    late.unwrap_or_default().fill(&compiled.device_sections, &mut seen);
+    Ok(seen)
 }
+
+/// The frames of one output.
+#[derive(Default)]
+struct Frames {
+    raws: BTreeMap<usize, Raw>,
+    /// A tool without which no section runs.
+    lacks: Option<String>,
+    /// How many sections the end frame speaks of.
+    end: Option<usize>,
+}
+
+impl Frames {
+    /// Reads line by line. What stands before the first frame is the login shell's noise.
+    fn read(token: &str, sections: &[Section], out: &[u8]) -> Result<Self, FrameError> {
+        let mut frames = Self::default();
+        let mut lines = out.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+        let ours = |line: &str| line.strip_prefix(token).is_some_and(|rest| rest.starts_with(' '));
+        let Some(first) = lines.find(|line| ours(line)) else { return Ok(frames) };
+        for line in std::iter::once(first).chain(lines) {
+            if frames.end.is_some() {
+                break;
+            }
+            match line.strip_prefix(token).and_then(|rest| rest.strip_prefix(' ')) {
+                Some(frame) => frames.take(frame, sections).map_err(FrameError::Malformed),
+                None => Err(FrameError::Malformed("text between frames".to_owned())),
+            }
+            // A broken line is what a cut leaves behind too: the missing end then says more.
+            .map_err(|error| if ends(out, token) { error } else { FrameError::Cut })?;
+        }
+        Ok(frames)
+    }
+
+    fn take(&mut self, frame: &str, sections: &[Section]) -> Result<(), String> {
+        if let Some(count) = frame.strip_prefix("end ") {
+            self.end = Some(count.trim_end().parse().map_err(|_| "an end without a number".to_owned())?);
+            return Ok(());
+        }
+        if let Some(tool) = frame.strip_prefix("lacks ") {
+            self.lacks = Some(tool.to_owned());
+            return Ok(());
+        }
+        let mut words = frame.splitn(3, ' ');
+        let mut word = || words.next().unwrap_or("");
+        let (number, length, payload) = (word(), word(), word());
+        let number: usize = number.parse().map_err(|_| "a frame without a number".to_owned())?;
+        let section = sections.get(number).ok_or_else(|| format!("section {number} was not asked for"))?;
+        if length.parse() != Ok(payload.len()) {
+            return Err(format!("section {number} has {} bytes where it says `{length}`", payload.len()));
+        }
+        let raw = decode(payload, section).ok_or_else(|| format!("section {number} is not encoded"))?;
+        match self.raws.insert(number, raw) {
+            Some(_) => Err(format!("section {number} came twice")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that nothing is missing.
+    fn whole(&self, sections: usize) -> Result<(), FrameError> {
+        let end = self.end.ok_or(FrameError::Cut)?;
+        if self.lacks.is_some() || (end == sections && self.raws.len() == sections) {
+            return Ok(());
+        }
+        Err(FrameError::Malformed(format!("{} of {sections} sections came", self.raws.len())))
+    }
+
+    /// Answers the questions of all sections, in the order they were asked: later ones may add to earlier ones.
+    fn fill(&self, sections: &[Section], seen: &mut Observation) {
+        for (number, section) in sections.iter().enumerate() {
+            match (self.raws.get(&number), &self.lacks) {
+                (Some(raw), _) => (section.read)(section, raw, seen),
+                (None, Some(tool)) => section.all_unknown(&Unknown::new(format!("`{tool}` is missing")), seen),
+                (None, None) => {
+                    section.all_unknown(&Unknown::new(format!("timed out after {} s", section.timeout_s)), seen);
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether an end frame stands at the start of some line.
+fn ends(out: &[u8], token: &str) -> bool {
+    let end = format!("{token} end ");
+    out.split(|byte| *byte == b'\n').any(|line| line.starts_with(end.as_bytes()))
+}
+
+/// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
+fn decode(payload: &str, section: &Section) -> Option<Raw> {
+    let engine = base64::engine::general_purpose::STANDARD;
+    let (stdout, stderr) = payload.split_once('!')?;
+    let (mut encoded, mut status, mut began, mut done) = (String::new(), None, false, false);
+    for (i, piece) in stdout.split(':').enumerate() {
+        match piece {
+            _ if i % 2 == 0 => encoded.push_str(piece),
+            "began" => began = true,
+            "done" => done = true,
+            number => status = Some(number.parse().ok()?),
+        }
+    }
+    let status: i32 = status?;
+    let mut stdout = engine.decode(encoded).ok()?;
+    let mut stderr = engine.decode(stderr).ok()?;
+    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP);
+    // 124 and 137 are what `timeout` says; recipes' code may say so itself, and is then marked as done.
+    let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
+    Some(Raw { end, began, stdout, stderr, truncated })
+}
+
+fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
+    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+    let over = bytes.len() > cap;
+    bytes.truncate(cap);
+    over
+}
+
+#[cfg(test)]
+mod live;

@@ -5,15 +5,26 @@
 //! and has its own time limit and output cap. A question whose answer did not come is `Unknown` with the
 //! reason; a missing end frame is a lost link, for the whole script.
 
+mod apt;
+mod check;
+mod fact;
 mod frame;
+mod manager;
 mod observation;
+mod package;
+mod path;
 mod reading;
+mod records;
+mod section;
+mod sections;
+mod shell;
+mod unit;
+mod user;
 
 pub use frame::{compile, parse, Compiled, FrameError};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 
-use crate::script::Fragment;
 use serde::{Deserialize, Serialize};
 
 /// One read-only question to a host. Ordered and hashable: equal questions of different steps are asked once.
@@ -53,15 +64,6 @@ pub struct FactSnippet {
     pub timeout_s: u64,
     /// Whether it touches a device or a network mount: such probes run on a second channel.
     pub device: bool,
-}
-
-/// A merged group of probes: code to run on the host, and how to read what it printed.
-pub(crate) struct Section {
-    /// The name in messages.
-    pub name: String,
-    pub body: Fragment,
-    pub timeout_s: u64,
-    pub cap: u64,
-    /// The questions that this section answers.
-    pub probes: Vec<Probe>,
+    /// Whether it does no more than read files that cannot hang: such snippets share one section.
+    pub quick: bool,
 }

@@ -69,6 +69,9 @@ pub struct PackageState {
     pub candidate: Option<String>,
     /// All versions apt offers, newest first.
     pub available: Vec<String>,
+    /// Why apt's offers could not be read; `candidate` and `available` say nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers_unknown: Option<String>,
 }
 
 /// The state of the package manager as a whole.
@@ -103,8 +106,15 @@ pub struct UnitState {
     pub active_since: f64,
     /// When the main process started, seconds since the epoch; 0 when none.
     pub main_started: f64,
+    /// Whether these times are whole seconds, rounded down (systemd before 248): what happened within the
+    /// same second may have happened before or after.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub coarse_times: bool,
     /// Executable or mapped libraries of the main process that are deleted on disk.
     pub deleted: Vec<Untrusted>,
+    /// Whether the mapped files of the main process could not be read: `deleted` says nothing then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub maps_unread: bool,
     /// `Result`, `success` when all is well.
     pub result: String,
     /// `Type`: `simple`, `oneshot`, …

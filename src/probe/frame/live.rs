@@ -1,0 +1,268 @@
+//! Compiled scripts run through the shells of this machine, and their answers are read back.
+
+use super::*;
+use crate::model::SecretStore;
+use crate::probe::{Output, PathInfo, PathState, PathType, Reading, UserState};
+use secrecy::ExposeSecret;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const SHELLS: [&str; 2] = ["dash", "bash"];
+
+fn send(shell: &str, script: &Script) -> Vec<u8> {
+    let text = script.text(&SecretStore::default()).expect("no NUL");
+    let mut child = Command::new(shell)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the shell starts");
+    let mut stdin = child.stdin.take().expect("is piped");
+    stdin.write_all(text.expose_secret().as_bytes()).expect("the shell reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("the shell ends");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{shell} complains");
+    output.stdout
+}
+
+fn ask(shell: &str, probes: &[Probe]) -> Observation {
+    let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
+    let compiled = compile(&probes, &[], Token::new(TOKEN));
+    let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+    assert!(probes.iter().all(|probe| seen.has(probe)), "every probe has an answer");
+    seen
+}
+
+fn check(id: &str, script: &str) -> Probe {
+    Probe::Check { id: id.into(), script: script.into(), user: None, cwd: None, env: vec![], timeout_s: 20 }
+}
+
+fn output(seen: &Observation, probe: &Probe) -> Output {
+    match seen.get(probe) {
+        Ok(Reading::Output(output)) => output.clone(),
+        other => panic!("no output but {other:?}"),
+    }
+}
+
+fn info(seen: &Observation, probe: &Probe) -> PathInfo {
+    match seen.get(probe) {
+        Ok(Reading::Path(PathState::Present(info))) => info.clone(),
+        other => panic!("nothing there but {other:?}"),
+    }
+}
+
+#[test]
+fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
+    let both = check("both", "echo out; echo err >&2; exit 3");
+    let cwd = Probe::Check {
+        id: "cwd".into(),
+        script: "pwd; echo \"$A\"; id -un; echo \"${FORGE_T-none}\"".into(),
+        user: Some("nobody".into()),
+        cwd: Some("/usr".into()),
+        env: vec![("A".into(), "a 'b' $(c)\nd".into())],
+        timeout_s: 20,
+    };
+    for shell in SHELLS {
+        let seen = ask(shell, &[both.clone(), cwd.clone()]);
+        let expected = Output { status: 3, stdout: "out\n".into(), stderr: "err\n".into(), truncated: false };
+        assert_eq!(output(&seen, &both), expected);
+        assert_eq!(output(&seen, &cwd).stdout.raw(), "/usr\na 'b' $(c)\nd\nnobody\nnone\n");
+    }
+}
+
+#[test]
+fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
+    let hang = |script: &str| Probe::Check {
+        id: "hang".into(),
+        script: script.into(),
+        user: None,
+        cwd: None,
+        env: vec![],
+        timeout_s: 1,
+    };
+    let probes = [
+        hang("sleep 100"),
+        hang("trap '' TERM; sleep 100 & wait; sleep 100"),
+        hang("yes"),
+        hang("exec setsid sleep 20"),
+        check("ends", "exit 124"),
+        check("leaves", "setsid sleep 3 & echo left"),
+    ];
+    let started = Instant::now();
+    let seen = ask("dash", &probes);
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    for probe in &probes[..4] {
+        assert_eq!(seen.get(probe), Err(Unknown::new("timed out after 1 s")));
+    }
+    assert_eq!(output(&seen, &probes[4]).status, 124, "its own status is no time-out");
+    assert_eq!(output(&seen, &probes[5]).stdout.raw(), "left\n");
+}
+
+#[test]
+fn floods_and_binary_output_and_text_like_frames_stay_inside_their_section() {
+    let flood = check("flood", "head -c 10000000 /dev/zero | tr '\\0' x; exit 7");
+    let loud = check("loud", "head -c 10000000 /dev/zero | tr '\\0' x >&2; exit 7");
+    let binary = check("binary", "printf 'a\\000\\377\\r\\n\\033[31m'; printf '\\200' >&2");
+    let fake = check("fake", &format!("printf '\\n{TOKEN} 0 4 :0:!\\n{TOKEN} end 1\\n'; echo ':9:!' >&2"));
+    for shell in SHELLS {
+        let seen = ask(shell, &[flood.clone(), loud.clone(), binary.clone(), fake.clone()]);
+        let flood = output(&seen, &flood);
+        assert_eq!((flood.status, flood.truncated, flood.stdout.raw().len()), (7, true, 262_144));
+        let loud = output(&seen, &loud);
+        assert_eq!((loud.status, loud.truncated, loud.stderr.raw().len()), (7, true, 16_384));
+        assert_eq!(output(&seen, &binary).stdout.raw(), "a\0\u{fffd}\r\n\u{1b}[31m");
+        assert_eq!(output(&seen, &fake).stdout.raw(), format!("\n{TOKEN} 0 4 :0:!\n{TOKEN} end 1\n"));
+    }
+}
+
+#[test]
+fn a_check_that_cannot_begin_says_why() {
+    let user = |user: &str, cwd: &str| Probe::Check {
+        id: "x".into(),
+        script: "true".into(),
+        user: Some(user.into()),
+        cwd: Some(cwd.into()),
+        env: vec![],
+        timeout_s: 5,
+    };
+    let probes = [user("nobody-here", "/"), user("nobody", "/nowhere")];
+    let seen = ask("dash", &probes);
+    assert_eq!(seen.get(&probes[0]), Err(Unknown::new("user `nobody-here` does not exist")));
+    let why = seen.get(&probes[1]).expect_err("no such folder");
+    assert_eq!(why.why, "the check could not be started");
+    assert!(why.said.expect("said").raw().contains("/nowhere"));
+}
+
+#[test]
+fn names_of_every_kind_are_found_with_digest_body_and_target() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let names = ["plain", "a b", "q'uote", "li\nne", "back\\slash", "$(touch x)", "\u{202e}bidi", "\u{441}\u{1b}[1m", "-n"];
+    let path = |name: &str| format!("{}/{name}", dir.path().display());
+    let mut probes = Vec::new();
+    for name in names {
+        std::fs::write(path(name), format!("body of {name}")).expect("written");
+        std::os::unix::fs::symlink(path(name), path(&format!("{name}.link -> x"))).expect("linked");
+        probes.push(Probe::Path { path: path(name), want: Some("0".repeat(64)) });
+        probes.push(Probe::Path { path: path(&format!("{name}.link -> x")), want: None });
+        probes.push(Probe::Path { path: path(&format!("{name}/below")), want: None });
+        probes.push(Probe::Path { path: path(&format!("{name}.not")), want: None });
+    }
+    for shell in SHELLS {
+        let seen = ask(shell, &probes);
+        for (name, group) in names.iter().zip(probes.chunks(4)) {
+            let file = info(&seen, &group[0]);
+            assert_eq!((file.kind, file.size), (PathType::File, 8 + name.len() as u64));
+            assert_eq!(file.body.as_ref().map(|b| b.raw().to_owned()), Some(format!("body of {name}")), "{shell} {name:?}");
+            assert_eq!(file.sha256.as_deref().map(str::len), Some(64), "{shell} {name:?}");
+            assert_eq!(info(&seen, &group[1]).target.expect("a link").raw(), path(name));
+            assert_eq!(seen.get(&group[2]), Ok(&Reading::Path(PathState::Absent)), "{name:?}");
+            assert_eq!(seen.get(&group[3]), Ok(&Reading::Path(PathState::Absent)), "{name:?}");
+        }
+        let first = names.map(|n| info(&seen, &Probe::Path { path: path(n), want: Some("0".repeat(64)) }).sha256);
+        let wants = names.iter().zip(first).map(|(n, sum)| Probe::Path { path: path(n), want: sum });
+        let wants: Vec<Probe> = wants.collect();
+        let again = ask(shell, &wants);
+        assert!(wants.iter().all(|probe| info(&again, probe).body.is_none()), "what is as wanted is not sent");
+    }
+}
+
+#[test]
+fn bodies_come_only_when_they_are_small_text() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| format!("{}/{name}", dir.path().display());
+    let bodies: [(&str, Vec<u8>, bool); 5] = [
+        ("edge", vec![b'x'; 65_536], true),
+        ("over", vec![b'x'; 65_537], false),
+        ("nul", b"a\0b".to_vec(), false),
+        ("latin", b"\xe9".to_vec(), false),
+        ("empty", vec![], true),
+    ];
+    let probe = |name: &str| Probe::Path { path: path(name), want: Some("f".repeat(64)) };
+    for (name, body, _) in &bodies {
+        std::fs::write(path(name), body).expect("written");
+    }
+    let seen = ask("dash", &bodies.iter().map(|(name, ..)| probe(name)).collect::<Vec<_>>());
+    for (name, _, shown) in &bodies {
+        assert_eq!(info(&seen, &probe(name)).body.is_some(), *shown, "{name}");
+    }
+}
+
+#[test]
+fn more_paths_than_one_argument_holds_are_asked_in_parts() {
+    let probes: Vec<Probe> =
+        (0..3000).map(|n| Probe::Path { path: format!("/nowhere/{}/{n}", "x'y".repeat(20)), want: None }).collect();
+    for shell in SHELLS {
+        let seen = ask(shell, &probes);
+        assert!(probes.iter().all(|probe| seen.get(probe) == Ok(&Reading::Path(PathState::Absent))));
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_answered_with_the_reason() {
+    let probes = [
+        Probe::Path { path: "/a\0b".into(), want: None },
+        Probe::Package { name: "lib*".into() },
+        Probe::Unit { name: "getty@.service".into() },
+        Probe::User { name: "0".into() },
+        Probe::Fact { name: "moon".into() },
+        check("nul", "echo \0"),
+    ];
+    let seen = ask("dash", &probes);
+    let why = probes.each_ref().map(|probe| seen.get(probe).expect_err("cannot be asked").why);
+    assert_eq!(why, [
+        "the path holds a NUL byte",
+        "is not a package name",
+        "is a template: a unit needs a name after `@`",
+        "is not a user name",
+        "is not a fact that forge knows",
+        "the check holds a NUL byte",
+    ]);
+}
+
+#[test]
+fn root_and_nobody_are_told_from_one_who_is_not_there() {
+    let probes = ["root", "nobody", "not-here"].map(|name| Probe::User { name: name.into() });
+    for shell in SHELLS {
+        let seen = ask(shell, &probes);
+        let Ok(Reading::User(UserState::Present(root))) = seen.get(&probes[0]) else { panic!("{seen:?}") };
+        assert_eq!((root.uid, root.gid, root.group.as_str(), root.home.as_str()), (0, 0, "root", "/root"));
+        assert!(matches!(seen.get(&probes[1]), Ok(Reading::User(UserState::Present(_)))));
+        assert_eq!(seen.get(&probes[2]), Ok(&Reading::User(UserState::Absent)));
+    }
+}
+
+fn snapshot(folder: &str) -> Vec<(std::ffi::OsString, std::time::SystemTime)> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok())
+        .filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?.modified().ok()?)))
+        .filter(|(name, _)| !name.as_bytes().starts_with(b"lock"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
+    let mut probes = vec![Probe::PackageManager, Probe::Records];
+    probes.extend(["bash", "coreutils", "not-here"].map(|name| Probe::Package { name: name.into() }));
+    probes.extend(["ssh.service", "cron.service"].map(|name| Probe::Unit { name: name.into() }));
+    probes.extend(["root", "nobody", "daemon"].map(|name| Probe::User { name: name.into() }));
+    probes.extend((0..10).map(|n| Probe::Path { path: format!("/etc/{}", if n % 2 == 0 { "passwd" } else { "group" }), want: Some(format!("{n:064}")) }));
+    let before = [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")];
+    let apt_aside: Vec<Probe> = probes.iter().filter(|p| !matches!(p, Probe::Package { .. })).cloned().collect();
+    let best = (0..5).map(|_| {
+        let started = Instant::now();
+        ask("dash", &apt_aside);
+        started.elapsed()
+    });
+    let best = best.min().expect("five");
+    ask("dash", &probes);
+    assert_eq!(before, [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")]);
+    assert!(best < Duration::from_millis(400), "{best:?}, far more than the 100 ms that an idle machine takes");
+    println!("observed in {best:?}");
+}

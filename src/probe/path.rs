@@ -1,0 +1,239 @@
+//! Paths: one `stat`, one `sha256sum`, and the bodies of those that differ from what is wanted.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
+use crate::model::Untrusted;
+use crate::script::Fragment;
+use base64::Engine as _;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of quoted names per section: the kernel takes 131,072 as one argument.
+const NAMES_CAP: usize = 60_000;
+
+/// Prints fields that end with NUL: ten per path that exists; `errors` and what `stat` said of the others;
+/// `sums` and what `sha256sum` said; `body`, the number of the want, base64.
+const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
+NL='
+'
+forge_stat() {
+{ e=$(QUOTING_STYLE=literal stat --printf='%f\0%s\0%.9Y\0%.9Z\0%U\0%G\0%u\0%g\0%n\0%N\0' -- "$@" 2>&1 >&3); } 3>&1
+printf 'errors\0%s\0' "$e"
+n=$#
+for f; do if [ -f "$f" ] && [ ! -L "$f" ]; then set -- "$@" "$f"; fi; done
+shift "$n"
+s=
+[ "$#" = 0 ] || s=$(sha256sum -- "$@")
+printf 'sums\0%s\0' "$s"
+}
+forge_bodies() {
+i=0
+while [ "$#" -gt 1 ]; do
+if [ -f "$2" ] && [ ! -L "$2" ]; then
+case "$NL$s$NL" in
+*"$NL$1  $2$NL"*) ;;
+*) printf 'body\0%s\0' "$i"; head -c 65537 -- "$2" | base64 -w0; printf '\0' ;;
+esac
+fi
+i=$((i + 1)); shift 2
+done
+}
+forge_stat"#;
+
+/// Builds as many sections as the names need.
+pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
+    let mut out = Vec::new();
+    let (mut part, mut size) = (Vec::new(), 0);
+    for probe in probes {
+        let Probe::Path { path, want } = &probe else { continue };
+        // Each quote becomes four bytes; a wanted path stands there twice, beside its digest.
+        let one = path.len() + 3 * path.matches('\'').count() + 3;
+        let next = if want.is_some() { 2 * one + 80 } else { one };
+        if size + next > NAMES_CAP && !part.is_empty() {
+            out.push(section(std::mem::take(&mut part)));
+            size = 0;
+        }
+        size += next;
+        part.push(probe);
+    }
+    if !part.is_empty() {
+        out.push(section(part));
+    }
+    out
+}
+
+fn section(probes: Vec<Probe>) -> Section {
+    const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
+    let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
+    let mut body = Fragment::new().code(SNIPPET);
+    for path in &paths {
+        body = body.word(*path);
+    }
+    body = body.code("\nforge_bodies");
+    for (path, want) in wants(&probes) {
+        body = body.word(want).word(path);
+    }
+    let cap = paths.len() as u64 * 10_000 + wants(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
+    let mut section = Section { cap, ..Section::new("`stat`", Vec::new(), read) };
+    section.body = section.body.then(body);
+    section.probes = probes;
+    section
+}
+
+fn path(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Path { path, .. } => Some(path),
+        _ => None,
+    }
+}
+
+fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
+    probes.iter().filter_map(|probe| match probe {
+        Probe::Path { path, want: Some(want) } => Some((path.as_str(), want.as_str())),
+        _ => None,
+    })
+}
+
+/// What one run of the snippet printed, as far as it came.
+#[derive(Default)]
+struct Seen<'a> {
+    rows: BTreeMap<&'a [u8], PathInfo>,
+    /// What `stat` said of paths that it could not read; `None` when it had not come to its end.
+    errors: Option<&'a str>,
+    sums: Option<BTreeMap<Vec<u8>, &'a str>>,
+    /// By the number of the want.
+    bodies: BTreeMap<usize, Untrusted>,
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = Seen::parse(&raw.stdout);
+    let wanted: Vec<&Probe> = section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
+    for probe in &section.probes {
+        let Some(path) = path(probe) else { continue };
+        let number = wanted.iter().position(|other| *other == probe);
+        let answer = seen.answer(path, number, probe).unwrap_or_else(|| Err(raw.lack(section)));
+        out.insert(probe.clone(), answer);
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn parse(stdout: &'a [u8]) -> Self {
+        let mut seen = Self::default();
+        let mut fields = Fields::new(stdout);
+        while let Some(first) = fields.next() {
+            let known = match first {
+                b"errors" => fields.next().map(|errors| seen.errors = text(errors)),
+                b"sums" => fields.next().map(|lines| seen.sums = Some(sums(lines))),
+                b"body" => fields.row::<2>().and_then(|[number, body]| seen.body(number, body)),
+                mode => fields.row::<9>().and_then(|rest| seen.row(mode, rest)),
+            };
+            if known.is_none() {
+                break;
+            }
+        }
+        seen
+    }
+
+    fn row(&mut self, mode: &'a [u8], row: [&'a [u8]; 9]) -> Option<()> {
+        let [size, mtime, ctime, owner, group, uid, gid, name, link] = row;
+        let mode = u32::from_str_radix(text(mode)?, 16).ok()?;
+        let kind = match mode & 0o170_000 {
+            0o100_000 => PathType::File,
+            0o040_000 => PathType::Directory,
+            0o120_000 => PathType::Symlink,
+            _ => PathType::Other,
+        };
+        let target = link.strip_prefix(name).and_then(|rest| rest.strip_prefix(b" -> "));
+        let info = PathInfo {
+            kind,
+            owner: named(owner, uid),
+            group: named(group, gid),
+            mode: mode & 0o7777,
+            size: text(size)?.parse().ok()?,
+            mtime: text(mtime)?.parse().ok()?,
+            ctime: text(ctime)?.parse().ok()?,
+            sha256: None,
+            body: None,
+            target: target.filter(|_| kind == PathType::Symlink).map(Untrusted::from_bytes),
+        };
+        self.rows.insert(name, info);
+        Some(())
+    }
+
+    /// A body that is too long, not UTF-8 or holds a NUL is no text to show a diff of.
+    fn body(&mut self, number: &[u8], body: &[u8]) -> Option<()> {
+        let number = text(number)?.parse().ok()?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
+        if bytes.len() as u64 <= BODY_CAP && !bytes.contains(&0) {
+            if let Ok(body) = String::from_utf8(bytes) {
+                self.bodies.insert(number, body.into());
+            }
+        }
+        Some(())
+    }
+
+    /// Returns what is known of `path`, `None` when the output ended before it was said.
+    fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
+        let Some(info) = self.rows.get(path.as_bytes()) else {
+            let absent = missing(self.errors?, path);
+            return Some(absent.map(|()| Reading::Path(PathState::Absent)));
+        };
+        let mut info = info.clone();
+        if info.kind == PathType::File {
+            info.sha256 = self.sums.as_ref()?.get(path.as_bytes()).map(|sum| (*sum).to_owned());
+            let differs = !matches!(probe, Probe::Path { want, .. } if *want == info.sha256);
+            info.body = number.and_then(|n| self.bodies.get(&n)).filter(|_| differs).cloned();
+        }
+        Some(Ok(Reading::Path(PathState::Present(info))))
+    }
+}
+
+/// `stat` says `UNKNOWN` where the host has no name for a number.
+fn named(name: &[u8], number: &[u8]) -> Untrusted {
+    Untrusted::from_bytes(if name == b"UNKNOWN" { number } else { name })
+}
+
+/// Reads `sha256sum`'s lines. A name with a backslash or a line break is escaped, and the line then starts
+/// with a backslash.
+fn sums(lines: &[u8]) -> BTreeMap<Vec<u8>, &str> {
+    let mut sums = BTreeMap::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        let (line, escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
+        let Some((sum, name)) = line.split_at_checked(64) else { continue };
+        let (Some(sum), Some(name)) = (text(sum), name.strip_prefix(b"  ")) else { continue };
+        sums.insert(if escaped { unescape(name) } else { name.to_vec() }, sum);
+    }
+    sums
+}
+
+fn unescape(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut bytes = name.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => out.extend(bytes.next().map(|escaped| match escaped {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                other => *other,
+            })),
+            other => out.push(*other),
+        }
+    }
+    out
+}
+
+/// Decides what it means that `stat` printed no row for `path`: `Ok` when nothing is there.
+fn missing(errors: &str, path: &str) -> Result<(), Unknown> {
+    let gone = |line: &&str| line.ends_with(": No such file or directory") || line.ends_with(": Not a directory");
+    let of_path = format!("'{path}': ");
+    let own = errors.lines().find(|line| line.contains(&of_path));
+    match own {
+        Some(line) if gone(&line) => Ok(()),
+        Some(line) => Err(Unknown::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
+        // A name with quotes or control characters is spelled otherwise there; what holds for all holds for it.
+        None if !errors.is_empty() && errors.lines().all(|line| gone(&line)) => Ok(()),
+        None => Err(Unknown::new("`stat` could not read it").said(errors)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

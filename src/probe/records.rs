@@ -1,0 +1,99 @@
+//! Records of earlier applies: every file under `/var/lib/forge/applied`, the host's key, running units.
+
+use super::section::{End, Fields, Raw, Section, text};
+use super::{Observation, Probe, Reading, RecordsState, Unknown};
+use crate::model::Untrusted;
+use std::collections::BTreeMap;
+
+/// Prints fields: `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
+/// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`.
+/// JSON text holds no NUL byte, so the lines of all files come from one process.
+const SNIPPET: &str = r#"D=/var/lib/forge
+forge_fail() { printf '%s: Permission denied\n' "$1" >&2; exit 1; }
+for d in $D $D/applied; do
+[ ! -e "$d" ] || { [ -r "$d" ] && [ -x "$d" ]; } || forge_fail "$d"
+done
+k=
+if [ -e $D/key ]; then
+need od; need tr
+[ -r $D/key ] || forge_fail $D/key
+k=$(od -An -v -tx1 $D/key | tr -d ' \n')
+fi
+printf 'key\0%s\0' "$k"
+u=
+if [ -d /run/systemd/system ]; then
+u=$(systemctl show --no-pager -p Id,ActiveState,ExecMainStartTimestamp -- 'forge-*.service') || exit
+fi
+printf 'units\0%s\0' "$u"
+cd $D/applied 2>/dev/null || { printf 'lines\0'; exit 0; }
+set --
+for f in *.json; do
+if [ -f "$f" ] && [ ! -L "$f" ]; then printf 'record\0%s\0' "$f"; set -- "$@" "./$f"; fi
+done
+printf 'lines\0'
+[ "$#" = 0 ] || { need grep; grep -aHZ '' -- "$@"; r=$?; [ "$r" -le 1 ] || exit "$r"; }
+exit 0
+"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("the records", probes, read);
+    section.body = section.body.code(SNIPPET);
+    section.cap = 32 << 20;
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let state = if raw.end == End::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
+    match state {
+        Some(state) => {
+            for probe in &section.probes {
+                out.insert(probe.clone(), Ok::<_, Unknown>(Reading::Records(state.clone())));
+            }
+        }
+        None => section.all_unknown(&raw.lack(section), out),
+    }
+}
+
+fn parse(stdout: &[u8]) -> Option<RecordsState> {
+    let mut state = RecordsState::default();
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut fields = Fields::new(stdout);
+    loop {
+        match fields.next()? {
+            b"key" => state.key = Some(text(fields.next()?)?.to_owned()).filter(|key| key.len() == 64),
+            b"units" => state.running = running(text(fields.next()?)?),
+            b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
+            b"lines" => break,
+            _ => return None,
+        }
+    }
+    lines(fields.rest(), &mut files)?;
+    state.records = files.iter().map(|(name, body)| (name.clone(), Untrusted::from_bytes(body))).collect();
+    Some(state)
+}
+
+/// Adds each line to its file. The last line of a file always ends with a line break here.
+fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
+    while !rest.is_empty() {
+        let mut parts = rest.splitn(2, |byte| *byte == 0);
+        let name = text(parts.next()?)?.strip_prefix("./")?;
+        let after = parts.next()?;
+        let end = after.iter().position(|byte| *byte == b'\n').map_or(after.len(), |at| at + 1);
+        files.get_mut(name)?.extend_from_slice(&after[..end]);
+        rest = &after[end..];
+    }
+    Some(())
+}
+
+/// Returns the units that run or are about to, with the time of their start as systemd prints it.
+fn running(shown: &str) -> Vec<(String, Untrusted)> {
+    let unit = |block: &str| {
+        let of = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+        let busy = !matches!(of("ActiveState")?, "inactive" | "failed");
+        busy.then(|| Some((of("Id")?.to_owned(), of("ExecMainStartTimestamp").unwrap_or("").into())))?
+    };
+    shown.split("\n\n").filter_map(unit).collect()
+}
+
+#[cfg(test)]
+mod tests;

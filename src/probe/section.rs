@@ -1,0 +1,167 @@
+//! A merged group of questions: the code that asks them, and what came back raw.
+
+use super::{Observation, Probe, Unknown};
+use crate::script::Fragment;
+
+/// Bytes of stderr that are kept per section.
+pub(crate) const STDERR_CAP: u64 = 16_384;
+
+/// Shell that every section of forge's own may use: `need TOOL` ends it when a tool is missing.
+pub(crate) const PRELUDE: &str = "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
+
+/// A merged group of probes: code to run on the host, and how to read what it printed.
+pub(crate) struct Section {
+    /// What runs, as messages name it.
+    pub name: &'static str,
+    pub body: Fragment,
+    pub timeout_s: u64,
+    /// Bytes of stdout at most.
+    pub cap: u64,
+    /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the status stays
+    /// true, and a process that it leaves behind cannot hold the script up.
+    pub foreign: bool,
+    /// The questions that this section answers.
+    pub probes: Vec<Probe>,
+    pub read: fn(&Section, &Raw, &mut Observation),
+}
+
+impl Section {
+    /// Starts a section of forge's own code.
+    pub fn new(name: &'static str, probes: Vec<Probe>, read: fn(&Section, &Raw, &mut Observation)) -> Self {
+        Self { name, body: Fragment::new().code(PRELUDE), timeout_s: 20, cap: 1 << 20, foreign: false, probes, read }
+    }
+
+    /// Answers every question with the same reason.
+    pub fn all_unknown(&self, why: &Unknown, out: &mut Observation) {
+        for probe in &self.probes {
+            out.insert(probe.clone(), Err(why.clone()));
+        }
+    }
+}
+
+/// How the code of a section ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exited(i32),
+    /// Stopped at its time limit.
+    TimedOut,
+}
+
+/// What a section printed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raw {
+    pub end: End,
+    /// Whether a check's own code was reached.
+    pub began: bool,
+    /// At most the section's cap.
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Whether stdout or stderr was longer than its cap.
+    pub truncated: bool,
+}
+
+impl Raw {
+    /// Returns whether all of the output is here and the status is one of `good`.
+    pub fn is_whole(&self, good: &[i32]) -> bool {
+        !self.truncated && matches!(self.end, End::Exited(status) if good.contains(&status))
+    }
+
+    /// Returns why an answer is missing in this output.
+    pub fn lack(&self, section: &Section) -> Unknown {
+        let said = String::from_utf8_lossy(&self.stderr);
+        if let Some(tool) = said.lines().find_map(|line| line.strip_prefix("forge-missing ")) {
+            return Unknown::new(format!("`{tool}` is missing"));
+        }
+        let said = said.trim_end();
+        match self.end {
+            End::TimedOut => Unknown::new(format!("timed out after {} s", section.timeout_s)),
+            _ if self.truncated => Unknown::new(format!("{} printed more than {} bytes", section.name, section.cap)),
+            End::Exited(0) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
+            End::Exited(status) => Unknown::new(format!("{} failed with status {status}", section.name)).said(said),
+        }
+    }
+}
+
+/// Output in fields that each end with a NUL byte. A field cut short is not handed out.
+pub(crate) struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the next `N` fields, `None` unless all of them are there.
+    pub fn row<const N: usize>(&mut self) -> Option<[&'a [u8]; N]> {
+        let mut row = [&b""[..]; N];
+        for field in &mut row {
+            *field = self.next()?;
+        }
+        Some(row)
+    }
+
+    /// Returns all that was not taken yet.
+    pub fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let field = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(field)
+    }
+}
+
+/// Returns bytes as text, `None` if they are not UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// Builds what a section printed when it ended well.
+    pub(crate) fn printed(stdout: impl AsRef<[u8]>) -> Raw {
+        Raw { end: End::Exited(0), began: true, stdout: stdout.as_ref().to_vec(), stderr: Vec::new(), truncated: false }
+    }
+
+    /// Reads `raw` as the answer of `section`.
+    pub(crate) fn answers(section: &Section, raw: &Raw) -> Observation {
+        let mut out = Observation::default();
+        (section.read)(section, raw, &mut out);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section() -> Section {
+        Section::new("`stat`", vec![Probe::Records], |_, _, _| {})
+    }
+
+    #[test]
+    fn a_field_that_was_cut_short_is_not_handed_out() {
+        let mut fields = Fields::new(b"a\0b\0c");
+        assert_eq!(fields.next(), Some(&b"a"[..]));
+        assert_eq!(fields.row::<2>(), None);
+    }
+
+    #[test]
+    fn reasons_are_told_in_order_of_what_explains_most() {
+        let raw = |end, stderr: &str, truncated| Raw { end, began: true, stdout: vec![], stderr: stderr.into(), truncated };
+        let lack = |raw: Raw| raw.lack(&section()).why;
+        assert_eq!(lack(raw(End::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
+        assert_eq!(lack(raw(End::TimedOut, "", false)), "timed out after 20 s");
+        assert_eq!(lack(raw(End::Exited(0), "", true)), "`stat` printed more than 1048576 bytes");
+        assert_eq!(lack(raw(End::Exited(0), "", false)), "`stat` did not answer it");
+        assert_eq!(lack(raw(End::Exited(3), "", false)), "`stat` failed with status 3");
+        assert_eq!(raw(End::Exited(3), "no\n", false).lack(&section()).said, Some("no".into()));
+    }
+}

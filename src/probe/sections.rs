@@ -1,0 +1,70 @@
+//! Sorts probes into sections: like questions into one, each check on its own.
+
+use super::section::Section;
+use super::{FactSnippet, Probe, Unknown};
+use super::{apt, check, fact, manager, package, path, records, unit, user};
+use std::collections::BTreeSet;
+
+/// Questions, by where they go.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    pub quick: Vec<Section>,
+    /// For the second channel.
+    pub device: Vec<Section>,
+    /// Cannot be put to a host.
+    pub unasked: Vec<(Probe, Unknown)>,
+}
+
+/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact.
+pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Sorted {
+    let mut sorted = Sorted::default();
+    let mut asked: Vec<Probe> = Vec::new();
+    for probe in probes {
+        match refusal(probe, facts) {
+            Some(why) => sorted.unasked.push((probe.clone(), why)),
+            None => asked.push(probe.clone()),
+        }
+    }
+    let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
+    // The slowest come first, so that they start in lanes of their own.
+    sorted.quick.extend(apt::section(of(|p| matches!(p, Probe::Package { .. }))));
+    sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
+    sorted.quick.extend(records::section(of(|p| matches!(p, Probe::Records))));
+    sorted.quick.extend(package::section(of(|p| matches!(p, Probe::Package { .. }))));
+    sorted.quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager))));
+    sorted.quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
+    sorted.quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
+    let wanted = of(|p| matches!(p, Probe::Fact { .. }));
+    let (device, quick) = fact::sections(&wanted, facts);
+    sorted.quick.extend(quick);
+    sorted.device.extend(device);
+    sorted.quick.extend(asked.iter().filter_map(check::section));
+    sorted
+}
+
+/// Returns why `probe` cannot be put to a host.
+fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
+    let why = match probe {
+        Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
+        Probe::Package { name } if !package::is_name(name) => "is not a package name",
+        Probe::Unit { name } => unit::refusal(name)?,
+        Probe::User { name } if !user::is_name(name) => "is not a user name",
+        Probe::Check { script, user, cwd, env, .. } => {
+            let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);
+            if nul([Some(script), user.as_ref(), cwd.as_ref()].into_iter().chain(env)) {
+                "the check holds a NUL byte"
+            } else if script.len() > check::SCRIPT_CAP {
+                "the check is longer than a shell takes as an argument"
+            } else {
+                return None;
+            }
+        }
+        Probe::Fact { name } if !facts.iter().any(|fact| fact.name == name) => "is not a fact that forge knows",
+        _ => return None,
+    };
+    Some(Unknown::new(why))
+}
+
+fn nul<'a>(texts: impl IntoIterator<Item = Option<&'a String>>) -> bool {
+    texts.into_iter().flatten().any(|text| text.contains('\0'))
+}

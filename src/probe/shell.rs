@@ -1,0 +1,71 @@
+//! The shell around sections: what runs each one under its limits, and prints its frame.
+
+use super::section::{STDERR_CAP, Section};
+use crate::script::{Fragment, Script, Token};
+use std::time::Duration;
+
+/// How many sections run beside each other. Output of the earlier ones waits in a pipe, never in a file.
+const LANES: usize = 4;
+
+/// Seconds beyond its own limit after which a section is certainly over: TERM, two seconds, KILL, and two
+/// more for readers whose pipe a runaway process still holds.
+const GRACE_S: u64 = 4;
+
+/// Seconds for the shell itself.
+const SLACK_S: u64 = 15;
+
+/// `forge_run NUMBER LIMIT CAP FOREIGN CODE` prints one line: token, number, length, payload. The payload is
+/// base64 of stdout, with `:STATUS:` somewhere inside (a colon is no base64, so the place does not matter),
+/// then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
+///
+/// Readers take one byte more than the cap, which tells that something was cut. Recipes' code is read to
+/// its end, so that its status is its own and not SIGPIPE's; the reader has a limit too, since a process
+/// that left the group keeps the pipe open beyond the kill.
+const RUNNER: &str = r#"forge_take() {
+if [ "$1" = 0 ]; then exec head -c "$2"; fi
+exec timeout -k 1 "$1" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"
+}
+forge_run() {
+p=$(exec 5>&1; r=0; [ "$4" = 0 ] || r=$(($2 + 4))
+e=$( { { timeout -k 2 "$2" sh -c "$5" </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$r" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$r" 16385 | base64 -w0 )
+printf '!%s' "$e")
+printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
+}
+printf '\n'
+for t in timeout head base64; do
+command -v "$t" >/dev/null 2>&1 || { printf '%s lacks %s\n%s end 0\n' "$FORGE_T" "$t" "$FORGE_T"; return 0; }
+done
+"#;
+
+/// Builds the script that runs `sections`.
+pub(crate) fn script(sections: &[Section], token: Token) -> Script {
+    const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus one") };
+    let lanes = LANES.min(sections.len());
+    let mut body = Fragment::new().code(RUNNER);
+    for lane in 0..lanes {
+        body = body.code(if lane == 0 { "{\n" } else { " | {\n" });
+        for (number, section) in sections.iter().enumerate().skip(lane).step_by(lanes) {
+            body = run(body, number, section);
+        }
+        // Each lane hands on what the lanes before it printed.
+        body = body.code(if lane == 0 { "}" } else { "exec cat\n}" });
+    }
+    body = body.code("\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
+    Script { body, token, limit: limit(sections, lanes) }
+}
+
+fn run(body: Fragment, number: usize, section: &Section) -> Fragment {
+    body.code("forge_run")
+        .number(number as u64)
+        .number(section.timeout_s)
+        .number(section.cap + 1)
+        .number(u64::from(section.foreign))
+        .nested(section.body.clone())
+        .code("\n")
+}
+
+/// A lane's sections run one after the other; the slowest lane decides.
+fn limit(sections: &[Section], lanes: usize) -> Duration {
+    let lane = |lane: usize| -> u64 { sections.iter().skip(lane).step_by(lanes).map(|s| s.timeout_s + GRACE_S).sum() };
+    Duration::from_secs((0..lanes).map(lane).max().unwrap_or(0) + SLACK_S)
+}

@@ -1,0 +1,161 @@
+//! Units: one `systemctl show` over all names, and one look at the mapped files of their main processes.
+
+use super::section::{Raw, Section};
+use super::{Observation, Probe, Reading, UnitState};
+use crate::model::Untrusted;
+use std::collections::BTreeMap;
+
+/// Systemd before 248 does not know `--timestamp=us+utc` and answers nothing; it is asked again without,
+/// and its times are whole seconds.
+///
+/// An executable that was replaced is among the mapped files of its process. Only mappings that can be
+/// executed count: a new locale archive or message catalogue is no reason to restart.
+const SNIPPET: &str = r#"need systemctl; need grep
+forge_units() {
+p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
+p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
+o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
+case $o in
+*Id=*) ;;
+*) o=$(systemctl show --no-pager -p "$p" -- "$@") || exit ;;
+esac
+printf '%s\n\nforge-maps\n' "$o"
+set -f; set --; IFS='
+'
+for l in $o; do
+case $l in MainPID=0) ;; MainPID=*) set -- "$@" "/proc/${l#*=}/maps" ;; esac
+done
+[ "$#" = 0 ] || grep -H '^[^ ]* ..x. .* (deleted)$' -- "$@" 2>&1
+printf 'forge-end\n'
+}
+forge_units"#;
+
+/// The folders of programs and libraries; a deleted mapping elsewhere is a process's own temporary file.
+const PROGRAMS: [&str; 6] = ["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/snap/"];
+
+/// Returns why `name` cannot be asked for. One wrong name would end `systemctl show` for all after it.
+pub(crate) fn refusal(name: &str) -> Option<&'static str> {
+    let known = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    if name.is_empty() || name.len() > 255 || name.starts_with('-') || !name.chars().all(known) {
+        Some("is not a unit name")
+    } else if name.ends_with('@') || name.contains("@.") || name.starts_with('@') {
+        Some("is a template: a unit needs a name after `@`")
+    } else {
+        None
+    }
+}
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("`systemctl`", probes, read);
+    let body = section.body.code(SNIPPET);
+    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(full(name)));
+    section.cap = 16_384 * (section.probes.len() as u64 + 4);
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn name(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Unit { name } => Some(name),
+        _ => None,
+    }
+}
+
+/// Returns the name with its type, as `systemctl` completes it.
+fn full(name: &str) -> String {
+    const TYPES: [&str; 11] = [
+        "service", "socket", "target", "timer", "mount", "automount", "path", "slice", "scope", "swap", "device",
+    ];
+    match name.rsplit_once('.') {
+        Some((_, suffix)) if TYPES.contains(&suffix) => name.to_owned(),
+        _ => format!("{name}.service"),
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let stdout = String::from_utf8_lossy(&raw.stdout);
+    let (blocks, maps) = stdout.split_once("\nforge-maps\n").unwrap_or((&stdout, ""));
+    let whole = maps.ends_with("forge-end\n");
+    let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(properties).collect();
+    for probe in &section.probes {
+        let Some(name) = name(probe).map(full) else { continue };
+        let unit = units.iter().find(|unit| is(unit, &name)).filter(|_| whole);
+        let answer = unit.and_then(|unit| state(unit, maps)).map(Reading::Unit).ok_or_else(|| raw.lack(section));
+        out.insert(probe.clone(), answer);
+    }
+}
+
+fn properties(block: &str) -> BTreeMap<&str, &str> {
+    block.lines().filter_map(|line| line.split_once('=')).collect()
+}
+
+fn is(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
+    let has = |key: &str| unit.get(key).is_some_and(|names| names.split(' ').any(|n| n == name));
+    has("Id") || has("Names")
+}
+
+/// Builds a unit's state; `None` if what every systemd says is missing.
+fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
+    let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
+    let yes = |key: &str| unit.get(key) == Some(&"yes");
+    let main_pid = text("MainPID").parse().unwrap_or(0);
+    let (active, started) = (text("ActiveEnterTimestamp"), text("ExecMainStartTimestamp"));
+    let (deleted, maps_unread) = if main_pid == 0 { (Vec::new(), false) } else { mapped(maps, main_pid) };
+    Some(UnitState {
+        load: (*unit.get("LoadState")?).to_owned(),
+        active: (*unit.get("ActiveState")?).to_owned(),
+        sub: text("SubState"),
+        file_state: text("UnitFileState"),
+        need_daemon_reload: yes("NeedDaemonReload"),
+        invocation: text("InvocationID"),
+        fragment: text("FragmentPath"),
+        drop_ins: shlex::split(&text("DropInPaths")).unwrap_or_default(),
+        main_pid,
+        active_since: timestamp(&active)?,
+        main_started: timestamp(&started)?,
+        coarse_times: [&active, &started].iter().any(|time| time.contains(':') && !time.contains('.')),
+        deleted,
+        maps_unread,
+        result: text("Result"),
+        service_type: text("Type"),
+        remain_after_exit: yes("RemainAfterExit"),
+        can_reload: yes("CanReload"),
+    })
+}
+
+/// Reads `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch; nothing and `n/a` are 0, text of
+/// another form is `None`.
+fn timestamp(text: &str) -> Option<f64> {
+    if matches!(text, "" | "n/a" | "0") {
+        return Some(0.0);
+    }
+    let text = text.strip_suffix(" UTC")?;
+    let (_, text) = text.split_once(' ')?;
+    let at = jiff::civil::DateTime::strptime("%Y-%m-%d %H:%M:%S%.f", text).ok()?;
+    let at = at.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+    Some(at.as_microsecond() as f64 / 1e6)
+}
+
+/// Returns the deleted programs and libraries of `pid`, and whether its mappings could not be read. That
+/// a process is gone meanwhile is no failure.
+fn mapped(maps: &str, pid: u32) -> (Vec<Untrusted>, bool) {
+    let file = format!("/proc/{pid}/maps:");
+    let denied = format!("{file} Permission denied");
+    let paths = maps.lines().filter_map(|line| line.strip_prefix(&file)).filter_map(deleted);
+    let mut paths: Vec<Untrusted> = paths.map(Untrusted::from).collect();
+    paths.sort();
+    paths.dedup();
+    (paths, maps.lines().any(|line| line.ends_with(&denied)))
+}
+
+/// Returns the path of a mapping: what follows address, permissions, offset, device and inode.
+fn deleted(line: &str) -> Option<&str> {
+    let mut rest = line.strip_suffix(" (deleted)")?;
+    for _ in 0..5 {
+        rest = rest.split_once(' ')?.1;
+    }
+    let path = rest.trim_start();
+    PROGRAMS.iter().any(|folder| path.starts_with(folder)).then_some(path)
+}
+
+#[cfg(test)]
+mod tests;

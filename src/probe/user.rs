@@ -1,0 +1,123 @@
+//! Accounts: one `getent passwd` and one `getent shadow` over all names, and the groups of each.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{Observation, Probe, Reading, UserInfo, UserState};
+use std::collections::BTreeMap;
+
+/// Prints fields: `passwd`, status, lines; per account that exists `groups`, name, each group, an empty
+/// field; and `shadow`, lines. Status 2 means that some name is not known.
+const SNIPPET: &str = r#"need getent; need id
+forge_users() {
+p=$(getent passwd -- "$@"); r=$?
+printf 'passwd\0%s\0%s\0' "$r" "$p"
+for u; do
+case "
+$p" in *"
+$u:"*) printf 'groups\0%s\0' "$u"; id -Gnz -- "$u" || true; printf '\0' ;; esac
+done
+printf 'shadow\0%s\0' "$(getent shadow -- "$@")"
+}
+forge_users"#;
+
+/// Returns whether `name` may be an account's name: nothing that a line of `passwd` cannot hold, and no
+/// number, which would be looked up as one.
+pub(crate) fn is_name(name: &str) -> bool {
+    let bad = |c: char| c.is_control() || ":/".contains(c) || c.is_whitespace();
+    !name.is_empty() && !name.starts_with('-') && !name.contains(bad) && !name.chars().all(|c| c.is_ascii_digit())
+}
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("`getent`", probes, read);
+    let body = section.body.code(SNIPPET);
+    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
+    section.cap = 65_536 * section.probes.len() as u64;
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn name(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::User { name } => Some(name),
+        _ => None,
+    }
+}
+
+/// What the snippet printed, as far as it came.
+#[derive(Default)]
+struct Seen<'a> {
+    /// Lines by name; `None` when `getent` did not answer or failed.
+    passwd: Option<BTreeMap<&'a str, &'a str>>,
+    groups: BTreeMap<&'a str, Vec<&'a str>>,
+    shadow: Option<BTreeMap<&'a str, &'a str>>,
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = Seen::parse(&raw.stdout).unwrap_or_default();
+    for probe in &section.probes {
+        let Some(name) = name(probe) else { continue };
+        let answer = seen.answer(name).map(Reading::User);
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// Reads all that is there; `None` if it is not what the snippet prints.
+    fn parse(stdout: &'a [u8]) -> Option<Self> {
+        let mut seen = Self::default();
+        let mut fields = Fields::new(stdout);
+        while let Some(tag) = fields.next() {
+            match tag {
+                b"passwd" => {
+                    let Some([status, lines]) = fields.row() else { break };
+                    seen.passwd = matches!(status, b"0" | b"2").then_some(by_name(text(lines)?));
+                }
+                b"groups" => {
+                    let Some(user) = fields.next() else { break };
+                    let Some(groups) = group_names(&mut fields) else { break };
+                    seen.groups.insert(text(user)?, groups);
+                }
+                b"shadow" => seen.shadow = fields.next().and_then(text).map(by_name),
+                _ => return None,
+            }
+        }
+        Some(seen)
+    }
+
+    fn answer(&self, name: &str) -> Option<UserState> {
+        let Some(line) = self.passwd.as_ref()?.get(name) else { return Some(UserState::Absent) };
+        let groups = self.groups.get(name)?;
+        let shadow = self.shadow.as_ref()?.get(name);
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, uid, gid, gecos, home, shell] = fields.get(1..7)? else { return None };
+        let (primary, others) = groups.split_first()?;
+        let mut others: Vec<String> = others.iter().map(|group| (*group).to_owned()).collect();
+        others.sort();
+        Some(UserState::Present(UserInfo {
+            uid: uid.parse().ok()?,
+            gid: gid.parse().ok()?,
+            group: (*primary).to_owned(),
+            gecos: (*gecos).into(),
+            home: (*home).to_owned(),
+            shell: (*shell).to_owned(),
+            groups: others,
+            locked: shadow.and_then(|line| line.split(':').nth(1)).map(|hash| hash.starts_with(['!', '*'])),
+        }))
+    }
+}
+
+fn by_name(lines: &str) -> BTreeMap<&str, &str> {
+    lines.lines().filter_map(|line| Some((line.split_once(':')?.0, line))).collect()
+}
+
+/// Reads names up to the empty field.
+fn group_names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
+    let mut groups = Vec::new();
+    loop {
+        match fields.next()? {
+            b"" => return Some(groups),
+            group => groups.push(text(group)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
