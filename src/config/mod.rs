@@ -4,6 +4,7 @@ mod expand;
 mod load;
 mod project;
 mod template;
+mod yaml;
 
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
 pub use load::{LoadOptions, load};
