@@ -1,8 +1,11 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
 mod expand;
+mod inventory;
 mod load;
 mod project;
+mod scalar;
+mod table;
 mod template;
 mod yaml;
 
