@@ -1,9 +1,13 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
 mod expand;
+mod inventory;
 mod load;
 mod project;
+mod scalar;
+mod table;
 mod template;
+mod yaml;
 
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
 pub use load::{LoadOptions, load};

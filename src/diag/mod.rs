@@ -1,10 +1,12 @@
 //! Diagnostics: what is wrong in what people wrote, where, and what to do.
 
 mod code;
+mod render;
 mod source;
 mod suggest;
 
 pub use code::Code;
+pub use render::{escape, render};
 pub use source::{FileId, Sources, Span};
 pub use suggest::did_you_mean;
 

@@ -1,0 +1,216 @@
+//! Selectors in the manner of Ansible: `gpu:&rack_a:!canary`, `web,db`, `node-[1:3]`, `node-*`, `all`.
+
+use super::range::Pattern;
+use crate::diag::{Code, Diag, Span};
+use crate::model::HostName;
+use globset::{Glob, GlobMatcher};
+use indexmap::IndexMap;
+
+/// Hosts and groups that selectors choose from.
+pub(crate) struct Universe<'a> {
+    pub hosts: Vec<&'a str>,
+    /// Positions of hosts, by name.
+    index: IndexMap<&'a str, usize>,
+    pub groups: IndexMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Universe<'a> {
+    pub fn new(hosts: impl IntoIterator<Item = &'a str>) -> Self {
+        let hosts: Vec<&str> = hosts.into_iter().collect();
+        let index = hosts.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+        Self { hosts, index, groups: IndexMap::new() }
+    }
+
+    pub fn of(hosts: &'a IndexMap<HostName, super::super::Host>, groups: &'a IndexMap<String, Vec<HostName>>) -> Self {
+        let mut universe = Self::new(hosts.keys().map(HostName::as_str));
+        for (name, members) in groups {
+            let members = members.iter().filter_map(|host| universe.index.get(host.as_str()).copied()).collect();
+            universe.groups.insert(name, members);
+        }
+        universe
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.groups.keys().copied().chain(["all"]).chain(self.hosts.iter().copied())
+    }
+
+    /// Returns the positions of the hosts that `text` selects, in inventory order.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: syntax, an unknown name, or nothing selected at all.
+    pub fn select(&self, text: &str, span: Option<Span>) -> Result<Vec<usize>, Box<Diag>> {
+        let terms = terms(text).map_err(|why| diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
+        let mut chosen = self.start(&terms);
+        for sign in [Sign::Or, Sign::And, Sign::Not] {
+            for term in terms.iter().filter(|term| term.sign == sign) {
+                let set = self.term(term.name, span)?;
+                chosen.iter_mut().zip(set).for_each(|(have, want)| *have = sign.join(*have, want));
+            }
+        }
+        let chosen: Vec<usize> = chosen.iter().enumerate().filter_map(|(at, have)| have.then_some(at)).collect();
+        match chosen.is_empty() {
+            true => Err(diag(Code::EmptySelector, format!("selector `{text}` selects no host"), span)),
+            false => Ok(chosen),
+        }
+    }
+
+    /// A selector without a plain term takes away from all hosts.
+    fn start(&self, terms: &[Term<'_>]) -> Vec<bool> {
+        vec![terms.iter().all(|term| term.sign != Sign::Or); self.hosts.len()]
+    }
+
+    fn term(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
+        if name == "all" || name == "*" {
+            return Ok(vec![true; self.hosts.len()]);
+        }
+        if let Some(members) = self.groups.get(name) {
+            return Ok(self.set(members.iter().copied()));
+        }
+        if name.contains(['*', '?']) {
+            return self.glob(name, span);
+        }
+        let pattern = Pattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
+        let mut members = Vec::new();
+        for name in pattern.expand() {
+            match (self.index.get(name.as_str()), self.groups.get(name.as_str())) {
+                (Some(at), _) => members.push(*at),
+                (None, Some(group)) => members.extend(group),
+                (None, None) => return Err(self.unknown(&name, span)),
+            }
+        }
+        Ok(self.set(members))
+    }
+
+    fn glob(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
+        let matcher = glob(name).map_err(|why| diag(Code::BadSelector, format!("selector `{name}`: {why}"), span))?;
+        let mut set: Vec<bool> = self.hosts.iter().map(|host| matcher.is_match(host)).collect();
+        for (_, members) in self.groups.iter().filter(|(group, _)| matcher.is_match(group)) {
+            members.iter().for_each(|at| set[*at] = true);
+        }
+        match set.contains(&true) {
+            true => Ok(set),
+            false => Err(diag(Code::EmptySelector, format!("`{name}` matches no host and no group"), span)),
+        }
+    }
+
+    fn set(&self, members: impl IntoIterator<Item = usize>) -> Vec<bool> {
+        let mut set = vec![false; self.hosts.len()];
+        members.into_iter().for_each(|at| set[at] = true);
+        set
+    }
+
+    fn unknown(&self, name: &str, span: Option<Span>) -> Box<Diag> {
+        let diag = diag(Code::BadSelector, format!("`{name}` is neither a host nor a group"), span);
+        Box::new(diag.suggest(name, self.names()))
+    }
+}
+
+fn diag(code: Code, message: String, span: Option<Span>) -> Box<Diag> {
+    let diag = Diag::error(code, message);
+    Box::new(match span {
+        Some(span) => diag.at(span),
+        None => diag,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Sign {
+    Or,
+    And,
+    Not,
+}
+
+impl Sign {
+    fn join(self, have: bool, want: bool) -> bool {
+        match self {
+            Self::Or => have || want,
+            Self::And => have && want,
+            Self::Not => have && !want,
+        }
+    }
+}
+
+struct Term<'t> {
+    sign: Sign,
+    name: &'t str,
+}
+
+fn terms(text: &str) -> Result<Vec<Term<'_>>, String> {
+    split(text).into_iter().map(|part| term(part.trim())).collect()
+}
+
+/// Splits at `,` and at `:` outside of brackets: `node-[1:3]:!node-2` has two terms.
+fn split(text: &str) -> Vec<&str> {
+    let mut depth = 0i32;
+    text.split(|c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' || (c == ':' && depth <= 0)
+    })
+    .collect()
+}
+
+fn term(text: &str) -> Result<Term<'_>, String> {
+    let (sign, name) = match text.as_bytes().first() {
+        Some(b'&') => (Sign::And, &text[1..]),
+        Some(b'!') => (Sign::Not, &text[1..]),
+        _ => (Sign::Or, text),
+    };
+    match name {
+        "" => Err("a name is missing".to_owned()),
+        _ if name.starts_with('~') => Err("regular expressions are not supported, use `*` and `?`".to_owned()),
+        _ => Ok(Term { sign, name }),
+    }
+}
+
+/// `*` and `?` are the only wildcards; `[1:3]` is a range, not a class, and is kept for its own reader.
+fn glob(name: &str) -> Result<GlobMatcher, String> {
+    if name.contains(['[', ']', '{', '}', '\\']) {
+        return Err("a wildcard and a range do not go together".to_owned());
+    }
+    Glob::new(name).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn universe() -> Universe<'static> {
+        let mut universe = Universe::new(["node-1", "node-2", "node-3", "login"]);
+        universe.groups.insert("gpu", vec![0, 1, 2]);
+        universe.groups.insert("rack_a", vec![0, 1, 3]);
+        universe.groups.insert("canary", vec![0]);
+        universe
+    }
+
+    fn select(text: &str) -> Result<Vec<&'static str>, String> {
+        let universe = universe();
+        let found = universe.select(text, None).map_err(|d| match d.hint {
+            Some(hint) => format!("{} ({hint})", d.message),
+            None => d.message,
+        })?;
+        Ok(found.into_iter().map(|at| universe.hosts[at]).collect())
+    }
+
+    #[test]
+    fn terms_join_as_in_ansible() {
+        assert_eq!(select("gpu:&rack_a:!canary").unwrap(), ["node-2"]);
+        assert_eq!(select("!canary:gpu").unwrap(), ["node-2", "node-3"]);
+        assert_eq!(select("canary,login").unwrap(), ["node-1", "login"]);
+        assert_eq!(select("node-[2:3]:!node-3").unwrap(), ["node-2"]);
+        assert_eq!(select("node-*").unwrap(), ["node-1", "node-2", "node-3"]);
+        assert_eq!(select("rack_?").unwrap(), ["node-1", "node-2", "login"]);
+        assert_eq!(select("!gpu").unwrap(), ["login"]);
+        assert_eq!(select("all").unwrap().len(), 4);
+        assert_eq!(select("*").unwrap().len(), 4);
+    }
+
+    #[test]
+    fn mistakes_say_what_and_suggest() {
+        assert_eq!(select("gpus").unwrap_err(), "`gpus` is neither a host nor a group (did you mean `gpu`?)");
+        assert_eq!(select("gpu:!gpu").unwrap_err(), "selector `gpu:!gpu` selects no host");
+        assert_eq!(select("db-*").unwrap_err(), "`db-*` matches no host and no group");
+        assert_eq!(select("gpu::all").unwrap_err(), "selector `gpu::all`: a name is missing");
+        assert_eq!(select("~x").unwrap_err(), "selector `~x`: regular expressions are not supported, use `*` and `?`");
+        assert_eq!(select("node-[1:").unwrap_err(), "selector `node-[1:`: a range is not closed");
+    }
+}

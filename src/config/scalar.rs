@@ -1,0 +1,172 @@
+//! What the text of a scalar can mean: one small parser per type, shared by inventory, recipes and checks.
+
+use super::{Data, Node};
+use crate::model::Value;
+
+/// Returns what stands at `node`, for "expected …, found …".
+pub(super) fn describe(node: &Node) -> String {
+    match &node.data {
+        Data::Null => "nothing".to_owned(),
+        Data::Seq(_) => "a list".to_owned(),
+        Data::Map(_) => "a map".to_owned(),
+        Data::Unknown(_) => "a value that is not known yet".to_owned(),
+        Data::Scalar { text, quoted } => describe_scalar(text, *quoted),
+    }
+}
+
+fn describe_scalar(text: &str, quoted: bool) -> String {
+    let shown = shorten(text);
+    match (quoted, plain(text)) {
+        (false, Value::Bool(_)) => format!("the boolean `{shown}`"),
+        (false, Value::Number(_)) => format!("the number `{shown}`"),
+        _ => format!("the text `{shown}`"),
+    }
+}
+
+/// Cuts what a message quotes: a whole file body says less than its first words.
+pub(super) fn shorten(text: &str) -> String {
+    const MAX: usize = 40;
+    match text.char_indices().nth(MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the value of a plain scalar. There are no floating point numbers in forge, and only numbers
+/// in their shortest form are numbers: `560.10`, `0644` and `1e3` stay the text that was typed.
+pub(super) fn plain(text: &str) -> Value {
+    match text {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ => int(text).map_or_else(|| Value::from(text), Value::from),
+    }
+}
+
+/// Returns the integer that `text` is in its shortest decimal form.
+pub(super) fn int(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// Returns the boolean that `text` is; `yes` and `on` are text.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns what a YAML 1.1 reader would have taken for a boolean.
+pub(super) fn lookalike_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" => Some(true),
+        "false" | "no" | "off" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns seconds: `30s`, `10m`, `4h`, `2d`, or several in falling order (`1h30m`).
+pub(super) fn duration(text: &str) -> Option<u64> {
+    let mut total = 0u64;
+    let mut rest = text;
+    let mut last_unit = u64::MAX;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let count: u64 = rest[..digits].parse().ok()?;
+        let unit = match rest.as_bytes()[digits] {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3_600,
+            b'd' => 86_400,
+            _ => return None,
+        };
+        if unit >= last_unit {
+            return None;
+        }
+        last_unit = unit;
+        total = total.checked_add(count.checked_mul(unit)?)?;
+        rest = &rest[digits + 1..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// Returns permission bits from octal text of three or four digits.
+pub(super) fn mode(text: &str) -> Option<u32> {
+    let octal = matches!(text.len(), 3 | 4) && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
+    octal.then(|| u32::from_str_radix(text, 8).ok()).flatten()
+}
+
+/// Returns whether `text` names a user, group, unit or package: such names reach command lines.
+pub(super) fn is_name(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'@' | b':' | b'+' | b'-');
+    !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)
+}
+
+/// Returns the normalised form of an absolute path on a host.
+///
+/// # Errors
+/// Why it is none, as a lowercase fragment.
+pub(super) fn host_path(text: &str) -> Result<String, &'static str> {
+    if !text.starts_with('/') {
+        return Err("must be absolute");
+    }
+    if text.chars().any(char::is_control) {
+        return Err("must not hold control characters");
+    }
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    match parts.contains(&"..") {
+        true => Err("must not hold `..`"),
+        false => Ok(format!("/{}", parts.join("/"))),
+    }
+}
+
+/// Returns whether `text` has to be rendered before it says anything.
+pub(super) fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%") || text.contains("{#")
+}
+
+/// Returns the value of a tree as it was typed, for variables and defaults.
+pub(super) fn value(node: &Node) -> Value {
+    match &node.data {
+        Data::Null | Data::Unknown(_) => Value::Null,
+        Data::Scalar { text, quoted: true } => Value::from(text.as_str()),
+        Data::Scalar { text, quoted: false } => plain(text),
+        Data::Seq(items) => items.iter().map(value).collect(),
+        Data::Map(entries) => Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), value(node))).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_what_was_typed() {
+        assert_eq!(plain("535"), Value::from(535));
+        assert_eq!(plain("-1"), Value::from(-1));
+        for text in ["560.10", "0644", "1e3", "+1", "0x10", "1_000", "yes", "-0", "99999999999999999999"] {
+            assert_eq!(plain(text), Value::from(text));
+        }
+    }
+
+    #[test]
+    fn durations() {
+        let cases = [("30s", Some(30)), ("10m", Some(600)), ("1h30m", Some(5400)), ("2d", Some(172_800)), ("0s", Some(0))];
+        cases.iter().for_each(|(text, seconds)| assert_eq!(duration(text), *seconds, "{text}"));
+        for text in ["", "30", "s", "1m1h", "1m1m", "-1s", "1.5h", "99999999999999999999s", "9999999999999999d"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_and_names_and_paths() {
+        assert_eq!(mode("0644"), Some(0o644));
+        assert_eq!(mode("4755"), Some(0o4755));
+        assert!(["64", "0o644", "00644", "0888", ""].iter().all(|text| mode(text).is_none()));
+        assert!(is_name("getty@tty1.service") && !is_name("-x") && !is_name("a b") && !is_name(""));
+        assert_eq!(host_path("/etc//x/./y/"), Ok("/etc/x/y".to_owned()));
+        assert_eq!(host_path("/"), Ok("/".to_owned()));
+        assert_eq!(host_path("etc/x"), Err("must be absolute"));
+        assert_eq!(host_path("/etc/../x"), Err("must not hold `..`"));
+    }
+}

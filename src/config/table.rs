@@ -1,0 +1,180 @@
+//! Reading maps with known keys: unknown keys, missing keys and wrong types are all reported, none stops
+//! the reading of the rest.
+
+use super::{Data, Key, Node, scalar};
+use crate::diag::{Code, Diag, Diags, Span};
+
+/// A map whose keys have been checked against the known ones.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'n> {
+    /// What it is, with its article: `a step`.
+    what: &'static str,
+    pub span: Span,
+    entries: &'n [(Key, Node)],
+}
+
+impl<'n> Table<'n> {
+    /// Opens `node` as a map; reports another type, and every key that is not among `known`.
+    pub fn open(node: &'n Node, what: &'static str, known: &[&str], diags: &mut Diags) -> Option<Self> {
+        let entries = map(node, what, diags)?;
+        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+            diags.push(unknown_key(key, what, known.iter().copied()));
+        }
+        Some(Self { what, span: node.span, entries })
+    }
+
+    /// Returns the value of `key`; a key without a value counts as not given.
+    pub fn get(&self, key: &str) -> Option<&'n Node> {
+        let (_, node) = self.entries.iter().find(|(k, _)| k.text == key)?;
+        (!matches!(node.data, Data::Null)).then_some(node)
+    }
+
+    /// Returns the key itself, with its place.
+    pub fn key(&self, key: &str) -> Option<&'n Key> {
+        self.entries.iter().map(|(k, _)| k).find(|k| k.text == key)
+    }
+
+    /// Returns the value of `key`, reporting its absence.
+    pub fn require(&self, key: &str, diags: &mut Diags) -> Option<&'n Node> {
+        let found = self.get(key);
+        if found.is_none() {
+            let place = self.key(key).map_or(self.span, |key| key.span);
+            diags.push(Diag::error(Code::MissingKey, format!("{} needs `{key}`", self.what)).at(place));
+        }
+        found
+    }
+
+    pub fn text(&self, key: &str, diags: &mut Diags) -> Option<String> {
+        self.get(key).and_then(|node| text(node, key, diags))
+    }
+
+    pub fn bool(&self, key: &str, diags: &mut Diags) -> Option<bool> {
+        self.get(key).and_then(|node| boolean(node, key, diags))
+    }
+
+    /// Returns whole seconds.
+    pub fn duration(&self, key: &str, diags: &mut Diags) -> Option<u64> {
+        self.get(key).and_then(|node| duration(node, key, diags))
+    }
+
+    pub fn int(&self, key: &str, min: i64, max: i64, diags: &mut Diags) -> Option<i64> {
+        self.get(key).and_then(|node| int(node, key, min, max, diags))
+    }
+
+    /// Returns the items of a list; a single text counts as a list of one where people write either.
+    pub fn items(&self, key: &str, diags: &mut Diags) -> Vec<&'n Node> {
+        self.get(key).map_or_else(Vec::new, |node| items(node, key, diags))
+    }
+}
+
+pub(super) fn unknown_key<'k>(key: &Key, what: &str, known: impl IntoIterator<Item = &'k str>) -> Diag {
+    Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span).suggest(&key.text, known)
+}
+
+pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diag {
+    let message = format!("{what} must be {expected}, found {}", scalar::describe(node));
+    Diag::error(Code::WrongType, message).at(node.span)
+}
+
+pub(super) fn quoted(key: &str) -> String {
+    format!("`{key}`")
+}
+
+pub(super) fn map<'n>(node: &'n Node, what: &str, diags: &mut Diags) -> Option<&'n [(Key, Node)]> {
+    match &node.data {
+        Data::Map(entries) => Some(entries),
+        _ => {
+            diags.push(wrong_type(node, what, "a map"));
+            None
+        }
+    }
+}
+
+/// Returns the entries of an optional map; nothing when it is missing.
+pub(super) fn entries<'n>(node: Option<&'n Node>, key: &str, diags: &mut Diags) -> &'n [(Key, Node)] {
+    node.and_then(|node| map(node, &quoted(key), diags)).unwrap_or(&[])
+}
+
+pub(super) fn items<'n>(node: &'n Node, key: &str, diags: &mut Diags) -> Vec<&'n Node> {
+    match &node.data {
+        Data::Seq(items) => items.iter().collect(),
+        _ => {
+            diags.push(wrong_type(node, &quoted(key), "a list"));
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn text(node: &Node, key: &str, diags: &mut Diags) -> Option<String> {
+    match &node.data {
+        Data::Scalar { text, .. } => Some(text.clone()),
+        _ => {
+            diags.push(wrong_type(node, &quoted(key), "text"));
+            None
+        }
+    }
+}
+
+pub(super) fn boolean(node: &Node, key: &str, diags: &mut Diags) -> Option<bool> {
+    let plain = match &node.data {
+        Data::Scalar { text, quoted: false } => scalar::boolean(text),
+        _ => None,
+    };
+    if plain.is_none() {
+        diags.push(not_a_bool(node, &quoted(key)));
+    }
+    plain
+}
+
+/// The message for what is no boolean, with a hint for what other readers take for one.
+pub(super) fn not_a_bool(node: &Node, what: &str) -> Diag {
+    let diag = wrong_type(node, what, "`true` or `false`");
+    match &node.data {
+        Data::Scalar { text, .. } => match scalar::lookalike_bool(text) {
+            Some(meant) => diag.hint(format!("write `{meant}` without quotes")),
+            None => diag,
+        },
+        _ => diag,
+    }
+}
+
+pub(super) fn duration(node: &Node, key: &str, diags: &mut Diags) -> Option<u64> {
+    let seconds = match &node.data {
+        Data::Scalar { text, .. } => scalar::duration(text),
+        _ => None,
+    };
+    if seconds.is_none() {
+        diags.push(not_a_duration(node, &quoted(key)));
+    }
+    seconds
+}
+
+pub(super) fn not_a_duration(node: &Node, what: &str) -> Diag {
+    let diag = wrong_type(node, what, "a duration");
+    match &node.data {
+        Data::Scalar { text, .. } if scalar::int(text).is_some() => diag.hint(format!("write the unit: `{text}s` or `{text}m`")),
+        _ => diag.hint("write it like `30s`, `10m`, `4h` or `1h30m`"),
+    }
+}
+
+pub(super) fn int(node: &Node, key: &str, min: i64, max: i64, diags: &mut Diags) -> Option<i64> {
+    let number = match &node.data {
+        Data::Scalar { text, quoted: false } => scalar::int(text),
+        _ => None,
+    };
+    match number {
+        Some(number) if (min..=max).contains(&number) => return Some(number),
+        Some(number) => diags.push(out_of_range(node, &quoted(key), number, min, max)),
+        None => diags.push(wrong_type(node, &quoted(key), "a whole number")),
+    }
+    None
+}
+
+pub(super) fn out_of_range(node: &Node, what: &str, number: i64, min: i64, max: i64) -> Diag {
+    let bounds = match (min, max) {
+        (min, i64::MAX) => format!("at least {min}"),
+        (i64::MIN, max) => format!("at most {max}"),
+        (min, max) => format!("from {min} to {max}"),
+    };
+    Diag::error(Code::BadValue, format!("{what} must be {bounds}, found {number}")).at(node.span)
+}

@@ -1,0 +1,418 @@
+//! The only place that calls a YAML parser: text in, a [`Node`] tree with places out.
+//!
+//! The events of serde-saphyr's own parser are read rather than its deserializer, for three reasons: a
+//! plain scalar keeps the text that was typed (`560.10`), quotes are told apart from plain text, and every
+//! duplicate key of a file is found, each with both places.
+
+use super::{Data, Key, Node};
+use crate::diag::{Code, Diag, FileId, Span};
+use serde_saphyr::granit_parser as yaml;
+use std::collections::HashMap;
+use yaml::{Event, Parser, ScalarStyle};
+
+/// Nodes that one file may hold, aliases unfolded: no inventory of 10,000 hosts comes near.
+const MAX_NODES: usize = 2_000_000;
+/// Levels of nesting.
+const MAX_DEPTH: usize = 64;
+
+/// Reads one document. Never panics. Mistakes go to `diags`; the tree is `None` only when the text is
+/// not YAML at all. An empty file is a null node.
+pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
+    let options = yaml::options! { disallow_directives: true };
+    let parser = Parser::new_from_str_with_options(text, options);
+    let mut reader = Reader { file, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, diags };
+    match reader.document() {
+        Ok(node) => Some(node),
+        Err(diag) => {
+            diags.push(*diag);
+            None
+        }
+    }
+}
+
+type Read<T> = Result<T, Box<Diag>>;
+
+struct Reader<'t, 'd> {
+    file: FileId,
+    size: usize,
+    parser: Parser<'t, yaml::StrInput<'t>>,
+    anchors: HashMap<usize, (Node, usize)>,
+    nodes: usize,
+    diags: &'d mut Vec<Diag>,
+}
+
+impl<'t> Reader<'t, '_> {
+    fn document(&mut self) -> Read<Node> {
+        let mut root = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::DocumentStart(..) if root.is_some() => {
+                    return Err(self.fail(span, "a second document begins here").hint_boxed("put it into a file of its own"));
+                }
+                Event::DocumentStart(..) => {}
+                Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty())),
+                event => root = Some(self.node(event, span, 0)?),
+            }
+        }
+    }
+
+    fn empty(&self) -> Node {
+        Node { span: Span { file: self.file, start: 0, end: 0 }, data: Data::Null }
+    }
+
+    /// Returns the next event that is not a comment.
+    fn next(&mut self) -> Read<(Event<'t>, Span)> {
+        loop {
+            match self.parser.next_event() {
+                Some(Ok((Event::Comment(..), _))) => {}
+                Some(Ok((event, span))) => return Ok((event, self.span(&span))),
+                Some(Err(error)) => return Err(self.syntax(&error)),
+                None => return Ok((Event::StreamEnd, self.at(self.size))),
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Read<Node> {
+        self.count(1, span)?;
+        if depth > MAX_DEPTH {
+            return Err(self.fail(span, format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        let (node, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => (self.scalar(&text, style, tag.as_deref(), span), anchor),
+            Event::SequenceStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), "seq", span);
+                (self.sequence(span, depth)?, anchor)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), "map", span);
+                (self.mapping(span, depth)?, anchor)
+            }
+            Event::Alias(id) => return self.alias(id, span),
+            _ => return Err(self.fail(span, "a value is missing here")),
+        };
+        if anchor != 0 {
+            let size = size_of(&node);
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, id: usize, span: Span) -> Read<Node> {
+        let Some((node, size)) = self.anchors.get(&id) else {
+            return Err(self.fail(span, "an alias stands inside the value that it names"));
+        };
+        let (data, size) = (node.data.clone(), *size);
+        self.count(size, span)?;
+        Ok(Node { span, data })
+    }
+
+    fn count(&mut self, nodes: usize, span: Span) -> Read<()> {
+        self.nodes += nodes;
+        match self.nodes > MAX_NODES {
+            true => Err(self.fail(span, format!("the file holds more than {MAX_NODES} values"))),
+            false => Ok(()),
+        }
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> Node {
+        self.refuse_tag(tag, "str", span);
+        if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
+            let message = format!("text holds the character U+{:04X}, which forge does not carry", bad as u32);
+            self.diags.push(Diag::error(Code::ForbiddenCharacter, message).at(span));
+        }
+        let quoted = style != ScalarStyle::Plain || tag.is_some();
+        let data = match !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
+            true => Data::Null,
+            false => Data::Scalar { text: text.to_owned(), quoted },
+        };
+        Node { span, data }
+    }
+
+    /// Tags change what a value is without a word of it in forge's own grammar: only the one that says
+    /// what a node is anyway is taken.
+    fn refuse_tag(&mut self, tag: Option<&yaml::Tag>, allowed: &str, span: Span) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema_tag(allowed)) {
+            let message = format!("the tag `{}` is not supported", tag.original());
+            self.diags.push(Diag::error(Code::BadValue, message).at(span));
+        }
+    }
+
+    fn sequence(&mut self, start: Span, depth: usize) -> Read<Node> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::SequenceEnd) {
+                let span = close(start, items.last().map(|node: &Node| node.span), span);
+                return Ok(Node { span, data: Data::Seq(items) });
+            }
+            items.push(self.node(event, span, depth + 1)?);
+        }
+    }
+
+    fn mapping(&mut self, start: Span, depth: usize) -> Read<Node> {
+        let mut map = Mapping::default();
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::MappingEnd) {
+                let last = map.entries.last().map(|(_, node)| node.span);
+                let span = close(start, last, span);
+                return Ok(Node { span, data: Data::Map(map.finish()) });
+            }
+            let key = self.key(event, span, depth)?;
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            match key {
+                Some(key) if key.text == "<<" => self.merge(&mut map, value),
+                Some(key) => self.insert(&mut map, key, value),
+                None => {}
+            }
+        }
+    }
+
+    fn key(&mut self, event: Event<'t>, span: Span, depth: usize) -> Read<Option<Key>> {
+        if let Event::Scalar(text, style, anchor, tag) = event {
+            let node = self.scalar(&text, style, tag.as_deref(), span);
+            if anchor != 0 {
+                self.anchors.insert(anchor, (node, 1));
+            }
+            return Ok(Some(Key { text: text.into_owned(), span }));
+        }
+        let node = self.node(event, span, depth + 1)?;
+        if let Data::Scalar { text, .. } = node.data {
+            return Ok(Some(Key { text, span }));
+        }
+        let diag = Diag::error(Code::WrongType, "a key must be text").at(span);
+        self.diags.push(diag.hint("quote a value that begins with `{{`"));
+        Ok(None)
+    }
+
+    fn insert(&mut self, map: &mut Mapping, key: Key, value: Node) {
+        match map.seen.get(&key.text) {
+            Some(&first) => {
+                let first = map.entries[first].0.span;
+                let diag = Diag::error(Code::Duplicate, format!("`{}` is named twice", key.text)).at(key.span);
+                self.diags.push(diag.label("named again here").also(first, "first named here"));
+            }
+            None => {
+                map.seen.insert(key.text.clone(), map.entries.len());
+                map.entries.push((key, value));
+            }
+        }
+    }
+
+    /// `<<: *defaults`: keys of the map itself win, then those of earlier merges.
+    fn merge(&mut self, map: &mut Mapping, value: Node) {
+        match value.data {
+            Data::Map(entries) => map.merged.extend(entries),
+            Data::Seq(nodes) if nodes.iter().all(|node| matches!(node.data, Data::Map(_))) => {
+                nodes.into_iter().for_each(|node| self.merge(map, node));
+            }
+            _ => self.diags.push(Diag::error(Code::WrongType, "`<<` merges a map or a list of maps").at(value.span)),
+        }
+    }
+
+    fn span(&self, span: &yaml::Span) -> Span {
+        let range = span.byte_range().unwrap_or(0..0);
+        let clamp = |at: usize| at.min(self.size) as u32;
+        Span { file: self.file, start: clamp(range.start), end: clamp(range.end.max(range.start)) }
+    }
+
+    fn at(&self, offset: usize) -> Span {
+        let at = offset.min(self.size) as u32;
+        Span { file: self.file, start: at, end: at }
+    }
+
+    fn fail(&self, span: Span, message: impl Into<String>) -> Box<Diag> {
+        Box::new(Diag::error(Code::Yaml, message).at(span))
+    }
+
+    fn syntax(&self, error: &yaml::ScanError) -> Box<Diag> {
+        let offset = error.marker().byte_offset().unwrap_or(self.size);
+        self.fail(self.at(offset), error.kind().to_string())
+    }
+}
+
+/// Adds a hint to a boxed diagnostic.
+trait HintBoxed {
+    fn hint_boxed(self, hint: &str) -> Self;
+}
+
+impl HintBoxed for Box<Diag> {
+    fn hint_boxed(mut self, hint: &str) -> Self {
+        self.hint = Some(hint.to_owned());
+        self
+    }
+}
+
+/// A mapping that is being read.
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<(Key, Node)>,
+    seen: HashMap<String, usize>,
+    merged: Vec<(Key, Node)>,
+}
+
+impl Mapping {
+    fn finish(mut self) -> Vec<(Key, Node)> {
+        for (key, value) in self.merged {
+            if !self.seen.contains_key(&key.text) {
+                self.seen.insert(key.text.clone(), self.entries.len());
+                self.entries.push((key, value));
+            }
+        }
+        self.entries
+    }
+}
+
+/// A collection reaches from its start to the end of its last item, or to its bracket: the parser's own
+/// end of a block collection lies at the next token, lines below.
+fn close(start: Span, last: Option<Span>, end: Span) -> Span {
+    let bracket = end.end > end.start;
+    let until = if bracket { end.end } else { last.map_or(start.end, |span| span.end) };
+    Span { end: until.max(start.end), ..start }
+}
+
+fn size_of(node: &Node) -> usize {
+    match &node.data {
+        Data::Seq(items) => 1 + items.iter().map(size_of).sum::<usize>(),
+        Data::Map(entries) => 1 + entries.iter().map(|(_, node)| size_of(node)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// NUL reaches no host; the two others frame the placeholders of secrets.
+fn forbidden(c: char) -> bool {
+    matches!(c, '\0' | '\u{e000}' | '\u{e001}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> (Option<Node>, Vec<Diag>) {
+        let mut diags = Vec::new();
+        let node = parse(FileId(0), text, &mut diags);
+        (node, diags)
+    }
+
+    fn entries(node: &Node) -> &[(Key, Node)] {
+        match &node.data {
+            Data::Map(entries) => entries,
+            other => panic!("not a map: {other:?}"),
+        }
+    }
+
+    fn slice(text: &str, span: Span) -> &str {
+        &text[span.start as usize..span.end as usize]
+    }
+
+    #[test]
+    fn plain_scalars_keep_their_text() {
+        let text = "version: 560.10\nmode: 0644\ngsp: off\nname: \"on\"\nnone: ~\n";
+        let (node, diags) = read(text);
+        assert!(diags.is_empty(), "{diags:?}");
+        let node = node.unwrap();
+        let scalars: Vec<_> = entries(&node).iter().map(|(_, node)| node.data.clone()).collect();
+        let plain = |text: &str| Data::Scalar { text: text.into(), quoted: false };
+        let quoted = Data::Scalar { text: "on".into(), quoted: true };
+        assert_eq!(scalars, [plain("560.10"), plain("0644"), plain("off"), quoted, Data::Null]);
+    }
+
+    #[test]
+    fn spans_are_exact_behind_wide_characters() {
+        let text = "ü: 'é'\nlist:\n  - {a: b}\n  - |\n    block\nend: 1\n";
+        let (node, _) = read(text);
+        let node = node.unwrap();
+        let spans: Vec<_> = entries(&node).iter().map(|(key, node)| (slice(text, key.span), slice(text, node.span))).collect();
+        assert_eq!(spans[0], ("ü", "'é'"));
+        assert!(spans[1].1.starts_with("- {a: b}\n  - |\n    block"), "{:?}", spans[1].1);
+        assert_eq!(spans[2], ("end", "1"));
+    }
+
+    #[test]
+    fn every_duplicate_is_found_with_both_places() {
+        let text = "a: 1\nb: {x: 1, x: 2}\na: 3\n\"a\": 4\n";
+        let (node, diags) = read(text);
+        assert!(node.is_some());
+        let found: Vec<_> = diags.iter().map(|d| (d.message.as_str(), d.span.unwrap().start, d.others[0].0.start)).collect();
+        assert_eq!(found, [("`x` is named twice", 15, 9), ("`a` is named twice", 21, 0), ("`a` is named twice", 26, 0)]);
+    }
+
+    #[test]
+    fn anchors_and_merges_unfold() {
+        let (node, diags) = read("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\n");
+        assert!(diags.is_empty(), "{diags:?}");
+        let node = node.unwrap();
+        let used: Vec<_> = entries(&entries(&node)[1].1).iter().map(|(key, _)| key.text.clone()).collect();
+        assert_eq!(used, ["y", "x"]);
+    }
+
+    #[test]
+    fn an_alias_bomb_is_refused() {
+        let mut text = String::from("a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
+        for level in 1..9 {
+            let alias = vec![format!("*a{}", level - 1); 10].join(",");
+            text.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
+        }
+        let (node, diags) = read(&text);
+        assert!(node.is_none());
+        assert_eq!(diags[0].message, "the file holds more than 2000000 values");
+    }
+
+    #[test]
+    fn characters_of_placeholders_are_refused() {
+        let (_, diags) = read("a: \"x\\uE000y\"\nb: \"\\0\"\n");
+        let messages: Vec<_> = diags.iter().map(|d| d.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            ["text holds the character U+E000, which forge does not carry", "text holds the character U+0000, which forge does not carry"]
+        );
+    }
+
+    #[test]
+    fn syntax_errors_have_a_place() {
+        let (node, diags) = read("a: [1,\nb: 2\n");
+        assert!(node.is_none());
+        assert_eq!(diags[0].code, Code::Yaml);
+        assert!(diags[0].span.unwrap().start > 0);
+    }
+
+    #[test]
+    fn an_unquoted_template_gets_a_hint() {
+        let (_, diags) = read("path: {{ params.x }}\n");
+        assert_eq!(diags[0].message, "a key must be text");
+        assert_eq!(diags[0].hint.as_deref(), Some("quote a value that begins with `{{`"));
+    }
+
+    #[test]
+    fn tags_and_second_documents_are_refused() {
+        let (_, diags) = read("a: !!binary aGk=\nb: !!str 1\n");
+        assert_eq!(diags.len(), 1);
+        assert_eq!(diags[0].message, "the tag `!!binary` is not supported");
+        let (_, diags) = read("a: 1\n---\nb: 2\n");
+        assert_eq!(diags[0].message, "a second document begins here");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn never_panics(text in r#"[\[\]{}:,&*a-c<!|>'"\\ \n\t#%\-0-9ü]{0,60}|\PC{0,40}"#) {
+            let (node, _) = read(&text);
+            if let Some(node) = node {
+                check_spans(&text, &node);
+            }
+        }
+    }
+
+    fn check_spans(text: &str, node: &Node) {
+        assert!(text.get(node.span.start as usize..node.span.end as usize).is_some(), "{:?} in {text:?}", node.span);
+        match &node.data {
+            Data::Seq(items) => items.iter().for_each(|item| check_spans(text, item)),
+            Data::Map(entries) => entries.iter().for_each(|(_, node)| check_spans(text, node)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Diagnostics for people: code, place, excerpt with a caret, notes and the hint.
+
+use super::{Diag, FileId, Severity, Sources, Span};
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use std::ops::Range;
+
+/// Places of one file that are at most this many lines apart share an excerpt.
+const NEAR: usize = 30;
+/// Excerpts and messages are laid out for this width, whatever the terminal: a pipe gets the same text.
+const WIDTH: usize = 120;
+
+/// Renders one diagnostic over several lines, without a newline at the end. Characters that could act on
+/// a terminal (escape sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
+pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let excerpts = excerpts(diag, sources);
+    let level = match diag.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = level.primary_title(escape(&diag.message)).id(diag.code.id()).elements(excerpts.iter().map(Excerpt::snippet));
+    for note in &diag.notes {
+        group = group.element(Level::NOTE.message(escape(note)));
+    }
+    if let Some(hint) = &diag.hint {
+        group = group.element(Level::HELP.with_name("hint").message(escape(hint)));
+    }
+    let report: &[Group<'_>] = &[group];
+    let text = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH).render(report);
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// Some lines of a file with marks in them.
+struct Excerpt {
+    path: String,
+    first_line: usize,
+    text: String,
+    marks: Vec<Mark>,
+}
+
+struct Mark {
+    kind: AnnotationKind,
+    range: Range<usize>,
+    label: Option<String>,
+}
+
+impl Excerpt {
+    fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
+        let marks = self.marks.iter().map(|mark| mark.kind.span(mark.range.clone()).label(mark.label.as_deref()));
+        Snippet::source(self.text.as_str()).path(self.path.as_str()).line_start(self.first_line).annotations(marks)
+    }
+}
+
+/// A place with its lines, before places are put together.
+struct Place {
+    span: Span,
+    kind: AnnotationKind,
+    label: Option<String>,
+    line: usize,
+}
+
+fn excerpts(diag: &Diag, sources: &Sources) -> Vec<Excerpt> {
+    let mut groups: Vec<Vec<Place>> = Vec::new();
+    for place in places(diag, sources) {
+        let near = |group: &&mut Vec<Place>| group.iter().any(|other| together(other, &place));
+        match groups.iter_mut().find(near) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
+        }
+    }
+    groups.iter().map(|group| excerpt(group, sources)).collect()
+}
+
+fn together(a: &Place, b: &Place) -> bool {
+    a.span.file == b.span.file && a.line.abs_diff(b.line) <= NEAR
+}
+
+fn places(diag: &Diag, sources: &Sources) -> Vec<Place> {
+    let place = |span: Span, kind, label: Option<&String>| Place { span, kind, label: label.map(|text| escape(text)), line: sources.line_col(span).0 };
+    let primary = diag.span.map(|span| place(span, AnnotationKind::Primary, diag.label.as_ref()));
+    let others = diag.others.iter().map(|(span, label)| place(*span, AnnotationKind::Context, Some(label)));
+    primary.into_iter().chain(others).collect()
+}
+
+fn excerpt(group: &[Place], sources: &Sources) -> Excerpt {
+    let file = group[0].span.file;
+    let whole = sources.text(file);
+    let start = group.iter().map(|place| line_start(whole, place.span.start as usize)).min().unwrap_or(0);
+    let end = group.iter().map(|place| line_end(whole, place.span.start as usize)).max().unwrap_or(0);
+    let lines = Window { start, text: &whole[start..end] };
+    let marks = group.iter().map(|place| lines.mark(place, whole)).collect();
+    let first_line = group.iter().map(|place| place.line).min().unwrap_or(1);
+    Excerpt { path: escape(path(sources, file)), first_line, text: escape_lines(lines.text), marks }
+}
+
+fn path(sources: &Sources, file: FileId) -> &str {
+    sources.path(file).as_str()
+}
+
+struct Window<'t> {
+    start: usize,
+    text: &'t str,
+}
+
+impl Window<'_> {
+    /// Marks the first line of a place only: a caret under a whole map says nothing.
+    fn mark(&self, place: &Place, whole: &str) -> Mark {
+        let start = place.span.start as usize;
+        let end = (place.span.end as usize).clamp(start, line_end(whole, start));
+        let shifted = |at: usize| escape_lines(&self.text[..at - self.start]).len();
+        Mark { kind: place.kind, range: shifted(start)..shifted(end), label: place.label.clone() }
+    }
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+fn line_end(text: &str, at: usize) -> usize {
+    text[at..].find('\n').map_or(text.len(), |newline| at + newline)
+}
+
+/// Shows control and bidi characters as `\u{…}`; a newline is one of them.
+pub fn escape(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |out, c| push(out, c, acts(c)))
+}
+
+fn escape_lines(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |out, c| push(out, c, c != '\n' && acts(c)))
+}
+
+fn push(mut out: String, c: char, escaped: bool) -> String {
+    match (c, escaped) {
+        ('\t', _) => out.push_str("    "),
+        (_, true) => out.extend(c.escape_unicode()),
+        (_, false) => out.push(c),
+    }
+    out
+}
+
+/// Whether a character could move the cursor, reorder or hide text.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::Code;
+
+    fn sources(text: &str) -> (Sources, FileId) {
+        let mut sources = Sources::default();
+        let file = sources.add("inventory.yaml", text);
+        (sources, file)
+    }
+
+    fn span(file: FileId, start: u32, end: u32) -> Span {
+        Span { file, start, end }
+    }
+
+    #[test]
+    fn one_place_with_hint() {
+        let (sources, file) = sources("cluster: a\nhosst:\n  x: ~\n");
+        let diag = Diag::error(Code::UnknownKey, "unknown key `hosst` in an inventory").at(span(file, 11, 16)).hint("did you mean `hosts`?");
+        assert_eq!(
+            render(&diag, &sources, false),
+            "error[F0104]: unknown key `hosst` in an inventory\n --> inventory.yaml:2:1\n  |\n2 | hosst:\n  | ^^^^^\n  |\n  = hint: did you mean `hosts`?"
+        );
+    }
+
+    #[test]
+    fn two_places_far_apart() {
+        let text = format!("a: 1\n{}a: 2\n", "# filler\n".repeat(40));
+        let (sources, file) = sources(&text);
+        let at = text.len() as u32 - 5;
+        let diag = Diag::error(Code::Duplicate, "`a` is named twice").at(span(file, at, at + 1)).label("again").also(span(file, 0, 1), "first");
+        let text = render(&diag, &sources, false);
+        assert!(text.contains("42 | a: 2\n   | ^ again"), "{text}");
+        assert!(text.contains(" 1 | a: 1\n   | - first"), "{text}");
+    }
+
+    #[test]
+    fn nothing_acts_on_the_terminal() {
+        let (sources, file) = sources("\u{202e}key\u{1b}[31m: 1\n");
+        let diag = Diag::error(Code::UnknownKey, "bad \u{1b}[2J\nkey").at(span(file, 3, 6));
+        let text = render(&diag, &sources, false);
+        assert!(text.contains("bad \\u{1b}[2J\\u{a}key"), "{text}");
+        assert!(text.contains("\\u{202e}key\\u{1b}[31m: 1"), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    }
+
+    #[test]
+    fn a_place_at_the_very_end() {
+        let (sources, file) = sources("a: [1,");
+        let text = render(&Diag::error(Code::Yaml, "unclosed").at(span(file, 6, 6)), &sources, false);
+        assert!(text.starts_with("error[F0102]: unclosed\n --> inventory.yaml:1:7"), "{text}");
+    }
+}
