@@ -306,11 +306,12 @@ pub struct Instance {
 }
 
 /// `rollout:`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
-    pub canary: Share,
-    pub max_unavailable: Share,
-    pub max_failed: Share,
+    /// How many hosts receive all their changes first; `None` for no canary.
+    pub canary: Option<Share>,
+    /// How many hosts may fail before no new one begins; `None` for any number.
+    pub max_failed: Option<Share>,
     pub span: Option<Span>,
 }
 

@@ -14,7 +14,7 @@ pub struct Acted {
 }
 
 /// Returns one script for `actions`. Its output is told apart by [`split`] with the same token.
-pub fn group(actions: &[Action], limit_s: u64) -> Fragment {
+pub fn group(actions: &[Action]) -> Fragment {
     let mut script = Fragment::new();
     for (number, action) in actions.iter().enumerate() {
         script = script
@@ -26,7 +26,6 @@ pub fn group(actions: &[Action], limit_s: u64) -> Fragment {
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
     }
-    let _ = limit_s;
     script
 }
 
@@ -73,7 +72,7 @@ mod tests {
 
     fn run(actions: &[Action]) -> Vec<Acted> {
         let token = Token::new("0123456789abcdef0123456789abcdef");
-        let script = Script { body: group(actions, 10), token: token.clone(), limit: Duration::from_secs(10) };
+        let script = Script { body: group(actions), token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
         split(&output.stdout, &token, actions.len())

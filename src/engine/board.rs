@@ -137,8 +137,8 @@ impl Standing {
         hosts.into_iter().all(|host| self.finished.contains(host) || self.waiting.contains(host))
     }
 
-    pub fn failures(&self) -> usize {
-        self.failed.len()
+    pub fn has_failed(&self, host: &HostName) -> bool {
+        self.failed.contains(host)
     }
 }
 

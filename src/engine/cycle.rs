@@ -12,8 +12,9 @@ use crate::model::{StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Action;
+use crate::transport::UnitName;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A turn that is going to act.
 struct Due {
@@ -44,6 +45,7 @@ impl HostRun<'_> {
         if due.is_empty() {
             return self.settle(group, &[]);
         }
+        let began = Instant::now();
         let acted = self.act(&due).await;
         if self.lost.is_some() {
             return self.lose(group, &due, &acted);
@@ -52,7 +54,8 @@ impl HostRun<'_> {
             self.lost = Some(error);
             return self.lose(group, &due, &acted);
         }
-        self.judge_after(group, &due, &acted);
+        // Steps of one script are not timed apart.
+        self.judge_after(group, &due, &acted, began.elapsed());
     }
 
     /// A group whose steps all were as desired when the plan was made, and that nothing in this run may
@@ -236,13 +239,13 @@ impl HostRun<'_> {
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
         let mut body = std::mem::take(&mut self.records);
         let script = match body.is_empty() {
-            true => act::group(&actions, limit.as_secs()),
+            true => act::group(&actions),
             // Records of steps that were proven before ride along.
-            false => crate::state::write(&body).then(act::group(&actions, limit.as_secs())),
+            false => crate::state::write(&body).then(act::group(&actions)),
         };
-        match self.link.act(script, limit, &shared.secrets, None).await {
+        match self.link.act(script, limit, &shared.secrets).await {
             Ok(done) => {
-                let mut acted = act::split(&done.stdout, &done.token, due.len());
+                let mut acted = act::split(&done.finished.stdout, &done.token, due.len());
                 acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
                 acted
             }
@@ -257,7 +260,7 @@ impl HostRun<'_> {
     async fn act_long(&mut self, due: &Due) -> Acted {
         self.flush_records().await;
         let shared = self.run.board.shared();
-        let unit = unit_name(&self.run.options.run, &due.id);
+        let unit = UnitName::new(&self.run.options.run, &due.id);
         let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
         let secrets = shared.secrets.clone();
         let mut say = move |line: &str| {
@@ -293,7 +296,7 @@ impl HostRun<'_> {
     }
 
     /// Judges what was done: nothing is claimed that was not seen.
-    fn judge_after(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
+    fn judge_after(&mut self, group: &Group, due: &[Due], acted: &[Acted], took: Duration) {
         // Before the board lets others go on.
         self.publish(group, due, acted);
         let shared = self.run.board.shared();
@@ -308,6 +311,7 @@ impl HostRun<'_> {
         }
         let mut failed: Option<String> = None;
         for (index, mut report) in ends {
+            report.took = took;
             if let (Some(name), StepResult::Failed { .. }) = (&failed, &report.result) {
                 report.result = StepResult::Skipped { reason: format!("`{name}` of the same recipe failed").into() };
             }
@@ -325,7 +329,7 @@ impl HostRun<'_> {
                 why: why.into(),
                 tail: act::tail(&acted.output),
                 hint: act::explain(&turn.action, &acted.output),
-                log: turn.long.then(|| format!("/var/lib/forge/log/{}.log", unit_name(&self.run.options.run, &turn.id))),
+                log: turn.long.then(|| format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())),
             },
         };
         let result = match (acted.status, ruling.map(|r| r.judgement)) {
@@ -444,11 +448,3 @@ fn exit_text(status: i32) -> String {
         _ => format!("exit status {status}"),
     }
 }
-
-/// Returns the name of the transient unit of a long step.
-fn unit_name(run: &str, id: &StepId) -> String {
-    let text = format!("{run}-{id}");
-    let safe: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect();
-    format!("forge-{}", &safe[..safe.len().min(180)])
-}
-

@@ -4,16 +4,16 @@ use super::board::Reached;
 use super::cancel::Stop;
 use super::event::{Event, Failure, StepResult, VerifyResult};
 use super::group::{Group, groups};
-use super::link::{Link, Locked};
+use super::link::{Link, Locked, SHORT, broken};
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::run::Run;
 use crate::graph::StepIndex;
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
 use crate::state::Record;
-use crate::transport::TransportError;
+use crate::transport::{Owner, TransportError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The state of one host while it is worked on.
 pub(super) struct HostRun<'r> {
@@ -49,10 +49,25 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
         Reach::Observed => work(run, plan, seen, link).await,
     };
     report.took = began.elapsed();
+    leave(run, report)
+}
+
+/// Tells everybody that a host is done.
+fn leave(run: &Run<'_>, report: HostReport) -> HostReport {
     let failed = matches!(report.outcome, Outcome::Failed | Outcome::Unreachable | Outcome::Stale | Outcome::Blocked);
-    run.board.finish(&plan.host, failed);
-    run.say(Event::HostFinished { host: plan.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
+    run.board.finish(&report.host, failed);
+    run.say(Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
     report
+}
+
+/// A host that the rollout kept from beginning.
+pub(super) async fn not_begun(run: &Run<'_>, plan: &HostPlan, link: Option<Link>, reason: &str) -> HostReport {
+    if let Some(link) = link {
+        link.close().await;
+    }
+    let mut report = empty(&plan.host, Outcome::Cancelled, reason.into());
+    report.steps = plan.steps.iter().map(as_planned).collect();
+    leave(run, report)
 }
 
 fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
@@ -120,20 +135,17 @@ async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>
     }
     let acts = plan.steps.iter().filter(|s| s.acts()).count();
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
-    let mut link = match link {
+    let link = match link {
         Some(link) => link,
         None => match Link::open(run.project, &plan.host, &run.board.shared().secrets).await {
             Ok(link) => link,
             Err(error) => return unreachable(&plan.host, &error),
         },
     };
-    match lock(run, plan, &mut link).await {
-        Ok(()) => {}
-        Err(report) => {
-            link.close().await;
-            return *report;
-        }
-    }
+    let link = match lock(run, plan, link).await {
+        Ok(link) => link,
+        Err(report) => return *report,
+    };
     let planned = plan.steps.iter().map(|step| (step.id.clone(), step)).collect();
     let mut host = HostRun {
         run,
@@ -157,26 +169,51 @@ fn unreachable(host: &HostName, error: &TransportError) -> HostReport {
     report
 }
 
-/// Takes the writer lock; steps that an earlier run left running are waited for first.
-async fn lock(run: &Run<'_>, plan: &HostPlan, link: &mut Link) -> Result<(), Box<HostReport>> {
+/// Takes the writer lock; what an earlier run left running is waited for first.
+async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Box<HostReport>> {
+    const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
-    let secrets = run.board.shared();
-    loop {
-        match link.lock(&run.options.run, &run.options.controller, &secrets.secrets).await {
-            Ok(Locked::Ours) => return Ok(()),
+    let owner = owner(run);
+    let mut said = None;
+    let refused = loop {
+        match link.lock(&owner).await {
+            Ok(Locked::Ours) => return Ok(link),
             Ok(Locked::Held(owner)) => {
-                let reason = format!("another run works on this host: {}", owner.raw().trim());
-                return Err(Box::new(empty(host, Outcome::Locked, reason.into())));
+                let reason = format!("another run works on this host: {}", one_line(&owner));
+                break empty(host, Outcome::Locked, reason.into());
             }
-            Ok(Locked::Unit(unit)) => {
-                run.say(Event::Reattached { host: host.clone(), unit: unit.clone() });
-                if let Err(error) = link.wait_unit(&unit, &secrets.secrets).await {
-                    return Err(Box::new(unreachable(host, &error)));
+            Ok(Locked::Busy(what)) => {
+                if said.as_ref() != Some(&what) {
+                    run.say(Event::Reattached { host: host.clone(), unit: what.clone() });
+                }
+                said = Some(what);
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = run.cancel.reached(Stop::Finish) => {
+                        break empty(host, Outcome::Locked, "the run was stopped while an earlier one still worked here".into());
+                    }
                 }
             }
-            Err(error) => return Err(Box::new(unreachable(host, &error))),
+            Err(error) => break unreachable(host, &error),
         }
+    };
+    link.close().await;
+    Err(Box::new(refused))
+}
+
+fn owner(run: &Run<'_>) -> Owner {
+    Owner {
+        run: run.options.run.clone(),
+        user: run.options.user.clone(),
+        controller: run.options.controller.clone(),
+        pid: std::process::id(),
+        since: jiff::Timestamp::now().to_string(),
+        what: format!("forge apply {}", run.project.inventory),
     }
+}
+
+fn one_line(text: &Untrusted) -> String {
+    text.raw().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 impl HostRun<'_> {
@@ -187,15 +224,14 @@ impl HostRun<'_> {
     /// Makes forge's folders and key on the host.
     async fn prepare(&mut self) {
         let shared = self.run.board.shared();
-        match self.link.act(crate::state::prepare(), super::link::SHORT, &shared.secrets, None).await {
+        let done = self.link.act(crate::state::prepare(), SHORT, &shared.secrets).await;
+        match done.map(|done| done.finished) {
             Ok(done) if done.status == 0 => {
                 self.seen.key = Some(String::from_utf8_lossy(&done.stdout).trim().to_owned());
             }
             Ok(done) => {
-                self.lost = Some(super::link::broken(format!(
-                    "`/var/lib/forge` cannot be prepared: {}",
-                    String::from_utf8_lossy(&done.stderr).trim()
-                )));
+                let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+                self.lost = Some(broken(format!("`/var/lib/forge` cannot be prepared: {said}")));
             }
             Err(error) => self.lost = Some(error),
         }
@@ -216,7 +252,7 @@ impl HostRun<'_> {
     }
 
     /// Steps whose turn never came: what would have changed is cancelled, the rest stands as planned.
-    fn leave_out(&mut self, group: &Group) {
+    pub fn leave_out(&mut self, group: &Group) {
         for index in &group.steps {
             self.run.board.reach(*index, &self.plan.host, Reached::Nothing);
         }

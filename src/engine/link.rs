@@ -29,7 +29,7 @@ pub(super) enum Locked {
     /// Somebody else holds it: what they say of themselves.
     Held(Untrusted),
     /// Something that an earlier run started is still at work: its unit, or who started it.
-    Unit(String),
+    Busy(String),
 }
 
 /// What an acting script left, with the token that frames its output.
@@ -54,7 +54,7 @@ impl Link {
     /// Asks the host `probes` in one round trip.
     pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
         let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
-        let compiled = probe::compile(probes, &snippets, transport::token());
+        let compiled = probe::compile(probes, &snippets, transport::token()?);
         match &self.end {
             End::Reading(reader) => reader.observe(&compiled, secrets).await,
             End::Writing(writer) => writer.observe(&compiled, secrets).await,
@@ -71,8 +71,8 @@ impl Link {
                 Ok(Locked::Ours)
             }
             Err(LockError::Held { owner }) => Ok(Locked::Held(owner)),
-            Err(LockError::Acting { owner }) => Ok(Locked::Unit(format!("a script of {}", owner.raw().trim()))),
-            Err(LockError::Units { units }) => Ok(Locked::Unit(units.first().map(|u| u.raw().to_owned()).unwrap_or_default())),
+            Err(LockError::Acting { owner }) => Ok(Locked::Busy(format!("a script of {}", owner.raw().trim()))),
+            Err(LockError::Units { units }) => Ok(Locked::Busy(units.first().map(|u| u.raw().to_owned()).unwrap_or_default())),
             Err(LockError::Transport(error)) => Err(error),
         }
     }
@@ -86,7 +86,7 @@ impl Link {
 
     /// Runs an acting script, once.
     pub async fn act(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
-        let token = transport::token();
+        let token = transport::token()?;
         let script = Script { body, token: token.clone(), limit };
         let finished = self.writer()?.act(&script, secrets, None).await?;
         Ok(Done { finished, token })

@@ -1,7 +1,32 @@
 //! The engine: observes hosts, carries out a plan, proves it, and says so in events.
+//!
+//! Architecture Invariants: a host's steps run one after the other, hosts beside each other within a
+//! window. Before a step acts it is judged again; after it acted it is judged once more, by the same
+//! judge that planned it. Acting scripts are never tried again blindly.
 
+mod act;
+mod apply;
+mod board;
+mod cancel;
+mod cycle;
 mod event;
+mod exports;
+mod gate;
+mod group;
+mod host;
+mod link;
+mod observe;
+mod prove;
+mod records;
 mod report;
+mod rollout;
+mod run;
+mod verify;
 
+pub use apply::apply;
+pub use cancel::{Cancel, Stop};
 pub use event::{Event, Failure, StepResult, VerifyResult};
+pub use observe::{Observed, observe, observe_facts};
 pub use report::{HostReport, Report, StepReport, VerifyReport};
+pub use run::{Events, Options};
+pub use verify::{plan, verify};

@@ -1,6 +1,7 @@
 //! Which records a run writes: of steps that were proven, and of steps that were found as desired without one.
 
 use super::host::HostRun;
+use super::link::{SHORT, broken};
 use super::run::Run;
 use crate::config::State;
 use crate::model::{SecretStore, StepId, Value};
@@ -86,12 +87,12 @@ impl HostRun<'_> {
         }
         let records = std::mem::take(&mut self.records);
         let secrets = self.run.board.shared();
-        let done = self.link.act(crate::state::write(&records), super::link::SHORT, &secrets.secrets, None).await;
-        match done {
+        let done = self.link.act(crate::state::write(&records), SHORT, &secrets.secrets).await;
+        match done.map(|done| done.finished) {
             Ok(done) if done.status == 0 => {}
             Ok(done) => {
                 let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-                self.lost = Some(super::link::broken(format!("records cannot be written: {said}")));
+                self.lost = Some(broken(format!("records cannot be written: {said}")));
             }
             Err(error) => self.lost = Some(error),
         }

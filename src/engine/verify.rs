@@ -1,0 +1,78 @@
+//! Verify: what is declared, judged once from one observation. Nothing is changed.
+
+use super::apply::VERSION;
+use super::event::{Event, VerifyResult};
+use super::observe::Observed;
+use super::prove::from_plan;
+use super::report::{HostReport, Report, VerifyReport};
+use super::run::{Events, Options};
+use crate::config::{Project, StepFilter};
+use crate::model::{Outcome, Untrusted, Verdict};
+use crate::plan::{self, HostPlan, Plan, Reach, StepPlan};
+use std::time::Duration;
+
+/// Makes the plan that an observation calls for.
+pub fn plan(project: &Project, observed: &Observed, filter: &StepFilter) -> Plan {
+    plan::plan(&plan::Inputs {
+        project,
+        filter,
+        seen: &observed.seen,
+        exports: &observed.exports,
+        chosen: &observed.chosen,
+        secrets: &observed.secrets,
+    })
+}
+
+/// Judges every step and every `verify` from what was observed.
+pub fn verify(project: &Project, plan: &Plan, options: &Options, events: &Events, took: Duration) -> Report {
+    Report {
+        version: VERSION,
+        run: options.run.clone(),
+        verb: "verify".to_owned(),
+        cluster: project.cluster.clone(),
+        plan: None,
+        hosts: plan.hosts.iter().map(|host| of_host(host, events)).collect(),
+        budget_spent: false,
+        interrupted: false,
+        took,
+    }
+}
+
+fn of_host(plan: &HostPlan, events: &Events) -> HostReport {
+    let (outcome, reason, hint) = match &plan.reach {
+        Reach::Unreachable(why) => (Outcome::Unreachable, why.why.clone(), why.hint.clone()),
+        Reach::Observed => (Outcome::Ok, Untrusted::default(), None),
+    };
+    let steps = plan.steps.iter().map(of_step);
+    let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
+    let mut report =
+        HostReport { host: plan.host.clone(), outcome, reason, hint, steps: Vec::new(), verify, took: Duration::ZERO };
+    if report.outcome == Outcome::Ok {
+        report.outcome = HostReport::outcome_of(&[], &report.verify);
+    }
+    let finished =
+        Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() };
+    // Nobody listens any more only when the process is about to end.
+    let _ = events.send(finished);
+    report
+}
+
+/// A step that is not as declared is a verification that failed.
+fn of_step(step: &StepPlan) -> VerifyReport {
+    let reason = step.reason.clone();
+    let result = match step.verdict {
+        Verdict::Ok => VerifyResult::Held,
+        Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
+        Verdict::Unknown => VerifyResult::Unknown { reason },
+        Verdict::Change => VerifyResult::Failed { reason: format!("is not as declared: {}", reason.raw()).into() },
+        Verdict::Pending => VerifyResult::Failed { reason },
+        Verdict::Blocked(class) => {
+            VerifyResult::Failed { reason: format!("blocked ({}): {}", class.name(), reason.raw()).into() }
+        }
+    };
+    let name = match &step.id.key {
+        Some(key) => format!("{}[{key}]", step.id.step),
+        None => step.id.step.to_string(),
+    };
+    VerifyReport { recipe: step.id.recipe.to_string(), name, result, place: step.place.clone() }
+}
