@@ -1,4 +1,6 @@
 //! End-to-end tests on real Debian hosts over real SSH. `tests/fleet/README.md` says how to run them.
 
+mod access;
+mod converge;
 mod harness;
 mod support;

@@ -1,0 +1,124 @@
+//! Ways in: host keys, sudo with and without a password, jump hosts, hosts that are down.
+
+use crate::support::{Fleet, Node, Output, PASSWORD, Project};
+
+const MOTD: &str = "recipe: motd\nsummary: A message\nsteps:\n  - name: text\n    file: { path: /etc/motd, content: \"by forge\\n\" }\n";
+const APPLY: &str = "apply:\n  - { recipe: motd, on: all }\n";
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+fn inventory(nodes: &[Node], connect: &str) -> String {
+    let mut text = format!("cluster: fleet\nconnect: {connect}\nhosts:\n");
+    for node in nodes {
+        text += &format!("  {}: {{ address: {} }}\n", node.name, node.address);
+    }
+    text + APPLY
+}
+
+/// The connect keys that every test shares.
+fn keys() -> String {
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    format!("identity: {}, known_hosts: {}", fleet.key.display(), fleet.known_hosts.display())
+}
+
+fn with_connect(nodes: &[Node], connect: &str) -> Project {
+    Project::new(nodes).recipe("motd", MOTD).file("inventory.yaml", &inventory(nodes, connect))
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes"])
+}
+
+#[test]
+fn sudo_without_a_password() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = with_connect(&nodes, &format!("{{ user: deploy, sudo: true, {} }}", keys()));
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[0].must("stat -c '%U:%G %a' /etc/motd; cat /etc/motd"), "root:root 644\nby forge");
+    expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
+}
+
+#[test]
+fn sudo_with_a_password_that_appears_nowhere() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let connect = format!("{{ user: admin, sudo: {{ password: {{ env: FORGE_TEST_SUDO }} }}, {} }}", keys());
+    let project = with_connect(&nodes, &connect);
+    let run = |password: &str, args: &[&str]| {
+        let output = project.command(args).env("FORGE_TEST_SUDO", password).output().expect("forge runs");
+        Output {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    };
+    let wrong = run("not it at all", &["plan", "inventory.yaml"]);
+    expect(&wrong, 4);
+    assert!(wrong.to_string().contains("sudo refused the password"), "{wrong}");
+    let right = run(PASSWORD, &["apply", "inventory.yaml", "--yes", "-vvv"]);
+    expect(&right, 0);
+    assert_eq!(nodes[0].must("cat /etc/motd"), "by forge");
+    assert!(!right.to_string().contains(PASSWORD), "the password is in the output: {right}");
+    let state = project.path("state");
+    let found = std::process::Command::new("grep").arg("-r").arg(PASSWORD).arg(&state).output().expect("grep runs");
+    assert!(found.stdout.is_empty(), "the password is in the state folder");
+    assert_eq!(nodes[0].sh(&format!("grep -rs '{PASSWORD}' /var/lib/forge /run/forge /var/log")).code, 1);
+}
+
+#[test]
+fn a_user_without_sudo_is_told_so() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let out = with_connect(&nodes, &format!("{{ user: plain, sudo: true, {} }}", keys())).forge(["plan", "inventory.yaml"]);
+    expect(&out, 4);
+    assert!(out.to_string().contains("sudo"), "{out}");
+}
+
+#[test]
+fn a_jump_host_is_passed() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    // The target takes ssh from the jump host only.
+    nodes[1].must("printf 'AllowUsers root@%s\\n' \"$0\" >> /etc/ssh/sshd_config".replace("$0", &nodes[0].address).as_str());
+    nodes[1].must("systemctl restart ssh || systemctl restart sshd");
+    let config = fleet.ssh_config.display();
+    let connect = format!("{{ user: root, config: {config}, jump: {} }}", nodes[0].name);
+    let project = with_connect(&nodes[1..], &connect);
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[1].must("cat /etc/motd"), "by forge");
+    let direct = with_connect(&nodes[1..], &format!("{{ user: root, config: {config} }}"));
+    expect(&direct.forge(["plan", "inventory.yaml"]), 4);
+}
+
+#[test]
+fn an_unknown_host_key_is_refused_with_a_hint_and_taken_by_choice() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    let key = fleet.key.display();
+    let strict = with_connect(&nodes, &format!("{{ user: root, identity: {key}, known_hosts: /tmp/forge-no-such-file }}"));
+    let out = strict.forge(["plan", "inventory.yaml"]);
+    expect(&out, 4);
+    assert!(out.to_string().contains("host key") && out.to_string().contains("accept_new"), "{out}");
+    let own = strict.path("known_hosts");
+    let connect = format!("{{ user: root, identity: {key}, known_hosts: {}, host_key: accept_new }}", own.display());
+    let accepting = with_connect(&nodes, &connect);
+    expect(&apply(&accepting), 0);
+    assert!(own.exists());
+}
+
+#[test]
+fn a_host_that_is_down_never_stops_the_others() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    nodes[1].stop();
+    let project = with_connect(&nodes, &format!("{{ user: root, timeout: 3s, {} }}", keys()));
+    let out = apply(&project);
+    expect(&out, 4);
+    assert!(out.stdout.contains(&nodes[1].name), "{out}");
+    for node in [&nodes[0], &nodes[2]] {
+        assert_eq!(node.must("cat /etc/motd"), "by forge");
+    }
+    nodes[1].start();
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[1].must("cat /etc/motd"), "by forge");
+}

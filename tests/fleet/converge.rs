@@ -1,0 +1,166 @@
+//! The main promise: from bare to as declared, nothing to do after that, and every change behind forge's back found
+//! and repaired alone.
+
+use crate::support::{Fleet, Node, Output, Project};
+
+const WEB: &str = include_str!("recipes/web.yaml");
+
+fn web(nodes: &[Node]) -> Project {
+    Project::new(nodes).recipe("web", WEB).inventory("apply:\n  - { recipe: web, on: all }\n")
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes"])
+}
+
+fn plan(project: &Project) -> Output {
+    project.forge(["plan", "inventory.yaml", "--detailed-exitcode"])
+}
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+#[test]
+fn three_bare_hosts_are_applied_once_and_then_there_is_nothing_to_do() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = web(&nodes);
+    expect(&plan(&project), 2);
+    let first = apply(&project);
+    expect(&first, 0);
+    for node in nodes.iter() {
+        assert_eq!(node.must("cat /run/forge-demo/loaded"), "version=1.1-1 greeting=hello");
+        assert_eq!(node.must("cat /srv/web/page"), format!("hello from {}", node.name));
+        assert_eq!(node.must("stat -c '%U %a' /srv/web/page"), "webber 640");
+        assert_eq!(node.must("apt-mark showhold"), "forge-demo");
+        assert_eq!(node.must("systemctl show -P LimitNOFILE forge-demo"), "4096");
+        assert_eq!(node.must("systemctl is-enabled forge-demo"), "enabled");
+    }
+    let invocation = nodes[0].must("systemctl show -P InvocationID forge-demo");
+    let second = apply(&project);
+    expect(&second, 0);
+    assert!(second.stdout.contains("nothing to do"), "{second}");
+    expect(&plan(&project), 0);
+    expect(&project.forge(["verify", "inventory.yaml"]), 0);
+    assert_eq!(nodes[0].must("systemctl show -P InvocationID forge-demo"), invocation, "no restart without a change");
+}
+
+/// One change behind forge's back: how it is made, what the plan must name, what must hold once repaired.
+struct Tamper {
+    what: &'static str,
+    step: &'static str,
+    repaired: &'static str,
+}
+
+const TAMPERS: [Tamper; 12] = [
+    Tamper { what: "echo edited > /srv/web/page", step: "web/page", repaired: "grep -q hello /srv/web/page" },
+    Tamper { what: "chmod 666 /srv/web/page", step: "web/page", repaired: "test $(stat -c %a /srv/web/page) = 640" },
+    Tamper { what: "chown root /srv/web/page", step: "web/page", repaired: "test $(stat -c %U /srv/web/page) = webber" },
+    Tamper { what: "chmod 777 /srv/web", step: "web/folder", repaired: "test $(stat -c %a /srv/web) = 750" },
+    Tamper { what: "usermod -s /bin/bash webber", step: "web/account", repaired: "getent passwd webber | grep -q nologin" },
+    Tamper { what: "apt-mark unhold forge-demo", step: "web/package", repaired: "apt-mark showhold | grep -q forge-demo" },
+    Tamper {
+        what: "DEBIAN_FRONTEND=noninteractive apt-get install -qqy --allow-change-held-packages --allow-downgrades -o Dpkg::Options::=--force-confold forge-demo=1.0-1 </dev/null",
+        step: "web/package",
+        repaired: "test $(dpkg-query -W -f '${Version}' forge-demo) = 1.1-1",
+    },
+    Tamper { what: "systemctl stop forge-demo", step: "web/service", repaired: "systemctl is-active forge-demo" },
+    Tamper { what: "systemctl disable forge-demo", step: "web/service", repaired: "systemctl is-enabled forge-demo" },
+    Tamper {
+        what: "echo '[Service]' > /etc/systemd/system/forge-demo.service.d/limits.conf",
+        step: "web/limits",
+        repaired: "test $(systemctl show -P LimitNOFILE forge-demo) = 4096",
+    },
+    Tamper { what: "rm /srv/web/marked", step: "web/marker", repaired: "test -e /srv/web/marked" },
+    Tamper {
+        what: "sed -i s/hello/tampered/ /etc/forge-demo.conf; systemctl restart forge-demo",
+        step: "web/config",
+        repaired: "grep -qx 'version=1.1-1 greeting=hello' /run/forge-demo/loaded",
+    },
+];
+
+#[test]
+fn each_change_behind_forges_back_is_found_named_and_repaired() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let project = web(&nodes);
+    expect(&apply(&project), 0);
+    for tamper in TAMPERS {
+        nodes[1].must(tamper.what);
+        let found = plan(&project);
+        assert_eq!(found.code, 2, "{}: {found}", tamper.what);
+        assert!(found.stdout.contains(tamper.step), "{}: {found}", tamper.what);
+        assert!(!found.stdout.contains(&nodes[0].name), "only the tampered host is named: {found}");
+        let repair = apply(&project);
+        assert_eq!(repair.code, 0, "{}: {repair}", tamper.what);
+        nodes[1].must(tamper.repaired);
+        let after = plan(&project);
+        assert_eq!(after.code, 0, "{}: {after}", tamper.what);
+    }
+}
+
+#[test]
+fn a_plan_shows_just_the_line_that_differs() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = web(&nodes);
+    expect(&apply(&project), 0);
+    nodes[0].must("echo greeting=bye > /etc/forge-demo.conf");
+    let out = plan(&project);
+    expect(&out, 2);
+    assert!(out.stdout.contains("-greeting=bye") && out.stdout.contains("+greeting=hello"), "{out}");
+}
+
+#[test]
+fn a_plan_writes_nothing_on_the_host_and_takes_one_round_trip() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = web(&nodes);
+    // What login itself writes is left out by name in `snapshot`.
+    let before = nodes[0].snapshot();
+    expect(&plan(&project), 2);
+    assert_eq!(nodes[0].snapshot(), before, "a plan of a bare host");
+    expect(&apply(&project), 0);
+    let before = nodes[0].snapshot();
+    expect(&plan(&project), 0);
+    expect(&project.forge(["verify", "inventory.yaml"]), 0);
+    expect(&project.forge(["facts", "inventory.yaml"]), 0);
+    assert_eq!(nodes[0].snapshot(), before, "plan, verify and facts of a host as declared");
+}
+
+#[test]
+fn a_package_with_old_mtimes_that_was_upgraded_needs_its_service_restarted() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = web(&nodes);
+    expect(&apply(&project), 0);
+    let recipe = WEB.replace("default: 1.1-1", "default: 2.0-1");
+    let project = project.recipe("web", &recipe);
+    // The upgrade happens elsewhere: its files are dated 2001, the daemon still runs the old program.
+    nodes[0].must(
+        "DEBIAN_FRONTEND=noninteractive apt-get install -qqy --allow-change-held-packages \
+         -o Dpkg::Options::=--force-confold forge-demo=2.0-1 </dev/null && apt-mark hold forge-demo",
+    );
+    assert_eq!(nodes[0].must("cat /run/forge-demo/loaded"), "version=1.1-1 greeting=hello");
+    let out = plan(&project);
+    expect(&out, 2);
+    assert!(out.stdout.contains("web/service"), "{out}");
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[0].must("cat /run/forge-demo/loaded"), "version=2.0-1 greeting=hello");
+    expect(&plan(&project), 0);
+}
+
+#[test]
+fn an_upgrade_and_a_new_greeting_arrive_with_one_restart() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = web(&nodes);
+    expect(&apply(&project), 0);
+    let project = project.inventory(
+        "apply:\n  - { recipe: web, on: all, with: { greeting: moin, version: 2.0-1 } }\n",
+    );
+    let out = plan(&project);
+    expect(&out, 2);
+    for step in ["web/page", "web/package", "web/config", "web/service"] {
+        assert!(out.stdout.contains(step), "{step}: {out}");
+    }
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[0].must("cat /run/forge-demo/loaded"), "version=2.0-1 greeting=moin");
+    expect(&plan(&project), 0);
+}
