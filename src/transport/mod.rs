@@ -5,8 +5,11 @@
 //! password is written only in answer to a prompt with a random token. [`Reader`] takes probes only;
 //! acting needs a [`Writer`], which holds the host's writer lock. Nothing here prints.
 
+mod arguments;
 mod boot;
 mod channel;
+mod control;
+mod diagnose;
 mod error;
 mod kept;
 mod lock;
@@ -25,6 +28,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use control::control_dir;
 pub use error::{ErrorKind, TransportError};
 pub use lock::{LockError, Owner};
 pub use long::UnitName;
