@@ -59,6 +59,8 @@ pub enum ErrorKind {
     LockLost,
     /// An earlier script of this run is still at work on the host; nothing was run.
     StillActing,
+    /// The host cannot start a long step.
+    LongStart,
     /// A long step ended without saying how: the host rebooted, or it was killed.
     LongGone,
 }

@@ -1,7 +1,11 @@
 //! Long steps: processes on the host that outlive the link.
 
-use crate::model::StepId;
+use super::{ErrorKind, HostPaths, TransportError, Writer};
+use crate::model::{SecretStore, StepId};
+use crate::script::{Fragment, Script, Token};
+use sha2::{Digest, Sha256};
 use std::fmt;
+use std::time::Duration;
 
 /// The name of a long step's unit: `forge-…`, without `.service`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,12 +15,14 @@ pub struct UnitName(String);
 const NAME_CAP: usize = 200;
 
 impl UnitName {
-    /// Builds the name of a step's unit in a run. Characters that systemd would escape become `-`; names of
-    /// different steps of a run may then be equal only if they differ in such characters alone.
+    /// Builds the name of a step's unit in a run. Characters that systemd would escape become `-`; a digest
+    /// at the end keeps steps apart that differ in such characters only.
     pub fn new(run: &str, step: &StepId) -> Self {
         let text = format!("forge-{run}-{step}");
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-        Self(text.chars().map(plain).take(NAME_CAP).collect())
+        let digest = Sha256::digest(text.as_bytes());
+        let start: String = text.chars().map(plain).take(NAME_CAP - 7).collect();
+        Self(format!("{start}-{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]))
     }
 
     /// Returns the unit of that name, as a host or a journal names it; `None` when it is not forge's.
@@ -36,6 +42,130 @@ impl fmt::Display for UnitName {
     }
 }
 
+/// A long step, ready to be started.
+#[derive(Clone, Debug)]
+pub struct LongStep {
+    pub unit: UnitName,
+    /// Shell as in an acting script: inside a function, with `$FORGE_T` set.
+    pub body: Fragment,
+    pub token: Token,
+    /// After this time the host stops it; its status is 124 then. Whole seconds.
+    pub limit: Duration,
+}
+
+/// What became of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It runs now.
+    New,
+    /// It was started before under this name, and runs or has ended: follow it.
+    Already,
+}
+
+/// How long starting may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Says on stdout that the unit was there before.
+const ALREADY: &str = "already\n";
+
+/// Runs the step and leaves its status for whoever asks. `$1` folder, `$2` log, `$3` limit.
+/// The result is written under another name and renamed, so that nobody reads half of it.
+const RUNNER: &str = r#"umask 077
+echo "$$" >"$1/pid"
+timeout -k 30 "$3" sh "$1/script" </dev/null >>"$2" 2>&1
+s=$?
+rm -f "$1/script"
+printf '%s\n' "$s" >"$1/result.new" && mv -f "$1/result.new" "$1/result"
+"#;
+
+/// `$1` folder, `$2` log, `$3` limit, `$4` unit, `$5` script, `$6` runner. The folder is the claim: who makes it starts the step.
+/// What stays of a start that was cut before the unit ran is a folder without pid: it is made anew.
+const START: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
+chmod 700 "${1%/*}" || exit 1
+if [ -d "$1" ]; then
+  if [ -e "$1/started" ]; then printf 'already\n'; exit 0; fi
+  rm -rf "$1"
+fi
+mkdir "$1" && printf %s "$5" >"$1/script" && printf %s "$6" >"$1/run" && : >>"$2" || exit 1
+if [ -d /run/systemd/system ]; then
+  : >"$1/started"
+  systemd-run --unit="$4" --collect --quiet --description="forge: long step" --service-type=exec \
+    /bin/sh "$1/run" "$1" "$2" "$3" >&2 || { s=$?; rm -rf "$1"; exit "$s"; }
+else
+  setsid sh "$1/run" "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &
+  echo "$!" >"$1/pid" && : >"$1/started"
+fi
+"#;
+
+/// What a step's script begins with: the surroundings of an acting script.
+const PRELUDE: &str = "exec </dev/null\nset -u\numask 077\n\
+    LC_ALL=C TZ=UTC PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=${HOME:-/root}\n\
+    export LC_ALL TZ PATH HOME\nunset LANGUAGE\nFORGE_T=$1\n";
+
+impl LongStep {
+    /// Returns the acting script that starts it.
+    fn start(&self, paths: &HostPaths) -> Script {
+        let step = Fragment::new()
+            .code("forge_main() {\n")
+            .code(PRELUDE)
+            .then(self.body.clone())
+            .code("\n}\nforge_main")
+            .word(self.token.as_str())
+            .code("\n");
+        let body = Fragment::new()
+            .code("set --")
+            .word(folder(paths, &self.unit))
+            .word(log(paths, &self.unit))
+            .number(self.limit.as_secs().max(1))
+            .word(self.unit.as_str())
+            .nested(step)
+            .word(RUNNER)
+            .code("\n")
+            .code(START);
+        Script { body, token: self.token.clone(), limit: START_LIMIT }
+    }
+}
+
+pub(super) fn folder(paths: &HostPaths, unit: &UnitName) -> String {
+    format!("{}/{unit}", paths.run)
+}
+
+pub(super) fn log(paths: &HostPaths, unit: &UnitName) -> String {
+    format!("{}/{unit}.log", paths.log)
+}
+
+impl Writer {
+    /// Starts a long step, as a transient systemd unit, or as a detached process where systemd does not run.
+    /// It goes on when the link or forge is gone. Starting it twice under one name starts it once.
+    ///
+    /// # Errors
+    /// As [`Writer::act`], and [`LongStart`](ErrorKind::LongStart) when the host cannot start it.
+    pub async fn start_long(&self, step: &LongStep, secrets: &SecretStore) -> Result<Started, TransportError> {
+        let script = step.start(&self.session().target().paths);
+        let done = self.act(&script, secrets, None).await?;
+        match (done.status, done.stdout == ALREADY.as_bytes()) {
+            (0, true) => Ok(Started::Already),
+            (0, false) => Ok(Started::New),
+            (status, _) => Err(TransportError::new(
+                ErrorKind::LongStart,
+                format!("the host cannot start the unit `{}`: status {status}", step.unit),
+            )
+            .said(&done.stderr)
+            .sent(true)),
+        }
+    }
+
+    /// Removes what a long step that has ended keeps in the folder of running steps. Its log stays.
+    ///
+    /// # Errors
+    /// As [`Writer::act`].
+    pub async fn forget_long(&self, unit: &UnitName, token: &Token, secrets: &SecretStore) -> Result<(), TransportError> {
+        let folder = folder(&self.session().target().paths, unit);
+        let body = Fragment::new().code("set --").word(folder).code("\n[ ! -e \"$1/result\" ] || rm -rf \"$1\"\n");
+        let script = Script { body, token: token.clone(), limit: START_LIMIT };
+        self.act(&script, secrets, None).await.map(drop)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,7 +173,8 @@ mod tests {
     #[test]
     fn names_are_plain() {
         let name = UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install; rm -rf /"));
-        assert_eq!(name.as_str(), "forge-20261121T093015-4f2a-web-install--rm--rf--");
+        assert_eq!(name.as_str(), "forge-20261121T093015-4f2a-web-install--rm--rf---51cebe");
+        assert_ne!(name, UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install: rm -rf /")));
         assert_eq!(UnitName::parse(name.as_str()), Some(name));
         assert_eq!(UnitName::parse("forge-../x"), None);
         assert_eq!(UnitName::parse("ssh"), None);

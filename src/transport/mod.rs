@@ -5,9 +5,13 @@
 //! password is written only in answer to a prompt with a random token. [`Reader`] takes probes only;
 //! acting needs a [`Writer`], which holds the host's writer lock. Nothing here prints.
 
+mod arguments;
 mod boot;
 mod channel;
+mod control;
+mod diagnose;
 mod error;
+mod follow;
 mod kept;
 mod lock;
 mod long;
@@ -25,9 +29,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use control::control_dir;
 pub use error::{ErrorKind, TransportError};
 pub use lock::{LockError, Owner};
-pub use long::UnitName;
+pub use follow::{LogSink, LongEnd};
+pub use long::{LongStep, Started, UnitName};
 pub use random::token;
 pub use reader::Reader;
 pub use session::{Session, open};

@@ -72,6 +72,11 @@ impl Reader {
     }
 }
 
+/// Returns pauses as [`backoff`] does, for `total` altogether.
+pub(super) fn backoff_for(total: Duration) -> ExponentialBuilder {
+    backoff(usize::MAX).with_total_delay(Some(total))
+}
+
 /// Returns pauses of about 0.5 s, 1 s … with some chance in them, so that many hosts do not come back at once.
 pub(super) fn backoff(times: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()

@@ -185,6 +185,14 @@ impl Session {
         }
     }
 
+    /// Returns how many connections this session made so far: another number means that one was lost between.
+    pub fn generation(&self) -> u64 {
+        match &self.0.carrier {
+            Carrier::Ssh(link) => link.generation(),
+            Carrier::Local | Carrier::Command(_) => 1,
+        }
+    }
+
     /// Ends the connection, unless it is to be kept for the next run. Dropping the last clone does the
     /// same without waiting.
     pub async fn close(self) {

@@ -1,12 +1,242 @@
-//! The ssh carrier (being built).
+//! The ssh carrier: one master process per host, channels through its control socket.
+
 use super::channel::Channel;
-use super::{Target, TransportError};
+use super::diagnose::{Failure, explain, timed_out};
+use super::reader::backoff;
+use super::{ErrorKind, Target, TransportError, arguments, control};
 use crate::model::HostName;
-pub(super) struct Link;
+use backon::Retryable;
+use camino::Utf8Path;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::sync::Mutex;
+
+type Master = Arc<openssh::Session>;
+
+/// How long a master without channels lives when its run was killed. Seconds.
+const IDLE_S: u64 = 60;
+/// How long the master may take to answer on its own socket.
+const SOCKET_LIMIT: Duration = Duration::from_secs(10);
+/// How often a connection that the host dropped before the login is tried again.
+const DROP_RETRIES: usize = 3;
+/// Bytes of a log that are read.
+const LOG_CAP: u64 = 64 * 1024;
+
+/// A connection that is made again when it is gone.
+pub(super) struct Link {
+    master: Mutex<Option<Master>>,
+    /// Counts the connections made.
+    generation: AtomicU64,
+}
+
 impl Link {
-    pub(super) async fn connect(_: &HostName, _: &Target) -> Result<Self, TransportError> { Err(super::session::lost()) }
-    pub(super) async fn channel(&self, _: &HostName, _: &Target, _: &str) -> Result<Channel, TransportError> { Err(super::session::lost()) }
-    pub(super) async fn is_alive(&self) -> bool { false }
-    pub(super) async fn reconnect(&self, _: &HostName, _: &Target) -> Result<(), TransportError> { Err(super::session::lost()) }
-    pub(super) async fn close(&self, _: &Target) {}
+    /// Logs in, or finds a kept connection.
+    pub(super) async fn connect(host: &HostName, target: &Target) -> Result<Self, TransportError> {
+        control::prepare(&target.control_dir)?;
+        control::clean(&target.control_dir);
+        let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
+        link.master(host, target).await?;
+        Ok(link)
+    }
+
+    /// Returns how many connections were made so far.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Returns the connection, made anew if there is none.
+    async fn master(&self, host: &HostName, target: &Target) -> Result<Master, TransportError> {
+        let mut slot = self.master.lock().await;
+        if let Some(master) = slot.as_ref() {
+            return Ok(master.clone());
+        }
+        let started = std::time::Instant::now();
+        let once = || connect(target);
+        let dropped = |error: &TransportError| error.kind == ErrorKind::Dropped;
+        let master = once.retry(backoff(DROP_RETRIES)).when(dropped).await?;
+        tracing::debug!(%host, ms = started.elapsed().as_millis(), "connected");
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        *slot = Some(master.clone());
+        Ok(master)
+    }
+
+    /// Forgets a connection that is gone, unless somebody made a new one meanwhile.
+    async fn forget(&self, gone: &Master) {
+        let mut slot = self.master.lock().await;
+        if slot.as_ref().is_some_and(|master| Arc::ptr_eq(master, gone)) {
+            *slot = None;
+        }
+    }
+
+    /// Starts a command. A connection that is gone is made anew once: nothing was sent on it yet.
+    pub(super) async fn channel(&self, host: &HostName, target: &Target, command: &str) -> Result<Channel, TransportError> {
+        for _ in 0..2 {
+            let master = self.master(host, target).await?;
+            match tokio::time::timeout(target.connect_timeout() + SOCKET_LIMIT, Channel::ssh(master.clone(), command)).await {
+                Ok(Ok(channel)) => return Ok(channel),
+                Ok(Err(openssh::Error::Disconnected)) => self.forget(&master).await,
+                Ok(Err(error)) if alive(&master).await => return Err(no_channel(&error)),
+                Ok(Err(_)) => self.forget(&master).await,
+                Err(_) => return Err(super::session::lost()),
+            }
+        }
+        Err(super::session::lost())
+    }
+
+    /// Returns whether the connection stands.
+    pub(super) async fn is_alive(&self) -> bool {
+        let master = self.master.lock().await.clone();
+        match master {
+            Some(master) => alive(&master).await,
+            None => false,
+        }
+    }
+
+    /// Makes a new connection if the old one is gone.
+    pub(super) async fn reconnect(&self, host: &HostName, target: &Target) -> Result<(), TransportError> {
+        let master = self.master(host, target).await?;
+        if !alive(&master).await {
+            self.forget(&master).await;
+            self.master(host, target).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, with whatever hangs on its channels, unless it is to be kept.
+    pub(super) async fn close(&self, target: &Target) {
+        let Some(master) = self.master.lock().await.take() else { return };
+        if target.keep.is_zero() {
+            // `ssh -O exit` also ends channels on which a probe hangs; openssh's own way waits for them.
+            let mut exit = Command::new("ssh");
+            exit.arg("-F").arg("/dev/null").arg("-O").arg("exit").arg("-S").arg(master.control_socket()).arg("--").arg("x");
+            let quiet = exit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let _ = tokio::time::timeout(SOCKET_LIMIT, quiet.status()).await;
+        }
+    }
+}
+
+async fn alive(master: &Master) -> bool {
+    tokio::time::timeout(SOCKET_LIMIT, master.check()).await.is_ok_and(|checked| checked.is_ok())
+}
+
+fn no_channel(error: &openssh::Error) -> TransportError {
+    TransportError::new(ErrorKind::Channel, "the host opens no further channel on the connection")
+        .hint("sshd's `MaxSessions` must be 5 or more")
+        .said(source_text(error).as_bytes())
+}
+
+fn source_text(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", source_text(source)),
+        None => error.to_string(),
+    }
+}
+
+/// Finds a kept connection, or makes one.
+async fn connect(target: &Target) -> Result<Master, TransportError> {
+    if target.keep.is_zero() {
+        let folder = launch(target, IDLE_S).await?;
+        return Ok(Arc::new(openssh::Session::new_native_mux(folder)));
+    }
+    let kept = control::kept_socket(target);
+    let resumed = resume(&kept);
+    if alive(&resumed).await {
+        return Ok(resumed);
+    }
+    let folder = launch(target, target.keep.as_secs().max(1)).await?;
+    // A socket keeps working under another name; the folder goes, and with it the log.
+    fs::rename(folder.path().join("master"), &kept).map_err(|error| {
+        TransportError::new(ErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
+    })?;
+    Ok(resume(&kept))
+}
+
+fn resume(socket: &Utf8Path) -> Master {
+    Arc::new(openssh::Session::resume_mux(socket.as_std_path().into(), None))
+}
+
+/// Starts a master; it has logged in and gone to the background when this returns.
+async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError> {
+    let folder = control::fresh(&target.control_dir)?;
+    let (log, proxy) = (folder.path().join("log"), folder.path().join("proxy"));
+    let stderr = File::create(&proxy).map_err(|error| controller(&proxy, &error))?;
+    let socket = folder.path().join("master");
+    let arguments = arguments::master(target, &socket.to_string_lossy(), &log.to_string_lossy(), idle_s);
+    let mut ssh = Command::new("ssh");
+    // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
+    ssh.args(arguments).process_group(0).kill_on_drop(true);
+    ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let status = match tokio::time::timeout(target.connect_timeout() + Duration::from_secs(1), ssh.status()).await {
+        Ok(status) => status.map_err(|error| no_ssh(&error))?,
+        Err(_) => return Err(late(&log, &proxy, target)),
+    };
+    match status.success() {
+        true => Ok(folder),
+        false => Err(failed(status, &log, &proxy, target).await),
+    }
+}
+
+fn controller(path: &Path, error: &std::io::Error) -> TransportError {
+    TransportError::new(ErrorKind::Controller, format!("cannot write `{}`: {error}", path.display()))
+}
+
+fn no_ssh(error: &std::io::Error) -> TransportError {
+    TransportError::new(ErrorKind::Controller, format!("cannot run `ssh`: {error}")).hint("install the OpenSSH client")
+}
+
+fn late(log: &Path, proxy: &Path, target: &Target) -> TransportError {
+    let said = [read(log), read(proxy)].concat();
+    timed_out(target).said(said.as_bytes())
+}
+
+async fn failed(status: ExitStatus, log: &Path, proxy: &Path, target: &Target) -> TransportError {
+    let (log, proxy) = (read(log), read(proxy));
+    let error = explain(&Failure { log: &log, proxy: &proxy }, target);
+    match error.kind {
+        ErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
+        ErrorKind::Connect if status.signal().is_some() => {
+            TransportError::new(ErrorKind::Connect, "`ssh` was killed before it had connected")
+        }
+        _ => error,
+    }
+}
+
+/// Reads the start of a log; none is an empty one.
+fn read(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(LOG_CAP).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Looks for the reason on this side of a refused login: a key that is missing, unreadable or locked.
+async fn key_trouble(target: &Target) -> Option<TransportError> {
+    let identity = target.identity.as_ref()?;
+    if let Err(error) = File::open(identity) {
+        let words = format!("the key `{identity}` cannot be read: {error}");
+        return Some(TransportError::new(ErrorKind::Auth, words).hint("check `connect.identity`"));
+    }
+    let mut test = Command::new("ssh-keygen");
+    test.args(["-y", "-P", "", "-f", identity.as_str()]).stdin(Stdio::null());
+    let said = tokio::time::timeout(SOCKET_LIMIT, test.output()).await.ok()?.ok()?;
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let new = |kind, words| Some(TransportError::new(kind, words));
+    if said.contains("incorrect passphrase") {
+        new(ErrorKind::KeyLocked, format!("the key `{identity}` is locked by a passphrase"))
+            .map(|error| error.hint(format!("load it into the agent with `ssh-add {identity}`")))
+    } else if said.contains("UNPROTECTED PRIVATE KEY FILE") {
+        new(ErrorKind::Auth, format!("ssh ignores the key `{identity}`, because others may read it"))
+            .map(|error| error.hint(format!("run `chmod 600 {identity}`")))
+    } else {
+        None
+    }
 }

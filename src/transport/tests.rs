@@ -112,8 +112,8 @@ async fn the_lock_is_one_writers() {
     let first = reader.lock(&owner("r1"), None).await.unwrap();
     let other = Reader::new(session(&target(&folder)).await);
     match other.lock(&owner("r2"), None).await {
-        Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), owner("r1").text()),
-        _ => panic!("the lock was given twice"),
+        Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), owner("r1").text().trim_end()),
+        other => panic!("the lock was given twice: {:?}", other.err()),
     }
     assert_eq!(first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
     first.unlock().await;
@@ -158,4 +158,79 @@ async fn a_lock_that_is_a_link_is_refused() {
         _ => panic!("a link was taken for a lock"),
     }
     assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"precious");
+}
+
+fn long(code: &'static str, step: &str) -> LongStep {
+    LongStep {
+        unit: UnitName::new("r1", &crate::model::StepId::new("test", step)),
+        body: Fragment::new().code(code),
+        token: Token::new("tok"),
+        limit: Duration::from_secs(20),
+    }
+}
+
+/// Follows a step and returns its log and how it ended.
+async fn follow(reader: &Reader, unit: &UnitName, from: u64) -> (Vec<u8>, Result<LongEnd, TransportError>) {
+    let mut heard = Vec::new();
+    let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
+    let end = reader.follow(unit, from, &SecretStore::default(), &mut sink).await;
+    (heard, end)
+}
+
+#[tokio::test]
+async fn a_long_step_outlives_its_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
+    let mut secrets = SecretStore::default();
+    let placeholder = secrets.insert("p", "hunter2".to_owned().into());
+    let mut step = long("echo one; sleep 1; echo two >&2; return 3", "sleep");
+    step.body = Fragment::new().code(":").word(placeholder.0).code("\n").then(step.body);
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::New);
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::Already);
+    let kept = folder.path().join("run").join(step.unit.as_str());
+    drop(writer);
+
+    let reader = Reader::new(session(&target).await);
+    for _ in 0..20 {
+        match reader.lock(&owner("r2"), None).await {
+            Err(LockError::Units { units }) => {
+                assert_eq!(units, [step.unit.as_str().into()]);
+                break;
+            }
+            Err(LockError::Held { .. }) => tokio::time::sleep(Duration::from_millis(50)).await,
+            other => panic!("a running long step is a holder: {:?}", other.err()),
+        }
+    }
+    let mut writer = reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap();
+    let (heard, end) = follow(&reader, &step.unit, 2).await;
+    assert_eq!((heard.as_slice(), end.unwrap()), (&b"e\ntwo\n"[..], LongEnd { status: 3, log_size: 8 }));
+    assert!(!kept.join("script").exists(), "the script with its secret is gone");
+    writer.relock(None).await.unwrap();
+    writer.forget_long(&step.unit, &Token::new("tok"), &secrets).await.unwrap();
+    assert!(!kept.exists());
+}
+
+#[tokio::test]
+async fn a_long_step_without_result_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
+    let step = long("echo dying; kill -9 $(cat \"${0%/*}/pid\"); sleep 5", "dies");
+    writer.start_long(&step, &SecretStore::default()).await.unwrap();
+    let (heard, end) = follow(writer.reader(), &step.unit, 0).await;
+    assert_eq!(heard, b"dying\n");
+    let error = end.unwrap_err();
+    assert_eq!((error.kind, error.retryable), (ErrorKind::LongGone, false));
+    assert_eq!(error.message, format!("the unit `{}` is gone without a result", step.unit));
+}
+
+#[tokio::test]
+async fn a_long_step_that_outlives_its_limit_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = Reader::new(session(&target(&folder)).await).lock(&owner("r1"), None).await.unwrap();
+    let step = LongStep { limit: Duration::from_secs(1), ..long("sleep 60", "slow") };
+    writer.start_long(&step, &SecretStore::default()).await.unwrap();
+    let (_, end) = follow(writer.reader(), &step.unit, 0).await;
+    assert_eq!(end.unwrap().status, 124);
 }

@@ -1,0 +1,156 @@
+//! The arguments of the `ssh` that holds a connection.
+
+use super::{HostKey, Target};
+use camino::Utf8Path;
+
+/// Returns the arguments of the master. `socket` and `log` are new files of its own.
+///
+/// What the user's configuration says stays in force, but for what would ask questions, run commands,
+/// forward anything or share the socket.
+pub(super) fn master(target: &Target, socket: &str, log: &str, idle_s: u64) -> Vec<String> {
+    let mut arguments = words(&["-M", "-N", "-f", "-S", socket, "-E", log]);
+    arguments.extend(common(target));
+    let persist = format!("ControlPersist={idle_s}");
+    for option in [
+        persist.as_str(),
+        "ServerAliveInterval=15",
+        "ServerAliveCountMax=3",
+        "ClearAllForwardings=yes",
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "PermitLocalCommand=no",
+        "RemoteCommand=none",
+        "RequestTTY=no",
+    ] {
+        arguments.extend(words(&["-o", option]));
+    }
+    if let Some(identity) = &target.identity {
+        arguments.extend(words(&["-o", "IdentitiesOnly=yes", "-i", identity.as_str()]));
+    }
+    if let Some(user) = &target.user {
+        arguments.extend(words(&["-l", user]));
+    }
+    if let Some(port) = target.port {
+        arguments.extend(words(&["-p", &port.to_string()]));
+    }
+    if let Some(proxy) = proxy(target, &target.jump) {
+        arguments.extend(words(&["-o", &format!("ProxyCommand={proxy}")]));
+    }
+    arguments.extend(words(&["--", &target.address]));
+    arguments
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// What the master and the jumps on its way share: no questions, the same trust, the same files.
+fn common(target: &Target) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if let Some(config) = &target.config {
+        arguments.extend(words(&["-F", config.as_str()]));
+    }
+    let policy = match target.host_key {
+        HostKey::Strict => "StrictHostKeyChecking=yes",
+        HostKey::AcceptNew => "StrictHostKeyChecking=accept-new",
+    };
+    let timeout = format!("ConnectTimeout={}", target.connect_timeout().as_secs().max(1));
+    for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", "LogLevel=ERROR"] {
+        arguments.extend(words(&["-o", option]));
+    }
+    if let Some(file) = &target.known_hosts {
+        arguments.extend(words(&["-o", &format!("UserKnownHostsFile={}", quoted_option(file))]));
+    }
+    arguments
+}
+
+/// `UserKnownHostsFile` takes a list of files: blanks need quotes, and `%` starts a token.
+fn quoted_option(file: &Utf8Path) -> String {
+    format!("\"{}\"", file.as_str().replace('%', "%%"))
+}
+
+/// Returns the `ProxyCommand` that goes through `jumps`, first hop first. `-J` would pass neither
+/// `BatchMode` nor the known hosts on to the jumps, so that a jump could ask on the terminal.
+fn proxy(target: &Target, jumps: &[String]) -> Option<String> {
+    let (last, before) = jumps.split_last()?;
+    let jump = Jump::parse(last);
+    let mut arguments = words(&["ssh"]);
+    arguments.extend(common(target));
+    if let Some(identity) = &target.identity {
+        arguments.extend(words(&["-i", identity.as_str()]));
+    }
+    if let Some(user) = jump.user {
+        arguments.extend(words(&["-l", user]));
+    }
+    if let Some(port) = jump.port {
+        arguments.extend(words(&["-p", port]));
+    }
+    if let Some(inner) = proxy(target, before) {
+        arguments.extend(words(&["-o", &format!("ProxyCommand={inner}")]));
+    }
+    // The text is expanded once by the ssh that reads it: `%` in what is passed on is doubled.
+    let fixed: Vec<String> = arguments.iter().map(|word| quoted_shell(&word.replace('%', "%%"))).collect();
+    Some(format!("exec {} -W '[%h]:%p' -- {}", fixed.join(" "), quoted_shell(&jump.host.replace('%', "%%"))))
+}
+
+fn quoted_shell(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// `[user@]host[:port]`, with brackets round an IPv6 address.
+pub(super) struct Jump<'a> {
+    pub user: Option<&'a str>,
+    pub host: &'a str,
+    pub port: Option<&'a str>,
+}
+
+impl<'a> Jump<'a> {
+    pub(super) fn parse(text: &'a str) -> Self {
+        let text = text.strip_prefix("ssh://").unwrap_or(text);
+        let (user, rest) = match text.rsplit_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, text),
+        };
+        let (host, port) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((host, after)) => (host, after.strip_prefix(':')),
+            None => match rest.split_once(':') {
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (rest, None),
+            },
+        };
+        Self { user, host, port }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_are_read() {
+        let read = |text| {
+            let Jump { user, host, port } = Jump::parse(text);
+            (user, host, port)
+        };
+        assert_eq!(read("b"), (None, "b", None));
+        assert_eq!(read("me@b:2222"), (Some("me"), "b", Some("2222")));
+        assert_eq!(read("ssh://me@[fe80::1]:22"), (Some("me"), "fe80::1", Some("22")));
+        assert_eq!(read("fe80::1"), (None, "fe80::1", None));
+    }
+
+    #[test]
+    fn a_second_jump_doubles_the_tokens_of_the_first() {
+        let target = Target { jump: vec!["a".into(), "me@b:2".into()], ..Target::default() };
+        let proxy = proxy(&target, &target.jump).unwrap();
+        assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");
+        assert!(proxy.contains(r"-W '\''[%%h]:%%p'\'' -- '\''a'\'''"), "{proxy}");
+        assert_eq!(proxy.matches("BatchMode=yes").count(), 2);
+    }
+
+    #[test]
+    fn an_address_cannot_be_an_option() {
+        let target = Target { address: "-oProxyCommand=x".into(), ..Target::default() };
+        let arguments = master(&target, "s", "l", 60);
+        assert_eq!(arguments[arguments.len() - 2..], ["--".to_owned(), "-oProxyCommand=x".to_owned()]);
+    }
+}

@@ -1,0 +1,136 @@
+//! The folder of control sockets on this machine: private, short, and cleaned of what killed runs left.
+
+use super::{ErrorKind, Target, TransportError};
+use camino::{Utf8Path, Utf8PathBuf};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest path of the folder. A socket's path may have 107 bytes on Linux and 103 on macOS; ssh adds a
+/// suffix of 17 while it makes the socket, and ours below the folder has 15.
+const PATH_CAP: usize = 70;
+/// Folders younger than this may belong to a run that is just connecting.
+const LEFTOVER_AGE: Duration = Duration::from_secs(120);
+const PREFIX: &str = "s";
+
+/// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read
+/// by the caller), or `/tmp/forge-UID` when there is none or its path is too long for a socket.
+pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
+    let short = |dir: &Utf8PathBuf| dir.is_absolute() && dir.as_str().len() <= PATH_CAP && dir.parent().is_some_and(Utf8Path::is_dir);
+    let uid = rustix::process::getuid().as_raw();
+    runtime.map(|dir| dir.join("forge")).filter(short).unwrap_or_else(|| format!("/tmp/forge-{uid}").into())
+}
+
+/// Makes the folder if it is not there, and checks that nobody else can reach into it.
+pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(unusable(dir, &error.to_string())),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(dir).map_err(|error| unusable(dir, &error.to_string()))?;
+    let ours = found.uid() == rustix::process::getuid().as_raw();
+    match (found.is_dir(), ours, found.mode() & 0o077) {
+        (true, true, 0) => Ok(()),
+        (false, ..) => Err(unusable(dir, "it is not a folder")),
+        (_, false, _) => Err(unusable(dir, "it belongs to somebody else")),
+        _ => Err(unusable(dir, "others may enter it")),
+    }
+}
+
+fn unusable(dir: &Utf8Path, why: &str) -> TransportError {
+    TransportError::new(ErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
+        .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a folder of your own"))
+}
+
+/// Makes a fresh folder for one connection, with a name that tells the leftovers.
+pub(super) fn fresh(dir: &Utf8Path) -> Result<TempDir, TransportError> {
+    tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir).map_err(|error| unusable(dir, &error.to_string()))
+}
+
+/// Removes the folders of connections that nobody listens on any more.
+pub(super) fn clean(dir: &Utf8Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if ours && is_old(&entry.path()) && UnixStream::connect(entry.path().join("master")).is_err() {
+            // Another run may be cleaning too; whoever comes second finds nothing.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_old(path: &std::path::Path) -> bool {
+    let age = fs::metadata(path).ok().and_then(|found| found.modified().ok()).and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age > LEFTOVER_AGE)
+}
+
+/// Returns the socket of a kept connection to `target`: the same target finds it again.
+pub(super) fn kept_socket(target: &Target) -> Utf8PathBuf {
+    let Target { address, user, port, identity, config, known_hosts, jump, host_key, .. } = target;
+    let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
+    let digest = Sha256::digest(text.as_bytes());
+    let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    target.control_dir.join(format!("k{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn temporary() -> (TempDir, Utf8PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn the_folder_is_private() {
+        let (_folder, path) = temporary();
+        let dir = path.join("forge");
+        prepare(&dir).unwrap();
+        prepare(&dir).unwrap();
+        assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = prepare(&dir).unwrap_err();
+        assert_eq!(error.message, format!("cannot keep control sockets in `{dir}`: others may enter it"));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused() {
+        let (_folder, path) = temporary();
+        std::os::unix::fs::symlink("/tmp", path.join("forge")).unwrap();
+        assert!(prepare(&path.join("forge")).unwrap_err().message.ends_with("it is not a folder"));
+    }
+
+    #[test]
+    fn old_leftovers_go_and_live_ones_stay() {
+        let (_folder, path) = temporary();
+        let (dead, live, young) = (path.join("sdead"), path.join("slive"), path.join("syoung"));
+        for dir in [&dead, &live, &young] {
+            fs::create_dir(dir).unwrap();
+        }
+        let _listener = std::os::unix::net::UnixListener::bind(live.join("master")).unwrap();
+        let long_ago = std::time::SystemTime::now() - 2 * LEFTOVER_AGE;
+        for dir in [&dead, &live] {
+            fs::File::open(dir).unwrap().set_modified(long_ago).unwrap();
+        }
+        clean(&path);
+        assert_eq!((dead.exists(), live.exists(), young.exists()), (false, true, true));
+    }
+
+    #[test]
+    fn a_runtime_folder_that_is_too_long_or_missing_is_not_used() {
+        let tmp = format!("/tmp/forge-{}", rustix::process::getuid().as_raw());
+        assert_eq!(control_dir(None), tmp);
+        assert_eq!(control_dir(Some(Utf8Path::new("/nonexistent"))), tmp);
+        let (_folder, path) = temporary();
+        assert_eq!(control_dir(Some(&path)), path.join("forge"));
+        let long = path.join("x".repeat(80));
+        fs::create_dir(&long).unwrap();
+        assert_eq!(control_dir(Some(&long)), tmp);
+    }
+}

@@ -1,0 +1,145 @@
+//! What `ssh` says when it does not connect, in its own words, told apart.
+
+use super::{ErrorKind, Target, TransportError};
+
+/// What a failed `ssh` left behind.
+pub(super) struct Failure<'a> {
+    /// Its own log (`-E`).
+    pub log: &'a str,
+    /// The stderr of its jump or proxy command.
+    pub proxy: &'a str,
+}
+
+/// Returns why `ssh` did not connect. A jump's own words go before those of the connection through it, which
+/// only notices that nothing comes.
+pub(super) fn explain(failure: &Failure<'_>, target: &Target) -> TransportError {
+    if !failure.proxy.trim().is_empty() {
+        return jump(failure, target);
+    }
+    let said = failure.log;
+    let found = find(said).unwrap_or(ErrorKind::Connect);
+    worded(found, said, target).said(said.as_bytes())
+}
+
+fn jump(failure: &Failure<'_>, target: &Target) -> TransportError {
+    let inner = find(failure.proxy).unwrap_or(ErrorKind::Connect);
+    let words = worded(inner, failure.proxy, target);
+    let hops = target.jump.join(",");
+    let way = if hops.is_empty() { "the proxy command".to_owned() } else { format!("the jump host `{hops}`") };
+    let mut error = TransportError::new(ErrorKind::Jump, format!("{way} was not passed: {}", words.message));
+    error.hint = words.hint;
+    error.retryable = words.retryable;
+    error.said(failure.proxy.as_bytes())
+}
+
+/// Sayings of OpenSSH 7.6 to 10, the telling ones first: a log may hold several.
+const SAYINGS: &[(&str, ErrorKind)] = &[
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorKind::HostKeyChanged),
+    ("REVOKED HOST KEY DETECTED", ErrorKind::HostKeyChanged),
+    ("host key is known for", ErrorKind::HostKeyUnknown),
+    ("Host key verification failed", ErrorKind::HostKeyUnknown),
+    ("Permission denied (", ErrorKind::Auth),
+    ("Too many authentication failures", ErrorKind::Auth),
+    ("No supported authentication methods", ErrorKind::Auth),
+    ("Could not resolve hostname", ErrorKind::Dns),
+    ("Name or service not known", ErrorKind::Dns),
+    ("Connection refused", ErrorKind::Refused),
+    ("No route to host", ErrorKind::NoRoute),
+    ("Network is unreachable", ErrorKind::NoRoute),
+    ("Host is down", ErrorKind::NoRoute),
+    ("Connection timed out", ErrorKind::ConnectTimeout),
+    ("Operation timed out", ErrorKind::ConnectTimeout),
+    ("Connection to UNKNOWN port 65535 timed out", ErrorKind::ConnectTimeout),
+    (" timed out", ErrorKind::ConnectTimeout),
+    ("Bad configuration option", ErrorKind::SshConfig),
+    ("bad configuration option", ErrorKind::SshConfig),
+    ("Bad owner or permissions on", ErrorKind::SshConfig),
+    ("Can't open user config file", ErrorKind::SshConfig),
+    ("terminating,", ErrorKind::SshConfig),
+    ("hostname contains invalid characters", ErrorKind::SshConfig),
+    ("Unable to negotiate with", ErrorKind::Connect),
+    ("kex_exchange_identification", ErrorKind::Dropped),
+    ("Connection closed by", ErrorKind::Dropped),
+    ("Connection reset by", ErrorKind::Dropped),
+    ("Broken pipe", ErrorKind::Dropped),
+];
+
+fn find(said: &str) -> Option<ErrorKind> {
+    SAYINGS.iter().find(|(saying, _)| said.contains(saying)).map(|(_, kind)| *kind)
+}
+
+fn worded(kind: ErrorKind, said: &str, target: &Target) -> TransportError {
+    let new = |message: String| TransportError::new(kind, message);
+    let address = &target.address;
+    match kind {
+        ErrorKind::HostKeyUnknown => unknown_key(said, target),
+        ErrorKind::HostKeyChanged => changed_key(said, target),
+        ErrorKind::Auth => new(format!("the host accepts no key of {} for the login", target.user_name()))
+            .hint("add the public key to the user's `authorized_keys`, load the key into the agent, or name it as `connect.identity`"),
+        ErrorKind::Dns => {
+            let mut error = new(format!("the name `{address}` has no address"))
+                .hint("give the host an `address`, or check the resolver of this machine");
+            error.retryable = said.contains("Temporary failure");
+            error
+        }
+        ErrorKind::Refused => new(format!("`{address}` refuses the connection: nothing listens on port {}", port(target)))
+            .hint("check that sshd runs there, and `connect.port`"),
+        ErrorKind::NoRoute => new(format!("no route to `{address}`")),
+        ErrorKind::ConnectTimeout => timed_out(target),
+        ErrorKind::SshConfig => new("`ssh` does not accept its configuration".to_owned())
+            .hint(format!("run `ssh {address} true` to see what it says")),
+        ErrorKind::Dropped => new(format!("`{address}` closed the connection before the login"))
+            .hint("sshd may be starting, full (`MaxStartups`), or filtering this machine"),
+        _ => new(format!("`ssh` could not connect to `{address}`")),
+    }
+}
+
+/// Returns the error of a connection that took too long.
+pub(super) fn timed_out(target: &Target) -> TransportError {
+    let seconds = target.connect_timeout().as_secs_f64();
+    TransportError::new(ErrorKind::ConnectTimeout, format!("`{}` did not answer within {seconds} s", target.address))
+}
+
+fn port(target: &Target) -> String {
+    target.port.map_or_else(|| "22 (or as ~/.ssh/config says)".to_owned(), |port| port.to_string())
+}
+
+/// `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
+fn unknown_key(said: &str, target: &Target) -> TransportError {
+    let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
+    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts", |file| file.as_str());
+    let add = match target.jump.is_empty() {
+        true => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
+        false => format!("ssh -J {} {}", target.jump.join(","), target.address),
+    };
+    TransportError::new(ErrorKind::HostKeyUnknown, format!("the host key of `{name}` is not known"))
+        .hint(format!("compare its fingerprint and take it with `{add}`, or set `host_key: accept_new`"))
+}
+
+/// `[10.0.0.1]:2222` is `-p 2222 10.0.0.1` for ssh-keyscan.
+fn keyscan_name(name: &str) -> String {
+    match name.strip_prefix('[').and_then(|inner| inner.split_once("]:")) {
+        Some((host, port)) => format!("-p {port} {host}"),
+        None => name.to_owned(),
+    }
+}
+
+/// `Offending ED25519 key in /root/.ssh/known_hosts:3` and `Host key for [10.0.0.1]:2222 has changed and …`.
+fn changed_key(said: &str, target: &Target) -> TransportError {
+    let name = between(said, "Host key for ", " has changed").unwrap_or(&target.address);
+    let new = |message| TransportError::new(ErrorKind::HostKeyChanged, message);
+    let offending = said.lines().find_map(|line| {
+        let place = line.strip_prefix("Offending ")?.split_once(" in ")?.1.trim_end();
+        place.rsplit_once(':').filter(|(_, number)| number.parse::<u32>().is_ok())
+    });
+    match offending {
+        Some((file, line)) => new(format!("the host key of `{name}` has changed: line {line} of `{file}` holds another one"))
+            .hint(format!("if the host was installed anew, take the old key out with `ssh-keygen -f {file} -R '{name}'`; else somebody may be in between")),
+        None => new(format!("the host key of `{name}` has changed or is revoked")),
+    }
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let rest = &text[text.find(before)? + before.len()..];
+    Some(&rest[..rest.find(after)?])
+}

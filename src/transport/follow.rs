@@ -1,0 +1,176 @@
+//! Following a long step: its log as it grows, and its status, over as many connections as it takes.
+
+use super::long::{folder, log};
+use super::reader::backoff_for;
+use super::{ErrorKind, LockError, Reader, TransportError, UnitName, Writer, random};
+use crate::model::SecretStore;
+use crate::script::{Fragment, Script};
+use backon::Retryable;
+use std::time::Duration;
+
+/// How a long step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongEnd {
+    /// Exit status; 124 when its own limit stopped it.
+    pub status: i32,
+    /// Bytes of its log.
+    pub log_size: u64,
+}
+
+/// Receives the log as it grows: the offset after the bytes, and the bytes.
+pub type LogSink<'a> = &'a mut (dyn FnMut(u64, &[u8]) + Send);
+
+/// How long a host may be out of reach before following it is given up.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Bytes of the log per round trip.
+const PIECE_CAP: u64 = 256 * 1024;
+/// How long one look waits on the host for news. Half seconds.
+const TURNS: u64 = 20;
+/// The time for one look.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
+
+/// `$1` folder, `$2` log, `$3` offset, `$4` unit, `$5` cap, `$6` turns. Prints `alive result size count` and
+/// `count` bytes of the log. Whether it lives is read before the result: a step that ends between
+/// the two is then seen as ended, not as gone.
+const LOOK: &str = r#"i=0
+while :; do
+  a=no p=
+  [ -f "$1/pid" ] && read -r p <"$1/pid"
+  if [ -n "$p" ] && tr '\000' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$1/run"; then a=yes
+  elif [ -d /run/systemd/system ]; then
+    case $(timeout 10 systemctl show --property=ActiveState --value "$4.service") in
+      active|activating|deactivating|reloading) a=yes ;;
+    esac
+  fi
+  r=-
+  [ -f "$1/result" ] && read -r r <"$1/result"
+  n=0
+  [ -f "$2" ] && n=$(wc -c <"$2")
+  if [ "$n" -gt "$3" ] || [ "$r" != - ] || [ "$a" = no ] || [ "$i" -ge "$6" ]; then break; fi
+  i=$((i + 1))
+  sleep 0.5
+done
+k=$((n - $3))
+[ "$k" -ge 0 ] || k=0
+[ "$k" -le "$5" ] || k=$5
+printf '%s %s %s %s\n' "$a" "$r" "$((n))" "$k"
+[ "$k" -eq 0 ] || tail -c "+$(($3 + 1))" "$2" | head -c "$k"
+"#;
+
+/// One look at a long step.
+#[derive(Debug, PartialEq, Eq)]
+struct Look<'a> {
+    alive: bool,
+    result: Option<i32>,
+    size: u64,
+    piece: &'a [u8],
+}
+
+impl<'a> Look<'a> {
+    fn parse(stdout: &'a [u8]) -> Option<Self> {
+        let end = stdout.iter().position(|byte| *byte == b'\n')?;
+        let mut words = std::str::from_utf8(&stdout[..end]).ok()?.split(' ');
+        let (alive, result, size, count) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let piece = &stdout[end + 1..];
+        let result = match result {
+            "-" => None,
+            number => Some(number.parse().ok()?),
+        };
+        let whole = count.parse() == Ok(piece.len());
+        whole.then_some(Self { alive: alive == "yes", result, size: size.parse().ok()?, piece })
+    }
+}
+
+impl Reader {
+    /// Follows a long step from `from` bytes into its log until it has ended. A lost link is made anew, for
+    /// five minutes at most; the step goes on meanwhile. Any forge may follow a step that another one started.
+    ///
+    /// # Errors
+    /// The host stays out of reach; [`LongGone`](ErrorKind::LongGone) when the step ended without a
+    /// status, because the host rebooted or it was killed.
+    pub async fn follow(
+        &self,
+        unit: &UnitName,
+        from: u64,
+        secrets: &SecretStore,
+        sink: LogSink<'_>,
+    ) -> Result<LongEnd, TransportError> {
+        let mut offset = from;
+        loop {
+            let once = || self.look(unit, offset, secrets);
+            let stdout = once.retry(backoff_for(PATIENCE)).when(|error: &TransportError| error.retryable).await?;
+            let look = Look::parse(&stdout).ok_or_else(garbled)?;
+            if !look.piece.is_empty() {
+                offset += look.piece.len() as u64;
+                sink(offset, look.piece);
+            }
+            match look {
+                Look { size, .. } if size > offset => {}
+                Look { result: Some(status), size, .. } => return Ok(LongEnd { status, log_size: size }),
+                Look { alive: false, .. } => return Err(gone(unit)),
+                _ => {}
+            }
+        }
+    }
+
+    async fn look(&self, unit: &UnitName, offset: u64, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
+        let paths = &self.session().target().paths;
+        let body = Fragment::new()
+            .code("set --")
+            .word(folder(paths, unit))
+            .word(log(paths, unit))
+            .number(offset)
+            .word(unit.as_str())
+            .number(PIECE_CAP)
+            .number(TURNS)
+            .code("\n")
+            .code(LOOK);
+        self.read(&Script { body, token: random::token()?, limit: LOOK_LIMIT }, secrets).await
+    }
+}
+
+impl Writer {
+    /// As [`Reader::follow`]; takes the lock anew when the connection that held it was lost meanwhile.
+    ///
+    /// # Errors
+    /// As [`Reader::follow`] and [`Reader::lock`].
+    pub async fn follow(
+        &mut self,
+        unit: &UnitName,
+        from: u64,
+        secrets: &SecretStore,
+        sink: LogSink<'_>,
+    ) -> Result<LongEnd, LockError> {
+        let before = self.session().generation();
+        let end = self.reader().follow(unit, from, secrets, sink).await?;
+        if self.is_lock_lost() || self.session().generation() != before {
+            self.relock(Some(unit)).await?;
+        }
+        Ok(end)
+    }
+}
+
+fn garbled() -> TransportError {
+    TransportError::new(ErrorKind::Garbled, "the host's answer about a long step makes no sense").sent(true)
+}
+
+fn gone(unit: &UnitName) -> TransportError {
+    TransportError::new(ErrorKind::LongGone, format!("the unit `{unit}` is gone without a result"))
+        .hint("the host rebooted, or the unit was killed; the log of the step is kept on the host")
+        .sent(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_read_whole_or_not_at_all() {
+        let look = Look { alive: true, result: None, size: 12, piece: b"a\nb" };
+        assert_eq!(Look::parse(b"yes - 12 3\na\nb"), Some(look));
+        let look = Look { alive: false, result: Some(124), size: 0, piece: b"" };
+        assert_eq!(Look::parse(b"no 124 0 0\n"), Some(look));
+        assert_eq!(Look::parse(b"yes - 12 4\na\nb"), None);
+        assert_eq!(Look::parse(b"yes - 12"), None);
+    }
+}
