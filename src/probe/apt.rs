@@ -2,13 +2,14 @@
 
 use super::package::{amend, names};
 use super::section::{Raw, Section};
-use super::{Observation, PackageState, Probe};
+use super::{Observation, Probe};
 use std::collections::BTreeMap;
 
 /// Root's `apt-cache` writes its caches anew when they are stale, and a plan writes nothing. As a user
 /// who may read everything and write nothing it uses fresh caches and builds stale ones in memory. Where
 /// capabilities do not allow that, it goes without caches, which is slower.
-const SNIPPET: &str = r#"need apt-cache
+const SNIPPET: &str = r#"need apt-cache; need dpkg
+printf '%s\n' "$(dpkg --print-architecture)"
 forge_policy() {
 if [ -w /var/cache/apt ]; then
 c=dac_read_search; u='--reuid=65534 --regid=65534 --clear-groups'
@@ -42,19 +43,16 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
         return amend(section, out, |_, state| state.offers_unknown = Some(why.clone()));
     }
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let offers = parse(&stdout);
+    let (native, policy) = stdout.split_once('\n').unwrap_or_default();
+    let native = format!(":{native}");
+    let offers = parse(policy);
     amend(section, out, |name, state| {
-        // apt prints `name:arch` for what is asked so, unless the architecture is the native one.
-        let offer = offers.get(name).or_else(|| offers.get(name.split(':').next()?));
-        if let Some(offer) = offer {
-            take(offer, state);
+        // apt leaves the native architecture out of what it prints.
+        if let Some(offer) = offers.get(name.strip_suffix(&native).unwrap_or(name)) {
+            state.candidate.clone_from(&offer.candidate);
+            state.available.clone_from(&offer.available);
         }
     });
-}
-
-fn take(offer: &Offer, state: &mut PackageState) {
-    state.candidate.clone_from(&offer.candidate);
-    state.available.clone_from(&offer.available);
 }
 
 /// Reads `apt-cache policy`: names stand at the margin, `Candidate:` two deep, versions five deep with

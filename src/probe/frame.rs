@@ -52,11 +52,11 @@ pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Resul
     for (probe, why) in &compiled.unasked {
         seen.insert(probe.clone(), Err(why.clone()));
     }
-    let answer = Frames::read(compiled.script.token.as_str(), &compiled.sections, stdout)?;
-    answer.whole(compiled.sections.len())?;
-    answer.fill(&compiled.sections, &mut seen);
-    let late = device.and_then(|out| Frames::read(compiled.script.token.as_str(), &compiled.device_sections, out).ok());
-    late.unwrap_or_default().fill(&compiled.device_sections, &mut seen);
+    let token = compiled.script.token.as_str();
+    let first = Frames::read(token, &compiled.sections, stdout);
+    first.whole(compiled.sections.len(), ends(stdout, token))?;
+    first.fill(&compiled.sections, &mut seen);
+    Frames::read(token, &compiled.device_sections, device.unwrap_or_default()).fill(&compiled.device_sections, &mut seen);
     Ok(seen)
 }
 
@@ -68,27 +68,23 @@ struct Frames {
     lacks: Option<String>,
     /// How many sections the end frame speaks of.
     end: Option<usize>,
+    /// What is wrong with the first line that is no frame. What came before it stands.
+    wrong: Option<String>,
 }
 
 impl Frames {
     /// Reads line by line. What stands before the first frame is the login shell's noise.
-    fn read(token: &str, sections: &[Section], out: &[u8]) -> Result<Self, FrameError> {
+    fn read(token: &str, sections: &[Section], out: &[u8]) -> Self {
         let mut frames = Self::default();
-        let mut lines = out.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        let ours = |line: &str| line.strip_prefix(token).is_some_and(|rest| rest.starts_with(' '));
-        let Some(first) = lines.find(|line| ours(line)) else { return Ok(frames) };
-        for line in std::iter::once(first).chain(lines) {
-            if frames.end.is_some() {
+        let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
+        for line in lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none) {
+            let taken = line.ok_or_else(|| "text between frames".to_owned()).and_then(|f| frames.take(&f, sections));
+            frames.wrong = taken.err();
+            if frames.wrong.is_some() || frames.end.is_some() {
                 break;
             }
-            match line.strip_prefix(token).and_then(|rest| rest.strip_prefix(' ')) {
-                Some(frame) => frames.take(frame, sections).map_err(FrameError::Malformed),
-                None => Err(FrameError::Malformed("text between frames".to_owned())),
-            }
-            // A broken line is what a cut leaves behind too: the missing end then says more.
-            .map_err(|error| if ends(out, token) { error } else { FrameError::Cut })?;
         }
-        Ok(frames)
+        frames
     }
 
     fn take(&mut self, frame: &str, sections: &[Section]) -> Result<(), String> {
@@ -115,10 +111,15 @@ impl Frames {
         }
     }
 
-    /// Checks that nothing is missing.
-    fn whole(&self, sections: usize) -> Result<(), FrameError> {
-        let end = self.end.ok_or(FrameError::Cut)?;
-        if self.lacks.is_some() || (end == sections && self.raws.len() == sections) {
+    /// Checks that nothing is missing. A cut leaves a broken line behind, so a missing end is told first.
+    fn whole(&self, sections: usize, ended: bool) -> Result<(), FrameError> {
+        if !ended {
+            return Err(FrameError::Cut);
+        }
+        if let Some(wrong) = &self.wrong {
+            return Err(FrameError::Malformed(wrong.clone()));
+        }
+        if self.lacks.is_some() || (self.end == Some(sections) && self.raws.len() == sections) {
             return Ok(());
         }
         Err(FrameError::Malformed(format!("{} of {sections} sections came", self.raws.len())))
@@ -141,7 +142,13 @@ impl Frames {
 /// Returns whether an end frame stands at the start of some line.
 fn ends(out: &[u8], token: &str) -> bool {
     let end = format!("{token} end ");
-    out.split(|byte| *byte == b'\n').any(|line| line.starts_with(end.as_bytes()))
+    lines(out).any(|line| line.starts_with(end.as_bytes()))
+}
+
+/// Returns the lines that came with their end.
+fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = out.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    out[..whole].split(|byte| *byte == b'\n')
 }
 
 /// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
@@ -175,3 +182,6 @@ fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
 
 #[cfg(test)]
 mod live;
+
+#[cfg(test)]
+mod tests;

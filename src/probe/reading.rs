@@ -147,7 +147,7 @@ pub struct UserInfo {
 }
 
 /// Every applied record of a host, by file name, as JSON text, and the key for digests of secrets.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordsState {
     pub records: BTreeMap<String, Untrusted>,
     /// Hex of the host's 32-byte key; never recorded or shown.
@@ -155,6 +155,13 @@ pub struct RecordsState {
     pub key: Option<String>,
     /// Running `forge-*` units: name and when they started.
     pub running: Vec<(String, Untrusted)>,
+}
+
+/// The key is left out.
+impl std::fmt::Debug for RecordsState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordsState").field("records", &self.records).field("running", &self.running).finish_non_exhaustive()
+    }
 }
 
 /// What a command printed.

@@ -22,7 +22,7 @@ fi
 printf 'key\0%s\0' "$k"
 u=
 if [ -d /run/systemd/system ]; then
-u=$(systemctl show --no-pager -p Id,ActiveState,ExecMainStartTimestamp -- 'forge-*.service') || exit
+u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp -- 'forge-*.service') || exit
 fi
 printf 'units\0%s\0' "$u"
 cd $D/applied 2>/dev/null || { printf 'lines\0'; exit 0; }
@@ -85,11 +85,12 @@ fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
     Some(())
 }
 
-/// Returns the units that run or are about to, with the time of their start as systemd prints it.
+/// Returns the units that run or are about to, with the time of their start as systemd prints it. Only
+/// transient ones: a packaged service may be named `forge-something` too.
 fn running(shown: &str) -> Vec<(String, Untrusted)> {
     let unit = |block: &str| {
         let of = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
-        let busy = !matches!(of("ActiveState")?, "inactive" | "failed");
+        let busy = of("Transient") == Some("yes") && !matches!(of("ActiveState")?, "inactive" | "failed");
         busy.then(|| Some((of("Id")?.to_owned(), of("ExecMainStartTimestamp").unwrap_or("").into())))?
     };
     shown.split("\n\n").filter_map(unit).collect()

@@ -130,6 +130,13 @@ pub(crate) mod testing {
         Raw { end: End::Exited(0), began: true, stdout: stdout.as_ref().to_vec(), stderr: Vec::new(), truncated: false }
     }
 
+    /// Builds what a section printed from a recording: its first line tells the origin, `\0` is a NUL byte.
+    pub(crate) fn recorded(fixture: &str) -> Raw {
+        let (origin, body) = fixture.split_once('\n').expect("a line and a body");
+        assert!(origin.starts_with("origin: "), "{origin}");
+        printed(body.replace("\\0", "\0"))
+    }
+
     /// Reads `raw` as the answer of `section`.
     pub(crate) fn answers(section: &Section, raw: &Raw) -> Observation {
         let mut out = Observation::default();

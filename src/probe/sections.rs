@@ -26,11 +26,11 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Sorted {
         }
     }
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
-    // The slowest come first, so that they start in lanes of their own.
+    // Slow ones come early, so that they start in lanes of their own; apt adds to what dpkg answered.
+    sorted.quick.extend(package::section(of(|p| matches!(p, Probe::Package { .. }))));
     sorted.quick.extend(apt::section(of(|p| matches!(p, Probe::Package { .. }))));
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
     sorted.quick.extend(records::section(of(|p| matches!(p, Probe::Records))));
-    sorted.quick.extend(package::section(of(|p| matches!(p, Probe::Package { .. }))));
     sorted.quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager))));
     sorted.quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
     sorted.quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));

@@ -8,3 +8,6 @@ mod fragment;
 
 pub use assemble::{Script, Token};
 pub use fragment::{Fragment, FragmentError};
+
+#[cfg(test)]
+mod tests;

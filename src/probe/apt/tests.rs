@@ -1,1 +1,52 @@
+use super::*;
+use crate::probe::section::testing::recorded;
+use crate::probe::section::End;
+use crate::probe::{PackageState, Reading};
 
+const FIXTURE: &str = include_str!("../../../tests/fixtures/probe/apt.txt");
+
+fn read_for(names: &[&str], raw: &Raw) -> Vec<PackageState> {
+    let probes: Vec<Probe> = names.iter().map(|name| Probe::Package { name: (*name).to_owned() }).collect();
+    let mut seen = Observation::default();
+    for probe in &probes {
+        seen.insert(probe.clone(), Ok(Reading::Package(PackageState::default())));
+    }
+    let section = section(probes.clone()).expect("a section");
+    (section.read)(&section, raw, &mut seen);
+    let state = |probe| match seen.get(probe) {
+        Ok(Reading::Package(state)) => state.clone(),
+        other => panic!("{other:?}"),
+    };
+    probes.iter().map(state).collect()
+}
+
+#[test]
+fn candidate_and_offers_are_read_newest_first() {
+    let states = read_for(&["forge-demo", "bash", "nano", "libc6:amd64", "libc6:i386", "not-here"], &recorded(FIXTURE));
+    let candidates: Vec<_> = states.iter().map(|state| state.candidate.as_deref()).collect();
+    let libc = "2.36-9+deb12u14";
+    assert_eq!(candidates, [Some("2.0-1"), Some("5.2.15-2+b13"), None, Some(libc), None, None]);
+    assert_eq!(states[0].available, ["2.0-1", "1.1-1", "1.0-1"]);
+    assert_eq!(states[1].available, [""; 0], "what only dpkg's status holds is not offered");
+}
+
+#[test]
+fn versions_of_many_sources_count_once() {
+    let policy = "nginx:\n  Installed: (none)\n  Candidate: 1.22.1-9+deb12u11\n  Version table:\n     1.22.1-9+deb12u11 500\n        \
+                  500 http://mirror.example/debian-security bookworm-security/main amd64 Packages\n     1.22.1-9 500 (phased 10%)\n        \
+                  500 http://mirror.example/debian bookworm/main amd64 Packages\n        500 http://other.example/debian bookworm/main amd64 Packages\n";
+    let offer = Offer {
+        candidate: Some("1.22.1-9+deb12u11".into()),
+        available: vec!["1.22.1-9+deb12u11".into(), "1.22.1-9".into()],
+    };
+    assert_eq!(parse(policy), BTreeMap::from([("nginx", offer)]));
+}
+
+#[test]
+fn offers_that_could_not_be_read_are_unknown_and_dpkg_s_answer_stands() {
+    let mut raw = recorded(FIXTURE);
+    raw.end = End::Exited(100);
+    let state = &read_for(&["bash"], &raw)[0];
+    assert_eq!(state.offers_unknown.as_deref(), Some("`apt-cache` failed with status 100"));
+    assert_eq!(state.candidate, None);
+}

@@ -1,1 +1,39 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed};
 
+fn probe(user: Option<&str>) -> Probe {
+    Probe::Check {
+        id: "a".into(),
+        script: "true".into(),
+        user: user.map(str::to_owned),
+        cwd: None,
+        env: vec![],
+        timeout_s: 7,
+    }
+}
+
+fn one(user: Option<&str>, raw: &Raw) -> Result<Output, Unknown> {
+    let probe = probe(user);
+    let seen = answers(&section(&probe).expect("a check"), raw);
+    seen.get(&probe).map(|reading| match reading {
+        Reading::Output(output) => output.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn the_status_is_the_check_s_own() {
+    let raw = Raw { end: End::Exited(3), stderr: b"err".to_vec(), ..printed("out") };
+    let expected = Output { status: 3, stdout: "out".into(), stderr: "err".into(), truncated: false };
+    assert_eq!(one(None, &raw), Ok(expected));
+}
+
+#[test]
+fn a_check_that_did_not_begin_or_end_is_unknown() {
+    assert_eq!(one(None, &Raw { end: End::TimedOut, ..printed("") }), Err(Unknown::new("timed out after 7 s")));
+    let unbegun = |stderr: &str| Raw { end: End::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
+    assert_eq!(one(Some("eve"), &unbegun("forge-no-user\n")), Err(Unknown::new("user `eve` does not exist")));
+    assert_eq!(one(Some("eve"), &unbegun("forge-missing setpriv\n")), Err(Unknown::new("`setpriv` is missing")));
+    let said = Unknown::new("the check could not be started").said("sh: cd: can't cd to /x");
+    assert_eq!(one(None, &unbegun("sh: cd: can't cd to /x\n")), Err(said));
+}

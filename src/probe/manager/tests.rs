@@ -1,1 +1,31 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed, recorded};
+use std::collections::BTreeMap;
 
+fn one(raw: &Raw) -> Result<PackageManagerState, Unknown> {
+    let seen = answers(&section(vec![Probe::PackageManager]).expect("a section"), raw);
+    seen.get(&Probe::PackageManager).map(|reading| match reading {
+        Reading::PackageManager(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn the_holder_of_the_lock_and_broken_packages_are_named() {
+    let state = one(&recorded(include_str!("../../../tests/fixtures/probe/manager.txt"))).expect("known");
+    let (pid, command) = state.lock_holder.expect("held");
+    assert_eq!(pid, 1466);
+    assert!(command.raw().starts_with("perl -e use Fcntl;") && command.raw().ends_with("sleep 9999"));
+    assert_eq!(state.broken, BTreeMap::from([("forge-broken".to_owned(), "half-configured".to_owned())]));
+}
+
+#[test]
+fn a_healthy_host_has_neither() {
+    assert_eq!(one(&printed("packages\0\0")), Ok(PackageManagerState::default()));
+}
+
+#[test]
+fn half_an_answer_is_none() {
+    assert_eq!(one(&printed("holder\x001\x00x\x00")).expect_err("cut").why, "`dpkg-query` did not answer it");
+    assert_eq!(one(&printed("packages\0half")).expect_err("cut").why, "`dpkg-query` did not answer it");
+}

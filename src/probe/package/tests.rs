@@ -1,1 +1,77 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed, recorded};
 
+fn probes(names: &[&str]) -> Vec<Probe> {
+    names.iter().map(|name| Probe::Package { name: (*name).to_owned() }).collect()
+}
+
+fn fixture() -> Raw {
+    let mut raw = recorded(include_str!("../../../tests/fixtures/probe/package.txt"));
+    raw.end = End::Exited(1);
+    raw.stderr = b"dpkg-query: no packages found matching libc6:i386\n".to_vec();
+    raw
+}
+
+fn one(name: &str, raw: &Raw) -> Result<PackageState, Unknown> {
+    let probes = probes(&[name]);
+    let seen = answers(&section(probes.clone()).expect("a section"), raw);
+    seen.get(&probes[0]).map(|reading| match reading {
+        Reading::Package(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn status_version_and_hold_are_read() {
+    let state = |version: Option<&str>, status: &str, held| PackageState {
+        version: version.map(str::to_owned),
+        status: status.to_owned(),
+        held,
+        ..PackageState::default()
+    };
+    let raw = fixture();
+    assert_eq!(one("bash", &raw), Ok(state(Some("5.2.15-2+b13"), "installed", false)));
+    assert_eq!(one("forge-demo", &raw), Ok(state(Some("1.0-1"), "installed", true)));
+    assert_eq!(one("forge-broken", &raw), Ok(state(Some("1.0"), "half-configured", false)));
+    assert_eq!(one("nano", &raw), Ok(state(None, "not-installed", false)));
+    assert_eq!(one("libc6:amd64", &raw), Ok(state(Some("2.36-9+deb12u14"), "installed", false)));
+    assert_eq!(one("forge-demo:amd64", &raw), one("forge-demo", &raw), "`all` is native too");
+    assert_eq!(one("libc6:i386", &raw), Ok(state(None, "not-installed", false)));
+}
+
+#[test]
+fn removed_packages_have_a_status_and_no_version() {
+    let raw = printed("dpkg\tamd64\tinstall\tinstalled\t1.22\nnginx\tall\tdeinstall\tconfig-files\t1:1.22.1-9\n");
+    let state = one("nginx", &raw).expect("known");
+    assert_eq!((state.version, state.status.as_str()), (None, "config-files"));
+}
+
+#[test]
+fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
+    let rows = "dpkg\tamd64\tinstall\tinstalled\t1.22\nzlib1g\ti386\tinstall\tinstalled\t1:1.2-1\n\
+                zlib1g\tamd64\tinstall\tinstalled\t1:1.3-1\nwine32\ti386\tinstall\tinstalled\t8.0\n";
+    let version = |name| one(name, &printed(rows)).map(|state| state.version);
+    assert_eq!(version("zlib1g"), Ok(Some("1:1.3-1".to_owned())));
+    assert_eq!(version("zlib1g:i386"), Ok(Some("1:1.2-1".to_owned())));
+    assert_eq!(version("wine32"), Ok(Some("8.0".to_owned())), "the only one there is");
+}
+
+#[test]
+fn a_missing_row_is_not_taken_for_a_missing_package() {
+    assert_eq!(one("nginx", &printed("")), Err(Unknown::new("`dpkg-query` did not answer it").said("")));
+    let mut raw = fixture();
+    raw.end = End::Exited(2);
+    raw.stderr = b"dpkg-query: error: parsing file '/var/lib/dpkg/status'\n".to_vec();
+    assert_eq!(one("bash", &raw).expect_err("failed").why, "`dpkg-query` failed with status 2");
+    raw.end = End::TimedOut;
+    assert_eq!(one("bash", &raw), Err(Unknown::new("timed out after 20 s")));
+    raw.end = End::Exited(127);
+    raw.stderr = b"forge-missing dpkg-query\n".to_vec();
+    assert_eq!(one("bash", &raw), Err(Unknown::new("`dpkg-query` is missing")));
+}
+
+#[test]
+fn names_that_would_be_patterns_or_options_are_refused() {
+    assert!(["bash", "libstdc++6", "g++", "libc6:i386", "python3.11"].into_iter().all(is_name));
+    assert!(!["", "lib*", "a[b", "-W", "a b", "a:", "$(x)", "a\nb"].into_iter().any(is_name));
+}

@@ -1,1 +1,104 @@
+use super::*;
+use crate::probe::section::End;
+use crate::probe::section::testing::{answers, printed, recorded};
 
+fn fixture() -> Raw {
+    recorded(include_str!("../../../tests/fixtures/probe/path.txt"))
+}
+
+fn all(probes: &[(&str, Option<&str>)], raw: &Raw) -> Vec<Result<Reading, Unknown>> {
+    let probe = |(path, want): &(&str, Option<&str>)| Probe::Path { path: (*path).into(), want: want.map(str::to_owned) };
+    let probes: Vec<Probe> = probes.iter().map(probe).collect();
+    let section = sections(probes.clone()).remove(0);
+    let seen = answers(&section, raw);
+    probes.iter().map(|probe| seen.get(probe).cloned()).collect()
+}
+
+fn one(path: &str, raw: &Raw) -> Result<PathInfo, Unknown> {
+    match all(&[(path, None)], raw).remove(0)? {
+        Reading::Path(PathState::Present(info)) => Ok(info),
+        other => panic!("{other:?}"),
+    }
+}
+
+const ABSENT: Reading = Reading::Path(PathState::Absent);
+
+#[test]
+fn files_folders_links_and_devices_are_read() {
+    let raw = fixture();
+    let passwd = one("/etc/passwd", &raw).expect("there");
+    let expected = PathInfo {
+        kind: PathType::File,
+        owner: "root".into(),
+        group: "root".into(),
+        mode: 0o644,
+        size: 1184,
+        mtime: 1_795_255_646.212_576_9,
+        ctime: 1_795_255_646.212_576_9,
+        sha256: Some("773cff1c9fd1755fc627f16d86d13b7bbec2df690066a9b27ff135645a61bf5e".into()),
+        body: None,
+        target: None,
+    };
+    assert!((passwd.ctime - expected.ctime).abs() < 1e-6);
+    assert_eq!(passwd, PathInfo { ctime: passwd.ctime, mtime: passwd.mtime, ..expected });
+    let kind = |path| one(path, &raw).map(|info| (info.kind, info.mode));
+    assert_eq!(kind("/etc"), Ok((PathType::Directory, 0o755)));
+    assert_eq!(kind("/dev/null"), Ok((PathType::Other, 0o666)));
+    let link = one("/etc/localtime", &raw).expect("there");
+    assert_eq!((link.kind, link.target), (PathType::Symlink, Some("/usr/share/zoneinfo/Etc/UTC".into())));
+    assert_eq!(one("/tmp/link", &raw).expect("there").target, Some("to -> x".into()));
+}
+
+#[test]
+fn names_that_sha256sum_escapes_have_their_digest() {
+    let raw = fixture();
+    for path in ["/tmp/b\\s", "/tmp/q'u", "/tmp/li\nne"] {
+        assert!(one(path, &raw).expect("there").sha256.is_some(), "{path:?}");
+    }
+}
+
+#[test]
+fn a_body_goes_to_the_want_it_was_sent_for() {
+    let wants = [("/etc/nope", None), ("/tmp/li\nne", Some("0"))];
+    let answers = all(&wants, &fixture());
+    assert_eq!(answers[0], Ok(ABSENT));
+    let Ok(Reading::Path(PathState::Present(info))) = &answers[1] else { panic!() };
+    assert_eq!(info.body, Some("x".into()));
+    let same = all(&[("/tmp/li\nne", info.sha256.as_deref())], &fixture());
+    let Ok(Reading::Path(PathState::Present(info))) = &same[0] else { panic!() };
+    assert_eq!(info.body, None, "what is as wanted has no diff");
+}
+
+#[test]
+fn nothing_there_is_told_from_what_may_not_be_seen() {
+    let said = |errors: &str, path: &str| missing(errors, path).map_err(|unknown| unknown.why);
+    let gone = "stat: cannot statx '/a': No such file or directory\nstat: cannot statx '/b/c': Not a directory";
+    assert_eq!(said(gone, "/a"), Ok(()));
+    assert_eq!(said(gone, "/b/c"), Ok(()));
+    assert_eq!(said(gone, "/li\nne"), Ok(()), "spelled otherwise, but all of them are gone");
+    let both = format!("{gone}\nstat: cannot statx '/root/x': Permission denied");
+    assert_eq!(said(&both, "/a"), Ok(()));
+    assert_eq!(said(&both, "/root/x"), Err("permission denied".into()));
+    assert_eq!(said(&both, "/li\nne"), Err("`stat` could not read it".into()));
+    assert_eq!(said("", "/a"), Err("`stat` could not read it".into()));
+}
+
+#[test]
+fn what_had_come_before_a_time_out_stands() {
+    let whole = fixture();
+    let at = |text: &str| whole.stdout.windows(text.len()).position(|w| w == text.as_bytes()).expect("is in it");
+    let cut = |end: usize| Raw { end: End::TimedOut, stdout: whole.stdout[..end].to_vec(), ..printed("") };
+    let late = Unknown::new("timed out after 20 s");
+    assert_eq!(one("/etc/passwd", &cut(at("sums\0"))), Err(late.clone()), "its digest had not come");
+    assert!(one("/etc", &cut(at("sums\0"))).is_ok(), "a folder has none");
+    assert_eq!(all(&[("/etc/nope", None)], &cut(at("errors\0"))), [Err(late)]);
+    assert_eq!(all(&[("/etc/nope", None)], &cut(at("sums\0"))), [Ok(ABSENT)]);
+}
+
+#[test]
+fn owners_without_a_name_are_numbers() {
+    let row = "81a4\x005\x001.5\x002.5\x00UNKNOWN\x00UNKNOWN\x001234\x0077\x00/x\x00/x\x00errors\x00\x00sums\x00\x00";
+    let info = one("/x", &printed(row)).expect("there");
+    assert_eq!((info.owner.raw(), info.group.raw(), info.mtime, info.ctime), ("1234", "77", 1.5, 2.5));
+    assert_eq!(info.sha256, None, "it could not be read");
+}

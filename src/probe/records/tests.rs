@@ -1,1 +1,45 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed, recorded};
 
+fn one(raw: &Raw) -> Result<RecordsState, Unknown> {
+    let seen = answers(&section(vec![Probe::Records]).expect("a section"), raw);
+    seen.get(&Probe::Records).map(|reading| match reading {
+        Reading::Records(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn records_key_and_running_units_are_read() {
+    let state = one(&recorded(include_str!("../../../tests/fixtures/probe/records.txt"))).expect("known");
+    let record = |name: &str| state.records.get(name).map(Untrusted::raw);
+    assert_eq!(record("b.json"), Some("{\"b\":2}\n"));
+    assert_eq!(record("r%2Fa.json"), Some("{\n \"a\": 1}\n"), "lines stay in order");
+    assert_eq!(record("empty.json"), Some(""), "a record without text is no missing record");
+    assert_eq!(state.records.len(), 3);
+    assert_eq!(state.key, Some("ab".repeat(32)));
+    let started = Untrusted::from("Sat 2026-11-21 10:07:26 UTC");
+    assert_eq!(state.running, [("forge-run-1.service".to_owned(), started)], "a packaged service is no step of ours");
+    assert!(!format!("{state:?}").contains("abab"), "the key is not shown");
+}
+
+#[test]
+fn a_host_without_records_has_none() {
+    assert_eq!(one(&printed("key\0\0units\0\0lines\0")), Ok(RecordsState::default()));
+}
+
+#[test]
+fn an_answer_cut_short_or_refused_is_unknown() {
+    assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records did not answer it");
+    let mut raw = printed("");
+    raw.end = End::Exited(1);
+    raw.stderr = b"/var/lib/forge/applied: Permission denied\n".to_vec();
+    let unknown = one(&raw).expect_err("refused");
+    assert_eq!(unknown.why, "the records failed with status 1");
+    assert_eq!(unknown.said, Some("/var/lib/forge/applied: Permission denied".into()));
+}
+
+#[test]
+fn a_key_of_another_length_is_no_key() {
+    assert_eq!(one(&printed("key\0abcd\0units\0\0lines\0")).map(|state| state.key), Ok(None));
+}

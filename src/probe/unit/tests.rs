@@ -1,1 +1,103 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed, recorded};
+use crate::probe::section::End;
+use crate::probe::Unknown;
 
+fn fixture() -> Raw {
+    recorded(include_str!("../../../tests/fixtures/probe/unit.txt"))
+}
+
+fn one(name: &str, raw: &Raw) -> Result<UnitState, Unknown> {
+    let probe = Probe::Unit { name: name.to_owned() };
+    let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+    seen.get(&probe).map(|reading| match reading {
+        Reading::Unit(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn a_running_unit_with_replaced_files_is_read_in_full() {
+    let state = one("slow.service", &fixture()).expect("known");
+    let expected = UnitState {
+        load: "loaded".into(),
+        active: "active".into(),
+        sub: "running".into(),
+        file_state: "static".into(),
+        need_daemon_reload: true,
+        invocation: "c84dbab641c943e982d1e58812abab60".into(),
+        fragment: "/etc/systemd/system/slow.service".into(),
+        drop_ins: vec!["/etc/systemd/system/slow.service.d/10 a.conf".into()],
+        main_pid: 1439,
+        active_since: 1_795_255_646.194_843,
+        main_started: 1_795_255_646.194_58,
+        deleted: vec!["/usr/lib/x86_64-linux-gnu/libcrypt.so.1.1.0".into(), "/usr/local/bin/slow".into()],
+        result: "success".into(),
+        service_type: "simple".into(),
+        ..UnitState::default()
+    };
+    assert_eq!(state, expected);
+}
+
+#[test]
+fn aliases_short_names_and_units_that_do_not_exist_are_told_apart() {
+    let raw = fixture();
+    assert_eq!(one("ssh", &raw), one("sshd.service", &raw));
+    assert_eq!(one("ssh", &raw).map(|unit| (unit.active, unit.result)), Ok(("failed".into(), "exit-code".into())));
+    assert_eq!(one("not-here", &raw).map(|unit| (unit.load, unit.active_since)), Ok(("not-found".into(), 0.0)));
+    assert_eq!(one("masked", &raw).map(|unit| unit.file_state), Ok("masked".into()));
+    assert_eq!(one("tmp.mount", &raw).map(|unit| unit.sub), Ok("mounted".into()));
+    assert_eq!(one("other", &raw).expect_err("not asked").why, "`systemctl` did not answer it");
+}
+
+#[test]
+fn an_answer_that_did_not_come_to_its_end_tells_nothing() {
+    let mut raw = fixture();
+    raw.stdout.truncate(raw.stdout.len() - 3);
+    raw.end = End::TimedOut;
+    assert_eq!(one("dbus", &raw), Err(Unknown::new("timed out after 20 s")));
+}
+
+#[test]
+fn mappings_that_may_not_be_read_are_said_to_be_unread() {
+    let text = "Id=a.service\nLoadState=loaded\nActiveState=active\nMainPID=7\n\nforge-maps\n\
+                grep: /proc/7/maps: Permission denied\nforge-end\n";
+    let state = one("a", &printed(text)).expect("known");
+    assert_eq!((state.deleted, state.maps_unread), (vec![], true));
+    let gone = one("a", &printed(text.replace("Permission denied", "No such file or directory"))).expect("known");
+    assert!(!gone.maps_unread);
+}
+
+#[test]
+fn only_programs_and_libraries_count_as_deleted() {
+    let line = |path: &str| format!("7f04274bd000-7f04274d3000 r-xp 00002000 00:65 831555                     {path} (deleted)");
+    assert_eq!(deleted(&line("/usr/lib/a b.so")), Some("/usr/lib/a b.so"));
+    for path in ["/memfd:x", "/dev/shm/x", "/tmp/x.so", "/SYSV00000000", "/var/lib/x.so"] {
+        assert_eq!(deleted(&line(path)), None, "{path}");
+    }
+}
+
+#[test]
+fn times_are_read_to_the_microsecond_or_marked_as_coarse() {
+    assert_eq!(timestamp("Sat 2026-11-21 09:48:48.480350 UTC"), Some(1_795_254_528.480_35));
+    assert_eq!(timestamp("Sat 2026-11-21 09:48:48 UTC"), Some(1_795_254_528.0));
+    assert_eq!((timestamp(""), timestamp("n/a")), (Some(0.0), Some(0.0)));
+    assert_eq!(timestamp("Sat 2026-11-21 09:48:48 CET"), None, "a zone that was not asked for");
+    let old = "Id=a.service\nLoadState=loaded\nActiveState=active\nActiveEnterTimestamp=Sat 2026-11-21 09:48:48 UTC\n\n\
+               forge-maps\nforge-end\n";
+    assert!(one("a", &printed(old)).expect("known").coarse_times);
+    assert!(!one("dbus", &fixture()).expect("known").coarse_times);
+}
+
+#[test]
+fn names_that_would_end_the_whole_question_are_refused() {
+    assert_eq!(refusal("getty@.service"), Some("is a template: a unit needs a name after `@`"));
+    assert_eq!(refusal("getty@"), Some("is a template: a unit needs a name after `@`"));
+    for name in ["", "-x", "a b", "a/b", "dbus*", "a\n"] {
+        assert_eq!(refusal(name), Some("is not a unit name"), "{name:?}");
+    }
+    for name in ["getty@tty1.service", "dev-disk-by\\x2duuid.swap", "nginx", "a.b-c_d:e"] {
+        assert_eq!(refusal(name), None, "{name:?}");
+    }
+    assert_eq!(full("a.b"), "a.b.service");
+}

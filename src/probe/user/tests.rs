@@ -1,1 +1,57 @@
+use super::*;
+use crate::probe::section::testing::{answers, printed, recorded};
+use crate::probe::section::End;
+use crate::probe::Unknown;
 
+fn one(name: &str, raw: &Raw) -> Result<UserState, Unknown> {
+    let probe = Probe::User { name: name.to_owned() };
+    let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+    seen.get(&probe).map(|reading| match reading {
+        Reading::User(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn accounts_are_read_with_groups_and_lock() {
+    let raw = recorded(include_str!("../../../tests/fixtures/probe/user.txt"));
+    let alice = UserInfo {
+        uid: 1003,
+        gid: 1004,
+        group: "alice".into(),
+        gecos: "Alice A".into(),
+        home: "/home/alice".into(),
+        shell: "/bin/bash".into(),
+        groups: vec!["adm".into(), "ops".into()],
+        locked: Some(true),
+    };
+    assert_eq!(one("alice", &raw), Ok(UserState::Present(alice)));
+    assert_eq!(one("not-here", &raw), Ok(UserState::Absent));
+    let Ok(UserState::Present(nobody)) = one("nobody", &raw) else { panic!() };
+    assert_eq!((nobody.group.as_str(), nobody.groups.len()), ("nogroup", 0));
+}
+
+#[test]
+fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
+    let text = "passwd\x000\x00bob:x:1:2::/home/bob:/bin/sh\x00groups\x00bob\x00bob\x00\x00shadow\x00\x00";
+    let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
+    assert_eq!(bob.locked, None);
+    let open = text.replace("shadow\0", "shadow\0bob:$y$j9T$x:1::::::");
+    let Ok(UserState::Present(bob)) = one("bob", &printed(open)) else { panic!() };
+    assert_eq!(bob.locked, Some(false));
+}
+
+#[test]
+fn a_failing_or_cut_answer_is_not_an_absent_account() {
+    assert_eq!(one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why, "`getent` did not answer it");
+    let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00bo");
+    raw.end = End::TimedOut;
+    assert_eq!(one("bob", &raw), Err(Unknown::new("timed out after 20 s")));
+    assert_eq!(one("eve", &raw), Ok(UserState::Absent), "that much had come");
+}
+
+#[test]
+fn numbers_and_what_no_line_can_hold_are_no_names() {
+    assert!(["root", "_apt", "a.b", "alice@corp", "9lives"].into_iter().all(is_name));
+    assert!(!["", "0", "-x", "a:b", "a b", "a\nb", "a/b", "a\0"].into_iter().any(is_name));
+}

@@ -1,0 +1,155 @@
+//! Frames as text: what a cut, noise and forgery come to.
+
+use super::*;
+use crate::probe::{Output, Reading};
+use proptest::prelude::*;
+
+const T: &str = "0123456789abcdef0123456789abcdef";
+
+fn check(id: &str) -> Probe {
+    Probe::Check { id: id.into(), script: "true".into(), user: None, cwd: None, env: vec![], timeout_s: 5 }
+}
+
+fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> Compiled {
+    compile(&probes.iter().cloned().collect(), facts, Token::new(T))
+}
+
+fn frame(number: usize, payload: &str) -> String {
+    format!("{T} {number} {} {payload}\n", payload.len())
+}
+
+/// `out` and `err` in base64, with the marks that a check leaves.
+const OK: &str = ":began:b3:done::0:V0!ZXJy";
+
+fn two() -> (Compiled, String) {
+    (compiled(&[check("a"), check("b")], &[]), format!("\n{}{}{T} end 2\n", frame(1, OK), frame(0, OK)))
+}
+
+#[test]
+fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
+    let (compiled, out) = two();
+    let noisy = format!("Welcome to h100\n{T}\nlast login{out}");
+    for out in [out, noisy] {
+        let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
+        let expected = Output { status: 0, stdout: "out".into(), stderr: "err".into(), truncated: false };
+        assert_eq!(seen.get(&check("a")), Ok(&Reading::Output(expected)));
+        assert!(seen.has(&check("b")));
+    }
+}
+
+#[test]
+fn an_output_cut_at_any_byte_is_a_lost_link() {
+    let (compiled, out) = two();
+    for end in 0..out.len() {
+        assert_eq!(parse(&compiled, &out.as_bytes()[..end], None), Err(FrameError::Cut), "at {end}");
+    }
+}
+
+#[test]
+fn what_forge_did_not_write_is_malformed() {
+    let (compiled, _) = two();
+    let malformed = |out: String| match parse(&compiled, format!("{out}{T} end 2\n").as_bytes(), None) {
+        Err(FrameError::Malformed(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(malformed(format!("{}noise\n{}", frame(0, OK), frame(1, OK))), "text between frames");
+    assert_eq!(malformed(frame(7, OK)), "section 7 was not asked for");
+    assert_eq!(malformed(frame(0, OK)), "1 of 2 sections came");
+    assert_eq!(malformed(frame(0, OK).repeat(2)), "section 0 came twice");
+    assert_eq!(malformed(frame(0, "!")), "section 0 is not encoded");
+    assert_eq!(malformed(frame(0, ":0:?!")), "section 0 is not encoded");
+    assert_eq!(malformed(format!("{T} 0 3 {OK}\n")), "section 0 has 25 bytes where it says `3`");
+    assert_eq!(malformed(format!("{T} x 3 abc\n")), "a frame without a number");
+}
+
+#[test]
+fn a_host_without_the_tools_of_frames_says_so_for_every_question() {
+    let (compiled, _) = two();
+    let out = format!("\n{T} lacks base64\n{T} end 0\n");
+    let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
+    assert_eq!(seen.get(&check("b")), Err(Unknown::new("`base64` is missing")));
+}
+
+#[test]
+fn the_second_channel_may_hang_without_harm_to_the_first() {
+    let snippet = |name, device| FactSnippet { name, snippet: "true", timeout_s: 9, device, quick: false };
+    let facts = [snippet("gpus", true), snippet("links", true), snippet("os", false)];
+    let fact = |name: &str| Probe::Fact { name: name.into() };
+    let compiled = compiled(&[fact("gpus"), fact("links"), fact("os")], &facts);
+    assert!(compiled.device.is_some());
+    let quick = format!("\n{}{T} end 1\n", frame(0, OK));
+    let late = Unknown::new("timed out after 9 s");
+    let device = format!("\n{}{T} 1 2", frame(0, OK));
+    for (device, known) in [(None, false), (Some(&b""[..]), false), (Some(device.as_bytes()), true)] {
+        let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
+        assert!(seen.get(&fact("os")).is_ok());
+        assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "what came before the hang stands");
+        assert_eq!(seen.get(&fact("links")), Err(late.clone()));
+    }
+}
+
+#[test]
+fn nothing_asked_is_a_script_too() {
+    let compiled = compiled(&[], &[]);
+    assert!(compiled.device.is_none());
+    assert_eq!(parse(&compiled, format!("\n{T} end 0\n").as_bytes(), None), Ok(Observation::default()));
+}
+
+#[test]
+fn a_script_waits_as_long_as_its_slowest_lane() {
+    let probes: Vec<Probe> = (0..5).map(|n| check(&n.to_string())).collect();
+    assert_eq!(compiled(&probes, &[]).script.limit.as_secs(), 2 * (5 + 4) + 15);
+}
+
+fn every_family() -> Vec<Probe> {
+    vec![
+        Probe::Path { path: "/a".into(), want: Some("0".into()) },
+        Probe::Package { name: "bash".into() },
+        Probe::PackageManager,
+        Probe::Unit { name: "ssh".into() },
+        Probe::User { name: "root".into() },
+        Probe::Records,
+        check("a"),
+        Probe::Fact { name: "quick".into() },
+        Probe::Fact { name: "slow".into() },
+    ]
+}
+
+fn facts() -> [FactSnippet; 2] {
+    let snippet = |name, quick| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick };
+    [snippet("quick", true), snippet("slow", false)]
+}
+
+/// Text that looks like what the snippets print, in pieces.
+fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    let known = [
+        "errors\0", "sums\0", "body\0", "/a\0", "/a -> \0", "81a4\0", "-\0", "\0", "\n", "\\", ": ", "passwd\0", "groups\0",
+        "shadow\0", "root\0", "root:x:0:0::/:/sh", "key\0", "units\0", "record\0", "lines\0", "./a.json\0", "Id=ssh.service\n",
+        "LoadState=x\n", "ActiveState=y\nMainPID=1\n", "\nforge-maps\n", "/proc/1/maps:a b c d e /usr/x (deleted)\n",
+        "forge-end\n", "holder\0", "packages\0", "bash\tamd64\tinstall\tinstalled\t1\n", "bash:\n", "  Candidate: 1\n",
+        "     1 500\n", "        500 x\n", "amd64\n", "quick\0", "2\0", "ActiveEnterTimestamp=Sat 9999-99-99 1:1:1 UTC\n",
+    ];
+    let piece = prop_oneof![8 => prop::sample::select(known.to_vec()).prop_map(|p| p.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..8)];
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(noise in prop::collection::vec(any::<u8>(), 0..400), first in any::<bool>()) {
+        let (compiled, out) = two();
+        let mixed = if first { [&noise[..], out.as_bytes()].concat() } else { [out.as_bytes(), &noise].concat() };
+        let _ = parse(&compiled, &noise, Some(&noise));
+        let _ = parse(&compiled, &mixed, Some(&mixed));
+    }
+
+    #[test]
+    fn any_answer_of_any_section_is_read_without_a_panic(stdout in pieces(), stderr in pieces(), status in 0i32..256) {
+        let compiled = compiled(&every_family(), &facts());
+        let engine = base64::engine::general_purpose::STANDARD;
+        let payload = format!("{}:{status}:!{}", engine.encode(&stdout), engine.encode(&stderr));
+        let frames: String = (0..compiled.sections.len()).map(|n| frame(n, &payload)).collect();
+        let out = format!("\n{frames}{T} end {}\n", compiled.sections.len());
+        let seen = parse(&compiled, out.as_bytes(), None).expect("the frames are whole");
+        prop_assert!(every_family().iter().all(|probe| seen.has(probe)));
+    }
+}

@@ -1,0 +1,102 @@
+//! Scripts through real shells: a cut script runs nothing, and values arrive as the bytes they are.
+
+use super::*;
+use crate::model::SecretStore;
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SHELLS: [&str; 3] = ["sh", "dash", "bash"];
+
+fn run(shell: &str, text: &[u8]) -> Vec<u8> {
+    let mut child = Command::new(shell)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the shell starts");
+    // A shell that gives up early closes its stdin.
+    let _ = child.stdin.take().expect("is piped").write_all(text);
+    child.wait_with_output().expect("the shell ends").stdout
+}
+
+fn script(body: Fragment) -> Result<String, FragmentError> {
+    let token = Token::new("0123456789abcdef0123456789abcdef");
+    let script = Script { body, token, limit: Duration::from_secs(1) };
+    script.text(&SecretStore::default()).map(|text| text.expose_secret().to_owned())
+}
+
+fn print(value: &str) -> Fragment {
+    Fragment::new().code("printf %s").word(value)
+}
+
+#[test]
+fn a_script_cut_at_any_byte_runs_nothing() {
+    let body = Fragment::new().code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n").then(print("}\nforge_main\necho ran\n"));
+    let text = script(body).expect("no NUL");
+    for shell in ["dash", "bash"] {
+        assert!(!run(shell, text.as_bytes()).is_empty(), "the whole script runs");
+        for end in 0..text.len() {
+            let out = run(shell, &text.as_bytes()[..end]);
+            assert_eq!(String::from_utf8_lossy(&out), "", "{shell} ran {:?}", &text[..end]);
+        }
+    }
+}
+
+#[test]
+fn hostile_values_arrive_as_they_are() {
+    let values = [
+        "", "'", "''", "\\", "\\'", "\"", "a\nb\n", "\n", "$(touch /tmp/x)", "`id`", "$HOME", "-n", "%s", "*", "~", "\u{202e}txt.exe",
+        "\u{1b}[31m\u{7}", "\r\n", "\t", "!!", "#", "\u{441}\u{81}\u{88}", "\u{e000}x\u{e001}", "'; rm -rf /nowhere; '",
+    ];
+    let body = values.iter().fold(Fragment::new().code("printf '%s\\n--\\n'"), |body, value| body.word(*value));
+    let expected: String = values.iter().map(|value| format!("{value}\n--\n")).collect();
+    for shell in SHELLS {
+        let out = run(shell, script(body.clone()).expect("no NUL").as_bytes());
+        assert_eq!(String::from_utf8_lossy(&out), expected, "{shell}");
+    }
+}
+
+#[test]
+fn nested_values_and_data_arrive_as_they_are() {
+    let value = "a'b\\'\n$(x)\u{1b}";
+    let nested = Fragment::new().code("sh -c").nested(Fragment::new().code("sh -c").nested(print(value)));
+    let data = Fragment::new().code("printf %s").data(b"\0\xff'\n".to_vec()).code(" | base64 -d");
+    for shell in SHELLS {
+        assert_eq!(run(shell, script(nested.clone()).expect("no NUL").as_bytes()), value.as_bytes());
+        assert_eq!(run(shell, script(data.clone()).expect("no NUL").as_bytes()), b"\0\xff'\n");
+    }
+}
+
+#[test]
+fn a_nul_byte_is_refused_at_any_depth() {
+    assert_eq!(script(print("a\0b")), Err(FragmentError::Nul));
+    assert_eq!(script(Fragment::new().code("sh -c").nested(print("\0"))), Err(FragmentError::Nul));
+    assert!(script(Fragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_value_arrives_in_every_shell(value in "[^\0]{0,60}", hostile in "['\"\\\\$`(){};&|<>\n\r\t !*?~#%\u{1b}\u{202e}-]{0,40}") {
+        for value in [value, hostile] {
+            let text = script(print(&value)).expect("no NUL");
+            for shell in SHELLS {
+                let out = run(shell, text.as_bytes());
+                prop_assert_eq!(&out, value.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn any_script_cut_anywhere_runs_nothing(value in "['\"\\\\$(){};\na-c ]{0,40}", at in any::<prop::sample::Index>()) {
+        let text = script(Fragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
+        let bytes = &text.as_bytes()[..at.index(text.len())];
+        for shell in SHELLS {
+            prop_assert_eq!(run(shell, bytes), b"");
+        }
+    }
+}
