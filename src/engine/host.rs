@@ -137,7 +137,7 @@ async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
     let link = match link {
         Some(link) => link,
-        None => match Link::open(run.project, &plan.host, &run.board.shared().secrets).await {
+        None => match Link::open(run.project, run.options, &plan.host, &run.board.shared().secrets).await {
             Ok(link) => link,
             Err(error) => return unreachable(&plan.host, &error),
         },

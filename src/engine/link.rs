@@ -1,11 +1,12 @@
 //! The engine's end of a session: reading first, writing once the host's lock is taken.
 
+use super::run::Options;
 use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
 use crate::facts;
 use crate::model::{HostName, SecretStore, Untrusted};
 use crate::probe::{self, FactSnippet, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
-use crate::transport::{self, ErrorKind, Finished, HostKey, Kind, LockError, Owner, Reader, Target, TransportError, UnitName, Writer};
+use crate::transport::{self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Reader, Target, TransportError, UnitName, Writer};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ pub(super) struct Link {
 enum End {
     Reading(Reader),
     Writing(Writer),
-    Gone,
 }
 
 /// Whether the writer lock was given.
@@ -45,9 +45,9 @@ pub(super) struct LongEnd {
 }
 
 impl Link {
-    pub async fn open(project: &Project, host: &HostName, secrets: &SecretStore) -> Result<Self, TransportError> {
+    pub async fn open(project: &Project, options: &Options, host: &HostName, secrets: &SecretStore) -> Result<Self, TransportError> {
         let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
-        let session = transport::open(host, &target(host, &connect), secrets).await?;
+        let session = transport::open(host, &target(host, &connect, options), secrets).await?;
         Ok(Self { end: End::Reading(Reader::new(session)) })
     }
 
@@ -58,7 +58,6 @@ impl Link {
         match &self.end {
             End::Reading(reader) => reader.observe(&compiled, secrets).await,
             End::Writing(writer) => writer.observe(&compiled, secrets).await,
-            End::Gone => Err(broken("the session is closed".to_owned())),
         }
     }
 
@@ -80,7 +79,7 @@ impl Link {
     fn writer(&self) -> Result<&Writer, TransportError> {
         match &self.end {
             End::Writing(writer) => Ok(writer),
-            End::Reading(_) | End::Gone => Err(broken("the host's lock is not held".to_owned())),
+            End::Reading(_) => Err(broken("the host's lock is not held".to_owned())),
         }
     }
 
@@ -92,7 +91,8 @@ impl Link {
         Ok(Done { finished, token })
     }
 
-    /// Runs a long step as a transient unit and follows its log to the end.
+    /// Runs a long step as a transient unit and follows its log to the end. A lost link is made anew; the
+    /// step goes on meanwhile.
     pub async fn long(
         &mut self,
         unit: &UnitName,
@@ -101,21 +101,69 @@ impl Link {
         secrets: &SecretStore,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<LongEnd, TransportError> {
-        let _ = (unit, body, limit, secrets, say);
-        Err(broken("long".to_owned()))
+        let token = transport::token()?;
+        let step = LongStep { unit: unit.clone(), body, token: token.clone(), limit };
+        let End::Writing(writer) = &mut self.end else {
+            return Err(broken("the host's lock is not held".to_owned()));
+        };
+        writer.start_long(&step, secrets).await?;
+        let mut log = Lines::default();
+        let mut sink = |_: u64, bytes: &[u8]| log.take(bytes, say);
+        let end = writer.follow(unit, 0, secrets, &mut sink).await.map_err(unlocked)?;
+        writer.forget_long(unit, &token, secrets).await?;
+        Ok(LongEnd { status: end.status, tail: log.tail() })
     }
 
     pub async fn close(self) {
         match self.end {
             End::Reading(reader) => reader.session().clone().close().await,
             End::Writing(writer) => writer.unlock().await.session().clone().close().await,
-            End::Gone => {}
         }
     }
 }
 
+/// Cuts a log into lines as it grows, and keeps the last ones.
+#[derive(Default)]
+struct Lines {
+    open: Vec<u8>,
+    last: std::collections::VecDeque<String>,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8], say: &mut (dyn FnMut(&str) + Send)) {
+        self.open.extend_from_slice(bytes);
+        while let Some(end) = self.open.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.open.drain(..=end).collect();
+            self.push(String::from_utf8_lossy(&line[..end]).into_owned(), say);
+        }
+    }
+
+    fn push(&mut self, line: String, say: &mut (dyn FnMut(&str) + Send)) {
+        const KEPT: usize = 200;
+        say(&line);
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    fn tail(self) -> Untrusted {
+        let open = String::from_utf8_lossy(&self.open).into_owned();
+        let lines: Vec<String> = self.last.into_iter().chain((!open.is_empty()).then_some(open)).collect();
+        lines.join("\n").into()
+    }
+}
+
+/// The lock could not be taken anew after the link was lost.
+fn unlocked(error: LockError) -> TransportError {
+    match error {
+        LockError::Transport(error) => error,
+        other => broken(other.to_string()),
+    }
+}
+
 /// Converts what was declared into what the transport needs.
-fn target(host: &HostName, connect: &Connect) -> Target {
+fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
     Target {
         kind: match &connect.transport {
             TransportKind::Ssh => Kind::Ssh,
@@ -141,6 +189,7 @@ fn target(host: &HostName, connect: &Connect) -> Target {
         },
         timeout: Duration::from_secs(connect.timeout_s),
         keep: Duration::from_secs(connect.keep_s),
+        control_dir: options.control_dir.clone(),
         ..Target::default()
     }
 }

@@ -75,7 +75,7 @@ pub async fn observe_facts(
         async move {
             let began = Instant::now();
             let _ = events.send(Event::Connecting { host: host.clone() });
-            let seen = match Link::open(project, &host, &project.secrets).await {
+            let seen = match Link::open(project, options, &host, &project.secrets).await {
                 Ok(link) => {
                     let seen = ask(&link, &host, probes, &project.secrets).await;
                     link.close().await;
@@ -134,7 +134,7 @@ impl Look<'_> {
         let began = Instant::now();
         self.say(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
-        let (seen, link) = match Link::open(self.project, &host, secrets).await {
+        let (seen, link) = match Link::open(self.project, self.options, &host, secrets).await {
             Ok(link) => (self.trips(&link, &host).await, Some(link)),
             Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
         };
@@ -211,7 +211,7 @@ impl Look<'_> {
     }
 
     async fn afresh(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
-        match Link::open(self.project, &seen.host, secrets).await {
+        match Link::open(self.project, self.options, &seen.host, secrets).await {
             Ok(link) => {
                 self.again(&link, seen, rest, secrets).await;
                 link.close().await;
