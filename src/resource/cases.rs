@@ -1,0 +1,302 @@
+//! Runs the recorded cases under `tests/resources/KIND/*.json`: what a host answered → verdict, reason,
+//! changes and commands. `FORGE_BLESS=1` writes the expectations anew, to be read before they are kept.
+
+use super::support::sha256_hex;
+use super::{kind, Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type};
+use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
+use crate::probe::{Observation, PackageManagerState, PackageState, Probe, Reading, UnitState, Unknown, UserInfo};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::{json, Map};
+use std::path::{Path, PathBuf};
+
+/// A run's name as the engine makes it.
+pub(super) const RUN: &str = "20261121T093015-4f2a";
+
+/// The fewest cases that a kind may have.
+const LEAST: usize = 6;
+
+fn files(kind: &Kind) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/resources").join(kind.name);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn recorded_cases() {
+    let mut wrong = Vec::new();
+    for kind in super::kinds() {
+        let files = files(kind);
+        assert!(files.len() >= LEAST, "{} has only {} cases", kind.name, files.len());
+        for file in files {
+            let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap())
+                .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            let found = run(kind, &case);
+            if std::env::var_os("FORGE_BLESS").is_some() {
+                bless(&file, case, found);
+            } else if case["expect"] != found {
+                wrong.push(difference(&file, &case["expect"], &found));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A no-op must say why, a change must name what changes, a block what to do or what is wrong.
+#[test]
+fn every_verdict_has_a_reason() {
+    for kind in super::kinds() {
+        for file in files(kind) {
+            let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            let expect = &case["expect"];
+            let name = file.display();
+            assert!(expect["reason"].as_str().is_some_and(|r| r.len() > 8 && !r.ends_with('.')), "{name}");
+            let changes = expect["changes"].as_array().map_or(0, Vec::len);
+            assert_eq!(expect["verdict"] == "change", changes > 0, "{name}");
+            let origins = [json!("field"), json!("source"), json!("reconstructed")];
+            assert!(origins.contains(&case["origin"]), "{name}: origin");
+        }
+    }
+}
+
+#[test]
+fn every_kind_has_its_required_cases() {
+    for kind in super::kinds() {
+        let verdicts: Vec<Value> = files(kind)
+            .iter()
+            .map(|file| serde_json::from_str::<Value>(&std::fs::read_to_string(file).unwrap()).unwrap())
+            .map(|case| case["expect"]["verdict"].clone())
+            .collect();
+        for needed in ["ok", "change", "unknown"] {
+            assert!(verdicts.contains(&json!(needed)), "{}: no case with verdict {needed}", kind.name);
+        }
+    }
+}
+
+fn bless(file: &Path, mut case: Value, found: Value) {
+    case["expect"] = found;
+    std::fs::write(file, format!("{}\n", serde_json::to_string_pretty(&case).unwrap())).unwrap();
+}
+
+fn difference(file: &Path, expected: &Value, found: &Value) -> String {
+    let text = |value: &Value| serde_json::to_string_pretty(value).unwrap();
+    let (expected, found) = (text(expected), text(found));
+    let diff = similar::TextDiff::from_lines(&expected, &found);
+    format!("{}\n{}", file.display(), diff.unified_diff().context_radius(2))
+}
+
+fn run(kind: &Kind, case: &Value) -> Value {
+    let mut secrets = SecretStore::default();
+    for (name, value) in case["secrets"].as_object().into_iter().flatten() {
+        secrets.insert(name, SecretString::from(value.as_str().unwrap().to_owned()));
+    }
+    let fields = fields(kind.fields, &case["fields"]);
+    let resource = (kind.build)(&fields, case["absent"] == true).unwrap_or_else(|d| panic!("{}: {}", case["name"], d.message));
+    let context = &case["context"];
+    let (inputs, predicted) = (inputs(&context["inputs"]), predicted(&context["predicted"]));
+    let cx = Context {
+        predicted: predicted.as_ref(),
+        record: context.get("record"),
+        inputs: &inputs,
+        run: RUN,
+        key: None,
+        secrets: Some(&secrets),
+    };
+    let seen = observation(resource.as_ref(), &inputs, &case["observation"], &case["name"]);
+    let judgement = resource.judge(&seen, &cx);
+    expectation(resource.as_ref(), &judgement, &cx)
+}
+
+fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>) -> Value {
+    let mut found = json!({
+        "verdict": verdict(judgement.verdict),
+        "reason": judgement.reason,
+        "changes": judgement.changes,
+        "disruption": judgement.disruption,
+        "basis": judgement.basis,
+    });
+    if judgement.predicted {
+        found["predicted"] = json!(true);
+    }
+    if let Some(hint) = &judgement.hint {
+        found["hint"] = json!(hint);
+    }
+    if judgement.verdict == Verdict::Change {
+        let action = resource.act(judgement, cx);
+        // Without the store: secrets stay placeholders in what is kept.
+        let text = action.body.render(&SecretStore::default()).unwrap();
+        found["commands"] = text.expose_secret().lines().collect();
+    }
+    found
+}
+
+fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Blocked(class) => format!("blocked: {}", BlockClass::name(class)),
+        other => other.name().to_owned(),
+    }
+}
+
+/// Turns what people write into checked fields: modes and durations become numbers, `${NAME}` a secret.
+pub(super) fn fields(table: &'static [Field], written: &Value) -> Fields {
+    let written = written.as_object().expect("fields");
+    let mut fields = Fields::default();
+    for (key, value) in written {
+        let field = table.iter().find(|f| f.name == key).unwrap_or_else(|| panic!("no field `{key}`"));
+        fields.0.insert(field.name, checked(&field.ty, value));
+    }
+    fields
+}
+
+fn checked(ty: &Type, value: &Value) -> Value {
+    match (ty, value) {
+        (Type::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
+        (Type::Duration, Value::String(text)) => json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap()),
+        (Type::Map(inner), Value::Object(map)) => map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into(),
+        (_, Value::String(text)) => json!(placeholders(text)),
+        _ => value.clone(),
+    }
+}
+
+fn placeholders(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("${secret ") else { return text.to_owned() };
+    let (name, after) = rest.split_once('}').unwrap();
+    let mut store = SecretStore::default();
+    let placeholder = store.insert(name, SecretString::from("x".to_owned()));
+    format!("{before}{}{}", placeholder.0, placeholders(after))
+}
+
+fn inputs(given: &Value) -> Vec<Input> {
+    let text = |v: &Value| v.as_str().unwrap().to_owned();
+    let paths = |v: &Value| v.as_array().unwrap().iter().map(text).collect();
+    let input = |v: &Value| Input {
+        step: text(&v["step"]),
+        paths: paths(&v["paths"]),
+        digest: text(&v["digest"]),
+        changing: v["changing"] == true,
+    };
+    given.as_array().into_iter().flatten().map(input).collect()
+}
+
+fn predicted(given: &Value) -> Option<Predicted> {
+    let given = given.as_object()?;
+    let thing = |(kind, name): (&String, &Value)| {
+        let name = name.as_str().unwrap().to_owned();
+        match kind.as_str() {
+            "path" => Provision::Path(name),
+            "unit" => Provision::Unit(name),
+            "user" => Provision::User(name),
+            "package" => Provision::Package(name),
+            other => panic!("no thing `{other}`"),
+        }
+    };
+    let will_exist = given.get("will_exist").and_then(Value::as_object).into_iter().flatten().map(thing).collect();
+    let after = given.get("after").and_then(Value::as_str).map(str::to_owned);
+    Some(Predicted { will_exist, after, ..Predicted::default() })
+}
+
+/// Answers exactly the questions that the resource asks, and those about its inputs.
+fn observation(resource: &dyn Resource, inputs: &[Input], answers: &Value, name: &Value) -> Observation {
+    let mut probes = resource.probes();
+    let bare = |path: &String| Probe::Path { path: path.clone(), want: None };
+    probes.extend(inputs.iter().flat_map(|input| &input.paths).map(bare));
+    let mut seen = Observation::default();
+    let mut used = Vec::new();
+    for probe in probes {
+        let key = key(&probe);
+        match answers.get(&key) {
+            Some(answer) => seen.insert(probe.clone(), reading(&probe, answer)),
+            None if probe == Probe::PackageManager => {
+                seen.insert(probe, Ok(Reading::PackageManager(PackageManagerState::default())));
+            }
+            None => panic!("{name}: no answer to `{key}`"),
+        }
+        used.push(key);
+    }
+    for key in answers.as_object().into_iter().flatten().map(|(key, _)| key) {
+        assert!(used.contains(key), "{name}: nobody asked `{key}`");
+    }
+    seen
+}
+
+fn key(probe: &Probe) -> String {
+    match probe {
+        Probe::Path { path, .. } => format!("path {path}"),
+        Probe::Package { name } => format!("package {name}"),
+        Probe::PackageManager => "package manager".to_owned(),
+        Probe::Unit { name } => format!("unit {name}"),
+        Probe::User { name } => format!("user {name}"),
+        Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
+    if let Some(why) = answer.get("unknown") {
+        let unknown = Unknown::new(why.as_str().unwrap());
+        return Err(match answer.get("said") {
+            Some(said) => unknown.said(said.as_str().unwrap()),
+            None => unknown,
+        });
+    }
+    if let Some(other) = answer.get("reading") {
+        return Ok(serde_json::from_value(other.clone()).unwrap());
+    }
+    let (variant, value) = match probe {
+        Probe::Path { want, .. } => ("path", path(answer, want.as_deref())),
+        Probe::Package { .. } => ("package", over(&PackageState::default(), answer)),
+        Probe::PackageManager => ("package_manager", over(&PackageManagerState::default(), answer)),
+        Probe::Unit { .. } => ("unit", over(&UnitState::default(), answer)),
+        Probe::User { .. } if answer == "absent" => ("user", json!("absent")),
+        Probe::User { .. } => ("user", json!({ "present": over(&UserInfo::default(), answer) })),
+        _ => ("output", over(&crate::probe::Output::default(), answer)),
+    };
+    Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
+}
+
+fn over<T: Serialize>(base: &T, answer: &Value) -> Value {
+    let mut value = serde_json::to_value(base).unwrap();
+    for (key, given) in answer.as_object().unwrap_or_else(|| panic!("{answer}")) {
+        assert!(value.get(key).is_some(), "no attribute `{key}`");
+        value[key] = given.clone();
+    }
+    value
+}
+
+/// `absent`, or attributes; `text` stands for a body with its size and digest.
+fn path(answer: &Value, want: Option<&str>) -> Value {
+    if answer == "absent" {
+        return json!("absent");
+    }
+    let mut info = json!({
+        "kind": "file", "owner": "root", "group": "root", "mode": 0o644, "size": 0, "mtime": 0.0, "ctime": 0.0,
+        "sha256": null, "body": null, "target": null,
+    });
+    for (key, given) in answer.as_object().unwrap() {
+        match (key.as_str(), given) {
+            ("mode", Value::String(mode)) => info["mode"] = json!(u32::from_str_radix(mode, 8).unwrap()),
+            ("text", Value::String(text)) => {
+                let digest = sha256_hex(text.as_bytes());
+                info["size"] = json!(text.len());
+                info["body"] = json!(want.filter(|want| *want != digest).map(|_| Untrusted::from(text.as_str())));
+                info["sha256"] = json!(digest);
+            }
+            _ => info[key] = given.clone(),
+        }
+    }
+    json!({ "present": info })
+}
+
+/// The registry finds each kind by its name.
+#[test]
+fn kinds_are_found_by_name() {
+    for entry in super::kinds() {
+        assert_eq!(kind(entry.name).map(|k| k.name), Some(entry.name));
+    }
+    assert!(kind("files").is_none());
+}

@@ -1,0 +1,381 @@
+//! `command`: a recipe's own check and the command that makes it hold.
+
+use super::body::bare;
+use super::support::{account_name, bad_value, output, path_state};
+use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::{Disruption, SecretStore, Value};
+use crate::probe::{Observation, Output, PathState, Probe, Unknown};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "command",
+    summary: "A command that runs when its check says that it must.",
+    doc: "\
+For what no other kind can say. All parts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
+
+**`check` decides.** It only reads: it runs in every plan, and again right before and after the change. Exit
+status 0 means as desired, 1 (or one of `check_not`) means not; any other status means that the check could not
+tell, and the step is `unknown`. `creates: PATH` is the short form: as desired when something stands at the path.
+Without either the command is refused, since forge could not tell whether there is something to do. Nothing to do
+reads `the check says it is as desired`.
+
+**`verify`** is a second, sharper check: the step holds only when it exits 0 too.
+
+**A change** runs `apply` and then asks `check` and `verify` again: an `apply` that succeeds without making them
+true fails the step. It must be safe to run twice, for it may be killed half-way. Secrets belong into `env`.
+
+A check that cannot be judged before an earlier step ran (its program is not installed yet) is planned as
+`change (predicted)`.
+
+**Disruption** is what the step's `disruption` says; forge cannot see what a command does. With `long: true` at
+the step it outlives a lost connection.
+
+**Removal** runs `remove` when the check says that it is there; a command without `remove` cannot be removed.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::optional("check", Type::Text, "Read-only; exit status 0 as desired, 1 not, else unknown. Excludes `creates`."),
+    Field::optional("creates", Type::Path, "A path that exists once `apply` ran. Excludes `check`."),
+    Field::optional(
+        "check_not",
+        Type::List(&Type::Int { min: 1, max: 255 }),
+        "Further exit statuses of `check` that mean not as desired.",
+    ),
+    Field::optional("apply", Type::Text, "What brings the desired state about."),
+    Field::optional("verify", Type::Text, "Read-only; must exit 0 for the step to hold."),
+    Field::optional("remove", Type::Text, "What undoes it, for a removal."),
+    Field::optional("user", Type::Name, "The account that all parts run as. Default `root`."),
+    Field::optional("cwd", Type::Path, "The working directory. Default `/`."),
+    Field::optional("env", Type::Map(&Type::Text), "Environment variables; values may be secrets."),
+    Field::optional(
+        "timeout",
+        Type::Duration,
+        "The longest that `apply` or `remove` may take; the step's own `timeout` when left out.",
+    ),
+];
+
+/// Seconds that a check may take: it runs in every plan.
+const CHECK_LIMIT: u64 = 60;
+/// One argument of a program holds at most 128 KiB on Linux. Bytes, with room for revealed secrets.
+const SCRIPT_CAP: usize = 98_304;
+/// Characters of a script that a title shows.
+const TITLE: usize = 60;
+
+#[derive(Debug)]
+struct Command {
+    check: Check,
+    check_not: Vec<i64>,
+    apply: String,
+    verify: Option<String>,
+    remove: Option<String>,
+    user: Option<String>,
+    cwd: Option<String>,
+    env: Vec<(String, String)>,
+    timeout: Option<u64>,
+    absent: bool,
+}
+
+#[derive(Debug)]
+enum Check {
+    Script(String),
+    Creates(String),
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let script = |name: &str| fields.text(name).map(|text| fits(name, text)).transpose();
+    let (apply, remove) = (script("apply")?, script("remove")?);
+    let command = Command {
+        check: check(fields)?,
+        check_not: fields.ints("check_not").unwrap_or_default(),
+        apply: match (apply, absent) {
+            (Some(apply), _) => apply,
+            (None, true) => String::new(),
+            (None, false) => return Err(Diag::error(Code::MissingKey, "a command needs `apply`")),
+        },
+        verify: script("verify")?,
+        remove,
+        user: fields.text("user").filter(|user| *user != "root").map(str::to_owned),
+        cwd: fields.text("cwd").map(str::to_owned),
+        env: environment(fields)?,
+        timeout: fields.int("timeout").map(i64::unsigned_abs),
+        absent,
+    };
+    command.user.as_deref().map_or(Ok(()), |user| account_name("user", user))?;
+    if absent && command.remove.is_none() {
+        return Err(Diag::error(Code::BadStep, "a command without `remove` cannot be removed")
+            .hint("add `remove:`, the command that undoes `apply`"));
+    }
+    Ok(Box::new(command))
+}
+
+fn check(fields: &Fields) -> Result<Check, Diag> {
+    match (fields.text("check"), fields.text("creates")) {
+        (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`check` and `creates` exclude each other")),
+        (Some(check), None) => Ok(Check::Script(fits("check", check)?)),
+        (None, Some(path)) => Ok(Check::Creates(path.to_owned())),
+        (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs a check")
+            .hint("add `check:`, a script that exits 0 when nothing is left to do, or `creates:`, a path")),
+    }
+}
+
+fn fits(name: &str, script: &str) -> Result<String, Diag> {
+    match script.len() {
+        0..=SCRIPT_CAP => Ok(script.to_owned()),
+        bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, a script may have {SCRIPT_CAP}"))
+            .hint("put it onto the host with a `file` step and run it from there")),
+    }
+}
+
+fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag> {
+    let env = fields.map("env").unwrap_or_default();
+    for (name, _) in &env {
+        let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(bad_value(format!("`{name}` cannot name an environment variable")));
+        }
+    }
+    Ok(env)
+}
+
+/// What the checks say.
+enum Found {
+    Holds(&'static str),
+    Not(String),
+}
+
+impl Command {
+    fn script_probe(&self, part: &str, script: &str) -> Probe {
+        Probe::Check {
+            id: format!("{part} of `{}`", self.title()),
+            script: script.to_owned(),
+            user: self.user.clone(),
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            timeout_s: CHECK_LIMIT,
+        }
+    }
+
+    fn check_probe(&self) -> Probe {
+        match &self.check {
+            Check::Script(script) => self.script_probe("check", script),
+            Check::Creates(path) => bare(path),
+        }
+    }
+
+    fn verify_probe(&self) -> Option<Probe> {
+        self.verify.as_deref().filter(|_| !self.absent).map(|script| self.script_probe("verify", script))
+    }
+
+    fn found(&self, seen: &Observation) -> Result<Found, Unknown> {
+        let checked = match &self.check {
+            Check::Creates(path) => match path_state(seen, &bare(path))? {
+                PathState::Present(_) => Found::Holds("what it creates is there"),
+                PathState::Absent => Found::Not(format!("`{path}` does not exist")),
+            },
+            Check::Script(_) => self.status("check", output(seen, &self.check_probe())?)?,
+        };
+        match (checked, self.verify_probe()) {
+            (Found::Holds(why), None) => Ok(Found::Holds(why)),
+            (Found::Holds(_), Some(verify)) => self.status("verify", output(seen, &verify)?),
+            (not, _) => Ok(not),
+        }
+    }
+
+    fn status(&self, part: &'static str, output: &Output) -> Result<Found, Unknown> {
+        match output.status {
+            0 if part == "check" => Ok(Found::Holds("the check says it is as desired")),
+            0 => Ok(Found::Holds("check and verify say it is as desired")),
+            status if status == 1 || self.check_not.contains(&i64::from(status)) => {
+                Ok(Found::Not(format!("the {part} exited with {status}")))
+            }
+            status => Err(Unknown::new(format!("the {part} could not tell: it exited with {status}"))
+                .said(last_line(output.stderr.raw()))),
+        }
+    }
+
+    fn judge_found(&self, found: Found, cx: &Context<'_>) -> Judgement {
+        let (holds, why) = match found {
+            Found::Holds(why) => (true, why.to_owned()),
+            Found::Not(why) => (false, why),
+        };
+        let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
+        if holds != self.absent {
+            let why = if self.absent { format!("{why}, as declared") } else { why };
+            return Judgement::ok(why, basis);
+        }
+        let judgement = Judgement::change(why.clone(), vec![self.change(&why)], Disruption::D0, basis);
+        match cx.predicted.is_some_and(|p| p.after.is_some()) {
+            true => judgement.predicted(),
+            false => judgement,
+        }
+    }
+
+    fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
+        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        let changes = vec![self.change("not known yet")];
+        Judgement::change(reason, changes, Disruption::D0, json!({ "check": "unknown" })).predicted()
+    }
+
+    fn change(&self, from: &str) -> Change {
+        Change::new("command", Some(from), Some(SecretStore::mask(self.script()).trim_end()))
+    }
+
+    /// Returns what a change runs.
+    fn script(&self) -> &str {
+        match self.absent {
+            true => self.remove.as_deref().unwrap_or_default(),
+            false => &self.apply,
+        }
+    }
+
+    fn action(&self) -> Fragment {
+        let opened = shell::usual()
+            .word(self.script())
+            .word(self.cwd.as_deref().unwrap_or("/"))
+            .word(self.user.as_deref().unwrap_or_default())
+            .word(self.timeout.map(|s| s.to_string()).unwrap_or_default())
+            .code(ENTER);
+        let with_env =
+            self.env.iter().fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
+        shell::close(with_env.code(RUN))
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+const ENTER: &str = r#"
+script=$1 cwd=$2 user=$3 limit=$4
+cd -- "$cwd" || fail "cannot enter $cwd"
+HOME=/root
+if [ -n "$user" ]; then
+  HOME=$(getent passwd "$user" | cut -d: -f6)
+  [ -n "$HOME" ] || fail "user $user does not exist"
+  USER=$user LOGNAME=$user
+  export USER LOGNAME
+fi
+export HOME
+"#;
+
+/// The outermost program is the limit, so that it ends everything below it.
+const RUN: &str = r#"set -- sh -c "$script"
+if [ -n "$user" ]; then set -- runuser -u "$user" -- "$@"; fi
+if [ -n "$limit" ]; then set -- timeout -k 10 "$limit" "$@"; fi
+"$@" </dev/null
+status=$?
+if [ -n "$limit" ] && [ "$status" -eq 124 ]; then fail "the command was stopped after $limit s"; fi
+exit "$status"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("not found", "a program is missing on the host: add the `package` step that brings it before this one"),
+    ("was stopped after", "`timeout` says how long the command may take"),
+    ("does not exist", "add the `user` step before this one"),
+    ("No space left on device", "the file system is full"),
+];
+
+impl Resource for Command {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    /// A command has no name of its own: the first line of what it runs stands for it.
+    fn title(&self) -> String {
+        let masked = SecretStore::mask(if self.apply.is_empty() { self.script() } else { &self.apply });
+        let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command");
+        match line.char_indices().nth(TITLE) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.check_probe()];
+        probes.extend(self.verify_probe());
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        match self.found(seen) {
+            Ok(found) => self.judge_found(found, cx),
+            Err(unknown) => self.judge_unknown(&unknown, cx),
+        }
+    }
+
+    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action { body: self.action(), long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        let check = match &self.check {
+            Check::Script(script) => json!({ "check": script }),
+            Check::Creates(path) => json!({ "creates": path }),
+        };
+        let env: serde_json::Map<String, Value> = self.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+        json!({
+            "check": check, "apply": self.apply, "verify": self.verify, "user": self.user, "cwd": self.cwd,
+            "env": env, "absent": self.absent,
+        })
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        match &self.check {
+            Check::Creates(path) if !self.absent => vec![Provision::Path(path.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        match &self.check {
+            Check::Creates(path) => vec![path.clone()],
+            Check::Script(_) => Vec::new(),
+        }
+    }
+
+    /// Two commands may well look alike.
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)], absent: bool) -> Diag {
+        build(&Fields(fields.iter().cloned().collect()), absent).unwrap_err()
+    }
+
+    #[test]
+    fn a_command_needs_a_check() {
+        let diag = refused(&[("apply", json!("true"))], false);
+        assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs a check"));
+        assert_eq!(refused(&[("check", json!("true"))], false).message, "a command needs `apply`");
+        let both = [("check", json!("true")), ("creates", json!("/a")), ("apply", json!(""))];
+        assert_eq!(refused(&both, false).message, "`check` and `creates` exclude each other");
+    }
+
+    #[test]
+    fn a_removal_needs_a_remover() {
+        let fields = [("check", json!("true")), ("apply", json!("true"))];
+        assert_eq!(refused(&fields, true).message, "a command without `remove` cannot be removed");
+    }
+
+    #[test]
+    fn variables_have_names() {
+        let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
+        assert_eq!(refused(&fields, false).message, "`A B` cannot name an environment variable");
+    }
+
+    #[test]
+    fn an_overlong_script_is_refused() {
+        let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
+        assert_eq!(refused(&fields, false).message, "`apply` has 98305 bytes, a script may have 98304");
+    }
+}

@@ -1,0 +1,70 @@
+//! The reference page of a kind, made from its table.
+
+use super::{Field, Kind, Type};
+use std::fmt::Write;
+
+/// Returns the page as Markdown: summary, behaviour, a table of fields.
+pub fn markdown(kind: &Kind) -> String {
+    let mut page = format!("# `{}`\n\n{}\n\n{}\n\n## Fields\n\n", kind.name, kind.summary, kind.doc);
+    table(&mut page, kind.fields);
+    for (field, inner) in kind.fields.iter().filter_map(|f| inner(&f.ty).map(|inner| (f, inner))) {
+        let _ = writeln!(page, "\n### Inside `{}`\n", field.name);
+        table(&mut page, inner);
+    }
+    page
+}
+
+fn table(page: &mut String, fields: &[Field]) {
+    page.push_str("| field | type | meaning |\n|---|---|---|\n");
+    for field in fields {
+        let required = if field.required { ", required" } else { "" };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(page, "| `{}` | {}{required} | {} |", field.name, words(&field.ty), cell(field.doc));
+    }
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn inner(ty: &Type) -> Option<&'static [Field]> {
+    match ty {
+        Type::Table(fields) => Some(fields),
+        _ => None,
+    }
+}
+
+fn words(ty: &Type) -> String {
+    match ty {
+        Type::Text => "text".into(),
+        Type::Line => "one line of text".into(),
+        Type::Path => "absolute path".into(),
+        Type::LocalFile => "file of the inventory's tree".into(),
+        Type::Mode => "octal text".into(),
+        Type::Bool => "`true` or `false`".into(),
+        Type::Int { min, max } => format!("whole number, {min} to {max}"),
+        Type::Version => "version".into(),
+        Type::Duration => "duration (`30s`, `10m`, `4h`)".into(),
+        Type::Enum(values) => values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" or "),
+        Type::List(item) => format!("list of {}", words(item)),
+        Type::Map(value) => format!("map of {}", words(value)),
+        Type::Secret => "secret".into(),
+        Type::Name => "name".into(),
+        Type::Any => "any value".into(),
+        Type::Table(_) => "table, see below".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_row_for_each_field() {
+        let page = markdown(super::super::kind("unit").unwrap());
+        assert!(page.starts_with("# `unit`\n\nA unit file of systemd, or a drop-in"), "{page}");
+        assert!(page.contains("| `name` | name, required | Name of the unit; without a type it is a `.service`. |\n"));
+        assert!(page.contains("### Inside `drop_in`\n\n| field"));
+    }
+}

@@ -1,0 +1,92 @@
+//! JSON Schema (draft 2020-12) of a kind's fields, made from its table.
+
+use super::{Field, Kind, Type};
+use crate::model::Value;
+use serde_json::{json, Map};
+
+/// What a template may stand for: text that is rendered before it is checked.
+const TEMPLATE: &str = r"\{\{|\{%";
+
+/// Returns the schema of what stands below the kind's key in a step.
+pub fn kind_schema(kind: &Kind) -> Value {
+    let mut schema = table(kind.fields);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!(kind.name);
+    schema["description"] = json!(kind.summary);
+    schema
+}
+
+fn table(fields: &[Field]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|f| (f.name.to_owned(), field(f))).collect();
+    let required: Vec<&str> = fields.iter().filter(|f| f.required).map(|f| f.name).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn field(field: &Field) -> Value {
+    let mut schema = typed(&field.ty);
+    schema["description"] = json!(field.doc);
+    schema
+}
+
+/// A template may stand wherever a scalar does, so every scalar allows text that holds one.
+fn typed(ty: &Type) -> Value {
+    match ty {
+        Type::Text | Type::Line | Type::LocalFile | Type::Secret => json!({ "type": "string" }),
+        Type::Version => json!({ "type": ["string", "number"] }),
+        Type::Path => pattern("^/"),
+        Type::Mode => pattern("^[0-7]{3,4}$"),
+        Type::Duration => pattern("^[0-9]+(ms|s|m|h|d)$"),
+        Type::Name => pattern("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
+        Type::Bool => json!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": TEMPLATE }] }),
+        Type::Int { min, max } => json!({
+            "anyOf": [
+                { "type": "integer", "minimum": min, "maximum": max },
+                { "type": "string", "pattern": TEMPLATE },
+            ],
+        }),
+        Type::Enum(values) => json!({ "anyOf": [{ "enum": values }, { "type": "string", "pattern": TEMPLATE }] }),
+        Type::List(item) => json!({
+            "anyOf": [{ "type": "array", "items": typed(item) }, { "type": "string", "pattern": TEMPLATE }],
+        }),
+        Type::Map(value) => json!({
+            "anyOf": [
+                { "type": "object", "additionalProperties": typed(value) },
+                { "type": "string", "pattern": TEMPLATE },
+            ],
+        }),
+        Type::Any => json!({}),
+        Type::Table(fields) => table(fields),
+    }
+}
+
+fn pattern(pattern: &str) -> Value {
+    json!({ "type": "string", "anyOf": [{ "pattern": pattern }, { "pattern": TEMPLATE }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_a_closed_schema() {
+        let schema = kind_schema(super::super::kind("unit").unwrap());
+        assert_eq!(schema["required"], json!(["name"]));
+        assert_eq!(schema["additionalProperties"], json!(false));
+        assert_eq!(schema["properties"]["drop_in"]["required"], json!(["name", "content"]));
+        assert_eq!(schema["properties"]["backup"]["anyOf"][0], json!({ "type": "boolean" }));
+    }
+
+    #[test]
+    fn every_field_is_described() {
+        for kind in super::super::kinds() {
+            for (name, property) in kind_schema(kind)["properties"].as_object().unwrap() {
+                assert!(property["description"].as_str().is_some_and(|d| d.ends_with('.')), "{}.{name}", kind.name);
+            }
+        }
+    }
+}

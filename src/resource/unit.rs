@@ -1,0 +1,254 @@
+//! `unit`: a unit file or a drop-in of systemd, read by its manager.
+
+use super::body::{bare, Body, Target};
+use super::shell::{self, Write};
+use super::support::{bad_value, required, unit_name, unit_state};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::{Value, Verdict};
+use crate::probe::{Observation, Probe, Unknown};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "unit",
+    summary: "A unit file of systemd, or a drop-in for one, that the manager has read.",
+    doc: "\
+With `content` the whole unit stands in `/etc/systemd/system/NAME`; with `drop_in` a part of it stands in
+`/etc/systemd/system/NAME.d/DROPIN.conf`.
+
+**Compared** are the file like one of kind `file` (root, 0644) and `NeedDaemonReload` of the unit: a file that
+is right but not read is a change. Nothing to do reads `content, owner and mode are as declared, and systemd
+has read it`.
+
+**A change** checks a whole unit with `systemd-analyze verify` where it is installed (only errors count, not
+warnings; the programs that the unit starts must exist), puts the file in place in one step as `file` does,
+and reloads the manager. It restarts nothing: name this step in the `restart_on` of a `service`. A mask
+(a link to `/dev/null`) at the path is replaced, and the plan says so.
+
+**Removal** removes the file and reloads the manager; it stops nothing.",
+    fields: &[
+        Field::required("name", Type::Name, "Name of the unit; without a type it is a `.service`."),
+        Field::optional("content", Type::Text, "The whole unit. Excludes `drop_in`."),
+        Field::optional("drop_in", Type::Table(DROP_IN), "A part that adds to or overrides the unit. Excludes `content`."),
+        Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
+    ],
+    build,
+};
+
+const DROP_IN: &[Field] = &[
+    Field::required("name", Type::Name, "Name of the drop-in; `.conf` is added."),
+    Field::required("content", Type::Text, "The part of the unit, with its section headers."),
+];
+
+/// Where units of the administrator stand.
+const UNITS: &str = "/etc/systemd/system";
+
+#[derive(Debug)]
+struct Unit {
+    name: String,
+    target: Target,
+    drop_in: bool,
+    backup: bool,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = unit_name(required(fields, "name")?);
+    let (path, content) = match (fields.text("content"), fields.table("drop_in")) {
+        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other")),
+        (Some(content), None) => (format!("{UNITS}/{name}"), content),
+        (None, Some(table)) => drop_in(&name, table)?,
+        (None, None) if absent => (format!("{UNITS}/{name}"), ""),
+        (None, None) => return Err(Diag::error(Code::MissingKey, "a unit needs `content` or `drop_in`")),
+    };
+    let target =
+        Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
+    let drop_in = fields.has("drop_in");
+    Ok(Box::new(Unit { name, target, drop_in, backup: fields.bool("backup").unwrap_or(true), absent }))
+}
+
+fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
+    let text = |key: &str| table.get(key).and_then(Value::as_str);
+    let name = text("name").ok_or_else(|| Diag::error(Code::MissingKey, "`drop_in` needs `name`"))?;
+    let name = name.strip_suffix(".conf").unwrap_or(name);
+    if name.is_empty() || name.starts_with('.') {
+        return Err(bad_value(format!("`{name}` cannot name a drop-in: systemd ignores hidden files")));
+    }
+    Ok((format!("{UNITS}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
+}
+
+impl Unit {
+    fn probe(&self) -> Probe {
+        Probe::Unit { name: self.name.clone() }
+    }
+
+    /// A template has no state of its own; systemd refuses to be asked for it.
+    fn is_template(&self) -> bool {
+        self.name.contains("@.")
+    }
+
+    /// Adds what the manager has not read to a judgement of the file.
+    fn with_manager(&self, file: Judgement, seen: &Observation) -> Result<Judgement, Unknown> {
+        if self.is_template() || !matches!(file.verdict, Verdict::Ok | Verdict::Change) {
+            return Ok(file);
+        }
+        let unread = unit_state(seen, &self.probe())?.need_daemon_reload;
+        let mut basis = file.basis.clone();
+        basis["daemon_reload"] = json!(unread);
+        Ok(match (file.verdict, unread) {
+            (Verdict::Ok, false) => Judgement::ok(format!("{}, and systemd has read it", file.reason.raw()), basis),
+            (Verdict::Ok, true) => {
+                let change = Change::new("daemon-reload", Some("needed"), Some("done"));
+                Judgement::change("systemd has not read it", vec![change], file.disruption, basis)
+            }
+            _ => Judgement { basis, ..file },
+        })
+    }
+
+    fn judge_file(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        match self.absent {
+            true => self.target.judge_absent(seen),
+            false => self.target.judge(seen, cx, self.drop_in),
+        }
+    }
+
+    fn write(&self, cx: &Context<'_>) -> Fragment {
+        let target = &self.target;
+        let folder = match self.drop_in {
+            true => shell::close(shell::private().word(&target.path).code(FOLDER)).code("[ $? -eq 0 ] &&\n"),
+            false => Fragment::new(),
+        };
+        folder.then(shell::write_file(&Write {
+            path: &target.path,
+            owner: &target.owner,
+            group: &target.group,
+            mode: target.mode,
+            run: cx.run,
+            backup: self.backup,
+            validate: if self.drop_in { "" } else { VERIFY },
+            body: target.body.bytes(),
+        }))
+    }
+}
+
+const FOLDER: &str = r#"
+dir=${1%/*}
+[ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
+"#;
+
+/// systemd tells a unit's type from its file's name, so the candidate is judged under its real one.
+const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
+name=${FORGE_FILE##*/.}
+name=${name%.forge-*}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf -- "$dir"' EXIT
+cp -- "$FORGE_FILE" "$dir/$name" || exit 1
+systemd-analyze verify --man=no "$dir/$name""#;
+
+/// Reloads the manager where one runs.
+const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+"#;
+
+const FOLDER_GONE: &str = r#"
+rmdir --ignore-fail-on-non-empty -- "${1%/*}"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("is not executable", "a program that the unit starts is missing: add the step that brings it before this one"),
+    ("Unknown key name", "a key of the unit is misspelt or in the wrong section"),
+    ("No space left on device", "the file system is full; the old unit is untouched"),
+];
+
+impl Resource for Unit {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        match self.drop_in {
+            true => self.target.path.trim_start_matches(UNITS).trim_start_matches('/').to_owned(),
+            false => self.name.clone(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = match (self.absent, self.drop_in) {
+            (true, _) => vec![bare(&self.target.path)],
+            (false, true) => vec![self.target.probe()],
+            (false, false) => self.target.probes(),
+        };
+        if !self.is_template() {
+            probes.push(self.probe());
+        }
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let file = self.judge_file(seen, cx);
+        self.with_manager(file, seen).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        let only_reload = judgement.changes.iter().all(|c| c.attribute == "daemon-reload");
+        let files = match (self.absent, only_reload) {
+            (_, true) => Fragment::new().code(":\n"),
+            (true, _) => {
+                let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
+                match self.drop_in {
+                    true => removed
+                        .code("[ $? -eq 0 ] &&\n")
+                        .then(shell::close(shell::private().word(&self.target.path).code(FOLDER_GONE))),
+                    false => removed,
+                }
+            }
+            (false, _) => self.write(cx),
+        };
+        Action { body: files.code(RELOAD), long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.target.path, "absent": true }),
+            false => self.target.desired(),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        match (self.absent, self.drop_in) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![Provision::Path(self.target.path.clone())],
+            (false, false) => vec![Provision::Path(self.target.path.clone()), Provision::Unit(self.name.clone())],
+        }
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        vec![self.target.path.clone()]
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.target.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)]) -> String {
+        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn exactly_one_body() {
+        assert_eq!(refused(&[("name", json!("a"))]), "a unit needs `content` or `drop_in`");
+        assert_eq!(
+            refused(&[("name", json!("a")), ("content", json!("")), ("drop_in", json!({ "name": "b", "content": "" }))]),
+            "`content` and `drop_in` exclude each other"
+        );
+        assert_eq!(
+            refused(&[("name", json!("a")), ("drop_in", json!({ "name": ".b", "content": "" }))]),
+            "`.b` cannot name a drop-in: systemd ignores hidden files"
+        );
+    }
+}

@@ -1,0 +1,378 @@
+//! `user`: an account of the host.
+
+use super::support::{account_name, bad_value, required, user_state};
+use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::Diag;
+use crate::model::{Disruption, Value};
+use crate::probe::{Observation, Probe, Unknown, UserInfo, UserState};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "user",
+    summary: "An account of the host: number, groups, home, shell, lock.",
+    doc: "\
+**Compared** are only the attributes that are declared. Nothing to do reads `the account is as declared` and
+names what was compared.
+
+`groups` is the exact set of supplementary groups, or with `append: true` the least. Groups must exist; the
+account's own group of its name is made with it.
+
+**A change** uses `useradd`, `usermod` and `userdel`, which lock the account files; a lock held by another
+program is waited for. A new home path is written down, nothing is moved. **Disruption** is D1 when the number
+(`uid`) of an existing account changes: its running processes and its files outside home keep the old number.
+
+`locked: false` unlocks an existing password; an account that has none cannot be unlocked. Passwords are not
+set by this kind.
+
+**Removal** leaves the home directory unless `remove_home: true`. An account with running processes is not
+removed. `root` is never removed.",
+    fields: FIELDS,
+    build,
+};
+
+/// The highest number that is not reserved (`(uid_t) -1`, and -2 for `nobody` of old).
+const UID_MAX: i64 = 4_294_967_293;
+
+const FIELDS: &[Field] = &[
+    Field::required("name", Type::Name, "Login name."),
+    Field::optional("uid", Type::Int { min: 0, max: UID_MAX }, "Number of the account; the host chooses when left out."),
+    Field::optional("group", Type::Name, "Primary group. A new account gets one of its own name when left out."),
+    Field::optional("groups", Type::List(&Type::Name), "Supplementary groups."),
+    Field::optional("append", Type::Bool, "Whether further supplementary groups may stay. Default `false`."),
+    Field::optional("home", Type::Path, "Home directory."),
+    Field::optional("shell", Type::Path, "Login shell."),
+    Field::optional("comment", Type::Line, "The GECOS field, usually the full name."),
+    Field::optional("system", Type::Bool, "Whether a new account gets a number of the system range. Default `false`."),
+    Field::optional(
+        "create_home",
+        Type::Bool,
+        "Whether a new account's home is made. Default `true`, for a system account `false`.",
+    ),
+    Field::optional("locked", Type::Bool, "Whether the password is locked. Not looked at when left out."),
+    Field::optional("remove_home", Type::Bool, "Whether a removal takes home and mail. Default `false`."),
+];
+
+#[derive(Debug)]
+struct User {
+    name: String,
+    uid: Option<u32>,
+    group: Option<String>,
+    groups: Option<Vec<String>>,
+    append: bool,
+    home: Option<String>,
+    shell: Option<String>,
+    comment: Option<String>,
+    system: bool,
+    create_home: bool,
+    locked: Option<bool>,
+    remove_home: bool,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = required(fields, "name")?.to_owned();
+    account_name("name", &name)?;
+    if absent && name == "root" {
+        return Err(bad_value("`root` is never removed"));
+    }
+    let group = fields.text("group").map(str::to_owned);
+    let groups = fields.texts("groups").map(|groups| sorted(groups, group.as_deref()));
+    group.iter().chain(groups.iter().flatten()).try_for_each(|group| account_name("group", group))?;
+    let comment = fields.text("comment").map(str::to_owned);
+    if comment.as_ref().is_some_and(|c| c.contains(':')) {
+        return Err(bad_value("`comment` holds a `:`, which separates the fields of an account"));
+    }
+    let system = fields.bool("system").unwrap_or(false);
+    Ok(Box::new(User {
+        name,
+        uid: fields.int("uid").and_then(|uid| uid.try_into().ok()),
+        group,
+        groups,
+        append: fields.bool("append").unwrap_or(false),
+        home: fields.text("home").map(str::to_owned),
+        shell: fields.text("shell").map(str::to_owned),
+        comment,
+        system,
+        create_home: fields.bool("create_home").unwrap_or(!system),
+        locked: fields.bool("locked"),
+        remove_home: fields.bool("remove_home").unwrap_or(false),
+        absent,
+    }))
+}
+
+/// Supplementary groups do not count the primary one.
+fn sorted(mut groups: Vec<String>, primary: Option<&str>) -> Vec<String> {
+    groups.retain(|group| Some(group.as_str()) != primary);
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+impl User {
+    fn probe(&self) -> Probe {
+        Probe::User { name: self.name.clone() }
+    }
+
+    fn judge_removal(&self, state: &UserState) -> Judgement {
+        match state {
+            UserState::Absent => Judgement::ok("there is no such account, as declared", json!({ "user": null })),
+            UserState::Present(info) => {
+                let home = if self.remove_home { format!(" and its home `{}`", info.home) } else { String::new() };
+                let changes = vec![Change::new("user", Some(&self.name), None)];
+                let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
+                Judgement::change(format!("the account{home} exists"), changes, Disruption::D0, basis)
+            }
+        }
+    }
+
+    fn judge_creation(&self) -> Judgement {
+        let mut changes = vec![Change::new("user", None, Some(&self.name))];
+        let uid = self.uid.map(|uid| uid.to_string());
+        let groups = self.groups.as_ref().map(|groups| groups.join(", "));
+        let declared = [
+            ("uid", &uid),
+            ("group", &self.group),
+            ("groups", &groups),
+            ("home", &self.home),
+            ("shell", &self.shell),
+            ("comment", &self.comment),
+        ];
+        for (attribute, value) in declared {
+            changes.extend(value.as_ref().map(|value| Change::new(attribute, None, Some(value))));
+        }
+        Judgement::change("there is no such account", changes, Disruption::D0, json!({ "user": null }))
+    }
+
+    fn compare(&self, info: &UserInfo) -> Result<Judgement, Unknown> {
+        let mut table = Table::default();
+        table.text("uid", self.uid.map(|uid| uid.to_string()), &info.uid.to_string());
+        table.text("group", self.group.clone(), &info.group);
+        self.compare_groups(info, &mut table);
+        table.text("home", self.home.clone(), &info.home);
+        table.text("shell", self.shell.clone(), &info.shell);
+        table.text("comment", self.comment.clone(), info.gecos.raw());
+        if let Some(locked) = self.locked {
+            let found = info.locked.ok_or_else(|| Unknown::new("whether the password is locked could not be read"))?;
+            let word = |locked: bool| if locked { "locked" } else { "not locked" };
+            table.text("password", Some(word(locked).to_owned()), word(found));
+        }
+        Ok(table.judgement())
+    }
+
+    fn compare_groups(&self, info: &UserInfo, table: &mut Table) {
+        let Some(groups) = &self.groups else { return };
+        let found = sorted(info.groups.clone(), Some(&info.group));
+        let wanted = sorted(groups.clone(), self.group.is_none().then_some(info.group.as_str()));
+        let wanted = match self.append {
+            true => sorted(wanted.into_iter().chain(found.clone()).collect(), None),
+            false => wanted,
+        };
+        table.text("groups", Some(wanted.join(", ")), &found.join(", "));
+    }
+
+    fn action(&self, judgement: &Judgement) -> Fragment {
+        let opened = shell::usual().word(&self.name).word(self.group.as_deref().unwrap_or(&self.name)).code(LIBRARY);
+        let creates = judgement.changes.iter().any(|c| c.attribute == "user");
+        shell::close(match (self.absent, creates) {
+            (true, _) => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
+            (false, true) => self.create(opened),
+            (false, false) => self.modify(opened, judgement),
+        })
+    }
+
+    fn create(&self, action: Fragment) -> Fragment {
+        let no_groups = self.groups.as_ref().is_none_or(Vec::is_empty);
+        let action = self.attributes(action.code(OWN_GROUP), |attribute| attribute != "groups" || !no_groups);
+        let action = if self.system { action.code(" --system") } else { action };
+        let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
+        let action = action.code(" \"$@\" -- \"$name\" || exit 1\n");
+        // A new account has no password: it is locked as it is born.
+        if self.locked == Some(false) { action.code(UNLOCK) } else { action }
+    }
+
+    fn modify(&self, action: Fragment, judgement: &Judgement) -> Fragment {
+        let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+        let mut action = action;
+        if judgement.changes.iter().any(|c| c.attribute != "password") {
+            action = self.attributes(action.code("patient usermod"), differs);
+            if differs("group") {
+                action = action.code(" --gid \"$group\"");
+            }
+            if differs("groups") && self.append {
+                action = action.code(" --append");
+            }
+            action = action.code(" -- \"$name\" || exit 1\n");
+        }
+        match self.locked.filter(|_| differs("password")) {
+            Some(true) => action.code("patient usermod --lock -- \"$name\" || exit 1\n"),
+            Some(false) => action.code(UNLOCK),
+            None => action,
+        }
+    }
+
+    /// Appends the options that `useradd` and `usermod` share.
+    fn attributes(&self, action: Fragment, admits: impl Fn(&str) -> bool) -> Fragment {
+        let mut action = action;
+        if let Some(uid) = self.uid.filter(|_| admits("uid")) {
+            action = action.code(" -u").number(uid.into());
+        }
+        let groups = self.groups.as_ref().filter(|_| admits("groups"));
+        if let Some(groups) = groups {
+            action = action.code(" -G").word(groups.join(","));
+        }
+        if let Some(home) = self.home.as_ref().filter(|_| admits("home")) {
+            action = action.code(" -d").word(home);
+        }
+        if let Some(shell) = self.shell.as_ref().filter(|_| admits("shell")) {
+            action = action.code(" -s").word(shell);
+        }
+        if let Some(comment) = self.comment.as_ref().filter(|_| admits("comment")) {
+            action = action.code(" -c").word(comment);
+        }
+        action
+    }
+}
+
+/// Collects the attributes that are declared.
+#[derive(Default)]
+struct Table {
+    names: Vec<&'static str>,
+    changes: Vec<Change>,
+    basis: serde_json::Map<String, Value>,
+}
+
+impl Table {
+    fn text(&mut self, attribute: &'static str, wanted: Option<String>, found: &str) {
+        let Some(wanted) = wanted else { return };
+        self.names.push(attribute);
+        self.basis.insert(attribute.to_owned(), json!(found));
+        if wanted != found {
+            self.changes.push(Change::new(attribute, Some(found), Some(&wanted)));
+        }
+    }
+
+    fn judgement(self) -> Judgement {
+        let basis = json!({ "user": self.basis });
+        if self.changes.is_empty() {
+            let compared = super::support::join(&self.names);
+            return Judgement::ok(if compared.is_empty() {
+                "the account exists".to_owned()
+            } else {
+                format!("the account exists, and {compared} {} as declared", if self.names.len() == 1 { "is" } else { "are" })
+            }, basis);
+        }
+        let mut reason = super::body::differ(&self.changes);
+        let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
+        if renumbered {
+            reason.push_str("; running processes and files outside home keep the old uid");
+        }
+        Judgement::change(reason, self.changes, if renumbered { Disruption::D1 } else { Disruption::D0 }, basis)
+    }
+}
+
+/// The account tools exit with 1 or 10 when another program holds the lock of a file they write.
+const LIBRARY: &str = r#"
+name=$1 group=$2
+patient() {
+  tries=0
+  while :; do
+    "$@" && return 0
+    status=$?
+    case $status in 1|10) ;; *) return "$status" ;; esac
+    tries=$((tries + 1))
+    if [ "$tries" -ge 10 ]; then return "$status"; fi
+    sleep 1
+  done
+}
+"#;
+
+/// A group of the account's own name is made with it unless it is there already.
+const OWN_GROUP: &str = r#"
+if [ "$group" = "$name" ] && ! getent group "$group" >/dev/null; then set -- --user-group; else set -- --gid "$group"; fi
+patient useradd"#;
+
+const UNLOCK: &str = "patient usermod --unlock -- \"$name\" || exit 1\n";
+const REMOVE: &str = "patient userdel -- \"$name\" || exit 1\n";
+const REMOVE_WITH_HOME: &str = r#"patient userdel --remove -- "$name"
+status=$?
+# 12: the account is gone, but its home or mail was not there to be removed.
+if [ "$status" -ne 0 ] && [ "$status" -ne 12 ]; then exit 1; fi
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("is currently used by process", "the account has running processes: stop them first"),
+    ("is currently logged in", "the account has a session: end it first"),
+    ("is not unique", "the number belongs to another account: see `getent passwd` on the host"),
+    ("does not exist", "a group is missing: make it in a step before this one"),
+    ("passwordless", "the account has no password to unlock: set one, or leave `locked` out"),
+    ("cannot lock", "another program holds the lock of the account files"),
+];
+
+impl Resource for User {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![self.probe()]
+    }
+
+    fn judge(&self, seen: &Observation, _cx: &Context<'_>) -> Judgement {
+        let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
+            (true, state) => Ok(self.judge_removal(state)),
+            (false, UserState::Absent) => Ok(self.judge_creation()),
+            (false, UserState::Present(info)) => self.compare(info),
+        });
+        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action { body: self.action(judgement), long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        if self.absent {
+            return json!({ "name": self.name, "absent": true });
+        }
+        json!({
+            "name": self.name, "uid": self.uid, "group": self.group, "groups": self.groups, "append": self.append,
+            "home": self.home, "shell": self.shell, "comment": self.comment, "locked": self.locked,
+        })
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (!self.absent).then(|| Provision::User(self.name.clone())).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+        build(&Fields(fields.iter().cloned().collect()), absent).unwrap_err().message
+    }
+
+    #[test]
+    fn names_that_would_break_the_account_files_are_refused() {
+        assert_eq!(refused(&[("name", json!("root"))], true), "`root` is never removed");
+        assert_eq!(
+            refused(&[("name", json!("a")), ("comment", json!("x:y"))], false),
+            "`comment` holds a `:`, which separates the fields of an account"
+        );
+        assert_eq!(
+            refused(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
+            "`group` holds a `:`, which separates owner and group"
+        );
+    }
+
+    #[test]
+    fn the_primary_group_is_no_supplementary_one() {
+        assert_eq!(sorted(vec!["b".into(), "a".into(), "b".into(), "p".into()], Some("p")), ["a", "b"]);
+    }
+}

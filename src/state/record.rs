@@ -47,7 +47,8 @@ pub struct Record {
 pub struct Started {
     /// systemd's `InvocationID`.
     pub invocation: String,
-    /// Digest of the declared inputs (`restart_on`) at that start.
+    /// What the start had of its inputs (`restart_on`): JSON text, step → digest of what is declared, for a
+    /// package with the time it was unpacked. `Resource::started` writes and reads it.
     pub inputs: String,
 }
 

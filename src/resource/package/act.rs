@@ -41,24 +41,29 @@ apt() {
   locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
-must_reinstall() {
-  dpkg-query -W -f '${db:Status-Eflag} ${binary:Package}\n' 2>/dev/null | sed -n 's/^reinstreq //p'
+abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
+interrupted() {
+  [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || abbreviations | grep -q '^.[HUFWt]\|^..R'
 }
+configure() { locked dpkg --force-confdef --force-confold --configure -a; }
 finish() {
-  if [ -z "$(dpkg --audit 2>&1)" ] && [ -z "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ]; then return 0; fi
+  interrupted || return 0
   say "finishing what an interrupted dpkg left"
-  locked dpkg --force-confdef --force-confold --configure -a && [ -z "$(dpkg --audit 2>&1)" ] && return 0
-  again=$(must_reinstall)
-  # Package names hold no blanks: the list is split on purpose.
+  configure && ! interrupted && return 0
+  again=$(abbreviations | sed -n 's/^..R|//p')
+  # Names of packages hold no blanks: the list is split on purpose.
   if [ -n "$again" ]; then apt install --reinstall --no-remove -- $again; fi
-  apt -f install --no-remove || fail "an interrupted package could not be finished"
-  locked dpkg --force-confdef --force-confold --configure -a || fail "an interrupted package could not be finished"
+  apt -f install --no-remove && configure || fail "an interrupted package could not be finished"
 }
 "#;
 
 /// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
 const INSTALL: &str = r#"
-known() { apt-cache show --no-all-versions -- "$1" 2>/dev/null | grep -q '^Package:'; }
+known() {
+  version=${1#*=}
+  if [ "$version" = "$1" ]; then version=; fi
+  apt-cache madison -- "${1%%=*}" 2>/dev/null | awk -F ' *[|] *' -v v="$version" 'v == "" || $2 == v { found = 1 } END { exit !found }'
+}
 refresh() {
   for package; do
     if known "$package"; then continue; fi
@@ -102,6 +107,7 @@ fi
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
+    ("has no installation candidate", "apt's lists do not offer it: declare its repository before this step"),
     ("was not found", "apt does not offer this version: see `apt-cache policy`"),
     (
         "Packages need to be removed but remove is disabled",
@@ -148,7 +154,7 @@ fn remove(package: &Package, action: Fragment) -> Fragment {
     package.names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
-/// What is removed stays no hold behind.
+/// What is removed leaves no hold behind.
 const UNHOLD: &str = r#"
 for package in $names; do
   if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then

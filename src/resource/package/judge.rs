@@ -82,41 +82,41 @@ fn with_manager(reason: String, seen: &Observation) -> String {
 
 impl Findings {
     fn wanted(&mut self, want: &Package, name: &str, state: &PackageState) {
-        match (&state.version, state.status.as_str()) {
+        match (unpacked(state), state.status.as_str()) {
             (Some(installed), "installed" | "triggers-pending" | "triggers-awaited") => {
                 self.installed(want, name, installed, state);
             }
-            (Some(_), status) => self.unfinished(want, name, status, state),
+            (Some(found), status) => self.unfinished(want, name, found, status, state),
             (None, _) => self.not_installed(want, name, state),
         }
         self.hold(want, name, state);
     }
 
     fn installed(&mut self, want: &Package, name: &str, installed: &str, state: &PackageState) {
-        let order = want.version.as_deref().map_or(Some(Ordering::Equal), |v| compare(v, installed));
-        let Some(version) = want.version.as_deref().filter(|_| order != Some(Ordering::Equal)) else {
+        if !self.other_version(want, name, installed, state) {
             self.reasons.push(format!("`{name}` {installed} is installed"));
-            return;
-        };
-        let attribute = if order == Some(Ordering::Less) { "downgrade" } else { "version" };
-        self.change(name, want, attribute, Some(installed), Some(version));
-        self.reasons.push(format!("`{name}` is {installed}, not {version}"));
-        self.disruption = Disruption::D1;
-        self.offered(want, name, state);
+        }
     }
 
-    fn unfinished(&mut self, want: &Package, name: &str, status: &str, state: &PackageState) {
+    fn unfinished(&mut self, want: &Package, name: &str, found: &str, status: &str, state: &PackageState) {
         self.change(name, want, "status", Some(status), Some("installed"));
         self.reasons.push(format!("`{name}` is {status}"));
-        let (Some(version), Some(found)) = (want.version.as_deref(), state.version.as_deref()) else { return };
-        match compare(version, found) {
-            Some(Ordering::Equal) => {}
-            order => {
-                let attribute = if order == Some(Ordering::Less) { "downgrade" } else { "version" };
-                self.change(name, want, attribute, Some(found), Some(version));
-                self.offered(want, name, state);
-            }
-        }
+        self.other_version(want, name, found, state);
+    }
+
+    /// Notes a declared version that is not the one found; returns whether it is another one.
+    fn other_version(&mut self, want: &Package, name: &str, found: &str, state: &PackageState) -> bool {
+        let Some(version) = want.version.as_deref() else { return false };
+        let attribute = match compare(version, found) {
+            Some(Ordering::Equal) => return false,
+            Some(Ordering::Less) => "downgrade",
+            _ => "version",
+        };
+        self.change(name, want, attribute, Some(found), Some(version));
+        self.reasons.push(format!("`{name}` is {found}, not {version}"));
+        self.disruption = Disruption::D1;
+        self.offered(want, name, state);
+        true
     }
 
     fn not_installed(&mut self, want: &Package, name: &str, state: &PackageState) {
@@ -145,13 +145,13 @@ impl Findings {
         let Some(hold) = want.hold.filter(|hold| *hold != state.held) else { return };
         let word = |held: bool| if held { "held" } else { "not held" };
         self.change(name, want, "hold", Some(word(state.held)), Some(word(hold)));
-        if state.version.is_some() {
+        if unpacked(state).is_some() {
             self.reasons.push(format!("`{name}` is {}", word(state.held)));
         }
     }
 
     fn unwanted(&mut self, want: &Package, name: &str, state: &PackageState) {
-        match (&state.version, state.status.as_str()) {
+        match (unpacked(state), state.status.as_str()) {
             (Some(version), _) => {
                 self.change(name, want, "version", Some(version), None);
                 self.reasons.push(format!("`{name}` {version} is installed"));
@@ -173,6 +173,12 @@ impl Findings {
         };
         self.changes.push(Change::new(&attribute, from, to));
     }
+}
+
+/// Returns the version whose files are on the host, finished or not.
+fn unpacked(state: &PackageState) -> Option<&str> {
+    let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
+    state.version.as_deref().filter(|_| !gone)
 }
 
 /// Compares two versions by Debian's rules; `None` when they differ and one is not a Debian version.

@@ -1,0 +1,98 @@
+//! The commands of a service change: it succeeds only when the unit is seen to stay up.
+
+use super::renew::content_digest;
+use super::Service;
+use crate::resource::shell;
+use crate::resource::{Context, Judgement};
+use crate::script::Fragment;
+
+/// Reads `$unit`.
+const LIBRARY: &str = r#"
+unit=$1
+say() { printf 'forge: %s\n' "$*" >&2; }
+show() { systemctl show -p "$1" --value -- "$unit"; }
+report() {
+  systemctl status --no-pager --full --lines=0 -- "$unit" >&2
+  journalctl --no-pager -o short-iso -n 20 -u "$unit" >&2
+  fail "$*"
+}
+nap() { sleep 0.2 2>/dev/null || sleep 1; }
+# The same start must stay active for a second. A unit that is still starting is waited for; systemd's own
+# start timeout ends that, and this loop after 300 s where there is none.
+settled() {
+  born= up=0 turns=0
+  while [ "$turns" -lt 1500 ]; do
+    turns=$((turns + 1))
+    case $(show ActiveState) in
+      active|reloading|refreshing)
+        now=$(show InvocationID)
+        if [ -n "$born" ] && [ "$now" != "$born" ]; then report "$unit starts and dies again and again"; fi
+        born=$now up=$((up + 1))
+        if [ "$up" -gt 5 ]; then return 0; fi ;;
+      activating)
+        if [ "$up" -gt 0 ] || [ "$(show SubState)" = auto-restart ]; then report "$unit started and died"; fi ;;
+      deactivating) ;;
+      *) report "$unit did not stay up: it is $(show ActiveState) ($(show Result))" ;;
+    esac
+    nap
+  done
+  report "$unit is still starting after 300 s"
+}
+if [ "$(show NeedDaemonReload)" = yes ]; then systemctl daemon-reload || fail "daemon-reload failed"; fi
+"#;
+
+const UNMASK: &str = "systemctl unmask -- \"$unit\" || fail \"cannot unmask $unit\"\n";
+const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
+const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $unit\"\n";
+
+/// A unit that failed too often is not started again before its failures are forgotten.
+const START: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+systemctl start -- "$unit" || report "$unit did not start"
+settled
+"#;
+
+const RESTART: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+systemctl restart -- "$unit" || report "$unit did not restart"
+settled
+"#;
+
+const STOP: &str = "systemctl stop -- \"$unit\" || report \"$unit did not stop\"\n";
+
+/// The mark says which start took over which inputs; it is written after the reload succeeded.
+const RELOAD: &str = r#"systemctl reload -- "$unit" || report "$unit did not reload"
+settled
+mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
+mark=/run/forge/reloaded/$unit
+printf '%s %s\n' "$(show InvocationID)" "$2" > "$mark.new" && mv -fT -- "$mark.new" "$mark" ||
+  fail "cannot write $mark"
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("start-limit-hit", "the unit fails at once each time it is started: its log says why"),
+    ("status=203/EXEC", "the program that the unit names does not exist or cannot be executed"),
+    ("status=217/USER", "the user that the unit names does not exist: add a `user` step before this one"),
+    ("status=226/NAMESPACE", "a path that the unit names in its sandbox settings does not exist"),
+    ("did not reload", "the new content was refused: give its `file` step a `validate` command"),
+    ("Address already in use", "another process holds the port: see `ss -ltnp` on the host"),
+];
+
+/// Renders what `judgement` found to change.
+pub(super) fn action(service: &Service, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+    let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
+    let mut action =
+        shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
+    if changes("mask") {
+        action = action.code(UNMASK);
+    }
+    if changes("enabled") {
+        action = action.code(if service.enabled == Some(true) { ENABLE } else { DISABLE });
+    }
+    action = match service.running {
+        true if changes("state") => action.code(START),
+        true if changes("restart") => action.code(RESTART),
+        true if changes("reload") => action.code(RELOAD),
+        false if changes("state") => action.code(STOP),
+        _ => action,
+    };
+    shell::close(action)
+}

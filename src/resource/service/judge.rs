@@ -1,0 +1,242 @@
+//! Judging a unit: existence, mask, enablement, activity, and what it runs on.
+
+use super::renew::{Renewal, Running};
+use super::Service;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Observation, UnitState, Unknown};
+use crate::resource::support::{brought, join};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+
+pub(super) fn judge(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    match unit.load.as_str() {
+        "loaded" | "merged" | "masked" => {
+            compare(want, unit, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        }
+        "not-found" => not_found(want, cx),
+        load => unloadable(want, unit, load, cx),
+    }
+}
+
+fn not_found(want: &Service, cx: &Context<'_>) -> Judgement {
+    let basis = json!({ "load": "not-found" });
+    if !want.running && want.enabled != Some(true) {
+        return Judgement::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
+    }
+    if brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
+        let reason = format!("unit `{}` does not exist yet, an earlier step brings it", want.unit);
+        return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
+    }
+    let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
+    Judgement::blocked(BlockClass::Rule, reason, basis)
+        .hint("add the `package` or `unit` step that brings it before this one, or say `provides` at that step")
+}
+
+fn from_nothing(want: &Service) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if let Some(enabled) = want.enabled {
+        changes.push(Change::new("enabled", None, Some(enabled_word(enabled))));
+    }
+    changes.push(Change::new("state", None, Some(state_word(want))));
+    changes
+}
+
+fn unloadable(want: &Service, unit: &UnitState, load: &str, cx: &Context<'_>) -> Judgement {
+    let basis = json!({ "load": load });
+    if unit.need_daemon_reload || brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
+        let reason = format!("unit `{}` is {load}, and its files change", want.unit);
+        return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
+    }
+    Judgement::blocked(BlockClass::Rule, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
+        .hint(format!("`systemctl status {}` and `systemd-analyze verify` on the host say why", want.unit))
+}
+
+/// The parts of a comparison that add up to a judgement.
+struct Parts {
+    changes: Vec<Change>,
+    reasons: Vec<String>,
+    disruption: Disruption,
+    renewal: Renewal,
+}
+
+fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    if let Some(blocked) = impossible(want, unit) {
+        return Ok(blocked);
+    }
+    let mut parts = Parts { changes: vec![], reasons: vec![], disruption: Disruption::D0, renewal: Renewal::default() };
+    parts.mask(want, unit);
+    parts.reload_manager(unit);
+    parts.enablement(want, unit);
+    parts.activity(want, unit)?;
+    if want.running && is_active(unit) {
+        parts.renew(want, unit, seen, cx)?;
+    }
+    let basis = basis(want, unit, &parts.renewal);
+    if parts.changes.is_empty() {
+        return Ok(Judgement::ok(settled(want, unit), basis));
+    }
+    // Only a renewal rests on prediction; anything else is seen.
+    let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
+    let judgement = Judgement::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
+    Ok(if only_coming { judgement.predicted() } else { judgement })
+}
+
+fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
+    let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
+    if want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
+        let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
+        return Some(Judgement::blocked(BlockClass::Rule, reason, basis()).hint(
+            "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",
+        ));
+    }
+    if want.enabled == Some(true) && unit.file_state == "static" {
+        let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
+        return Some(Judgement::blocked(BlockClass::Rule, reason, basis()).hint("leave `enabled` out"));
+    }
+    None
+}
+
+impl Parts {
+    fn add(&mut self, change: Change, reason: String, disruption: Disruption) {
+        self.changes.push(change);
+        self.reasons.push(reason);
+        self.disruption = self.disruption.max(disruption);
+    }
+
+    fn mask(&mut self, want: &Service, unit: &UnitState) {
+        if is_masked(unit) && (want.running || want.enabled == Some(true)) {
+            self.add(Change::new("mask", Some("masked"), Some("not masked")), "it is masked".into(), Disruption::D0);
+        }
+    }
+
+    fn reload_manager(&mut self, unit: &UnitState) {
+        if unit.need_daemon_reload {
+            let change = Change::new("daemon-reload", Some("needed"), Some("done"));
+            self.add(change, "its files changed since systemd read them".into(), Disruption::D0);
+        }
+    }
+
+    fn enablement(&mut self, want: &Service, unit: &UnitState) {
+        let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
+        let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
+        self.add(
+            Change::new("enabled", Some(found), Some(enabled_word(enabled))),
+            format!("it is {found}"),
+            Disruption::D0,
+        );
+    }
+
+    fn activity(&mut self, want: &Service, unit: &UnitState) -> Result<(), Unknown> {
+        let down = match unit.active.as_str() {
+            "active" | "reloading" | "refreshing" => false,
+            "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
+            other => return Err(Unknown::new(format!("systemd says the unit is `{other}`"))),
+        };
+        // A unit that systemd keeps starting is on its way up, so a stop has something to stop.
+        let at_rest = down && unit.active != "activating";
+        let as_declared = if want.running { !down } else { at_rest };
+        if !as_declared {
+            let disruption = if want.running { Disruption::D0 } else { Disruption::D1 };
+            let found = found_state(unit);
+            let change = Change::new("state", Some(&found), Some(state_word(want)));
+            self.add(change, format!("it is {found}"), disruption);
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self, want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<(), Unknown> {
+        let running = Running {
+            unit,
+            inputs: cx.inputs,
+            seen,
+            record: cx.record,
+            mark: want.mark(seen),
+            may_reload: want.reload,
+        };
+        let mut renewal = running.renewal()?;
+        if !renewal.restart.is_empty() {
+            // A restart takes over what a reload would.
+            renewal.restart.append(&mut renewal.reload);
+            let why = renewal.restart.join("; ");
+            self.add(Change::new("restart", Some(&why), Some("restarted")), why, Disruption::D1);
+        } else if !renewal.reload.is_empty() {
+            let why = renewal.reload.join("; ");
+            self.add(Change::new("reload", Some(&why), Some("reloaded")), why, Disruption::D0);
+        }
+        self.renewal = renewal;
+        Ok(())
+    }
+}
+
+fn is_active(unit: &UnitState) -> bool {
+    matches!(unit.active.as_str(), "active" | "reloading" | "refreshing")
+}
+
+fn is_masked(unit: &UnitState) -> bool {
+    unit.load == "masked" || unit.file_state.starts_with("masked")
+}
+
+/// Returns whether the unit starts at boot; where systemd's word fits both ways, what is declared holds:
+/// an `indirect` or `generated` unit is neither switched on nor off by `systemctl`.
+fn is_enabled(unit: &UnitState, declared: bool) -> bool {
+    match unit.file_state.as_str() {
+        "enabled" | "alias" => true,
+        "indirect" => declared,
+        "generated" => true,
+        // Lost at the next boot.
+        "enabled-runtime" => !declared,
+        _ => false,
+    }
+}
+
+fn found_state(unit: &UnitState) -> String {
+    match unit.active.as_str() {
+        "activating" | "deactivating" => format!("{} ({})", unit.active, unit.sub),
+        "failed" if !unit.result.is_empty() && unit.result != "success" => format!("failed ({})", unit.result),
+        other => other.to_owned(),
+    }
+}
+
+fn state_word(want: &Service) -> &'static str {
+    if want.running { "running" } else { "stopped" }
+}
+
+fn enabled_word(enabled: bool) -> &'static str {
+    if enabled { "enabled" } else { "disabled" }
+}
+
+/// Returns why nothing is to do.
+fn settled(want: &Service, unit: &UnitState) -> String {
+    let mut words = vec![match want.running {
+        true => "running".to_owned(),
+        false => format!("not running ({})", found_state(unit)),
+    }];
+    match want.enabled {
+        Some(true) => words.push("enabled".to_owned()),
+        Some(false) => words.push("not enabled".to_owned()),
+        None => {}
+    }
+    let words = join(&words);
+    match want.running {
+        true => format!("{words}; nothing it runs on changed since it started"),
+        false => format!("{words}, as declared"),
+    }
+}
+
+fn basis(want: &Service, unit: &UnitState, renewal: &Renewal) -> Value {
+    let mut basis = json!({
+        "load": unit.load,
+        "active": unit.active,
+        "daemon_reload": unit.need_daemon_reload,
+    });
+    if want.enabled.is_some() {
+        basis["file"] = json!(unit.file_state);
+    }
+    if !renewal.restart.is_empty() {
+        basis["restart"] = json!(renewal.restart);
+    }
+    if !renewal.reload.is_empty() {
+        basis["reload"] = json!(renewal.reload);
+    }
+    basis
+}
