@@ -1,5 +1,6 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod cx;
 mod expand;
 mod inventory;
 mod load;
@@ -12,4 +13,4 @@ mod yaml;
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
 pub use load::{LoadOptions, load};
 pub use project::*;
-pub use template::{Eval, FactSource, Need, Scope, TemplateError};
+pub use template::{Eval, FactSource, Need, TemplateError};

@@ -315,6 +315,13 @@ pub struct Rollout {
     pub span: Option<Span>,
 }
 
+impl Default for Rollout {
+    /// Without `rollout:` nothing is held back: no canary, and no count of bad hosts stops the good ones.
+    fn default() -> Self {
+        Self { canary: Share::Count(0), max_unavailable: Share::Percent(100), max_failed: Share::Percent(100), span: None }
+    }
+}
+
 /// Selects steps on the command line (`--step`, `--skip`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepFilter {

@@ -1,4 +1,161 @@
-//! The inventory: hosts, groups, variables, connections and what is applied where.
+//! The inventory as written: hosts, groups, variables, connections and what is applied where.
 
+mod apply;
+mod connect;
+mod groups;
+mod hosts;
 pub(crate) mod range;
+mod resolve;
 pub(crate) mod selector;
+
+pub(super) use apply::Entry;
+pub(super) use resolve::{Resolved, Var, resolve};
+
+use super::cx::Cx;
+use super::table::{self, Table};
+use super::{Key, Node, Rollout, Share, scalar};
+use crate::diag::{Code, Diag, Span};
+use connect::Settings;
+use indexmap::IndexMap;
+use std::rc::Rc;
+
+const KEYS: [&str; 9] = ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes"];
+
+/// An inventory as written, each part checked by itself.
+#[derive(Default)]
+pub(super) struct Inventory {
+    pub cluster: String,
+    pub connect: Rc<Settings>,
+    pub hosts: IndexMap<String, hosts::RawHost>,
+    pub groups: IndexMap<String, groups::RawGroup>,
+    pub apply: Vec<apply::RawEntry>,
+    /// Folders of recipes, when they are named.
+    pub recipes: Option<Vec<(String, Span)>>,
+    pub rollout: Option<Rollout>,
+}
+
+/// Variables as written, with the places of their names.
+pub(super) type Vars = IndexMap<String, (Span, Rc<Node>)>;
+
+/// Reads the root of an inventory. Mistakes go to `cx`; what can be read is.
+pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
+    let Some(table) = Table::open(root, "an inventory", &KEYS, &mut cx.diags) else {
+        return Inventory::default();
+    };
+    later(&table, cx);
+    let inventory = Inventory {
+        cluster: cluster(&table, cx),
+        connect: connect::read_optional(table.get("connect"), cx),
+        hosts: hosts::read(table.get("hosts"), cx),
+        groups: groups::read(table.get("groups"), cx),
+        apply: apply::read(&table, cx),
+        recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
+        rollout: table.get("rollout").and_then(|node| rollout(node, cx)),
+    };
+    if inventory.hosts.is_empty() && !cx.diags.has_errors() {
+        cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
+    }
+    inventory
+}
+
+/// Keys of the contract that this version reads but does not act on: said, never passed over.
+fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
+    for (key, verb) in [("drift", "`forge drift`"), ("kubernetes", "cluster resources")] {
+        if let Some(key) = table.key(key) {
+            let diag = Diag::warning(Code::BadValue, format!("`{}` has no effect: this version does not have {verb}", key.text));
+            cx.push(diag.at(key.span));
+        }
+    }
+}
+
+fn first_of(root: &Node) -> Span {
+    Span { end: root.span.start, ..root.span }
+}
+
+fn cluster(table: &Table<'_>, cx: &mut Cx<'_>) -> String {
+    let Some(node) = table.require("cluster", &mut cx.diags) else {
+        return String::new();
+    };
+    let name = table::text(node, "cluster", &mut cx.diags).unwrap_or_default();
+    if !name.is_empty() && !is_label(&name) {
+        let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name a cluster"));
+        cx.push(diag.at(node.span).hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+    }
+    name
+}
+
+/// Names of clusters, hosts, groups and recipes: they become names of files and arguments.
+pub(super) fn is_label(name: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    name.len() <= 128 && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(inner)
+}
+
+fn recipe_folders(node: &Node, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+    let folders = table::items(node, "recipes", &mut cx.diags);
+    folders.into_iter().filter_map(|node| Some((table::text(node, "recipes", &mut cx.diags)?, node.span))).collect()
+}
+
+fn vars(node: Option<&Node>, cx: &mut Cx<'_>) -> Rc<Vars> {
+    let entries = table::entries(node, "vars", &mut cx.diags);
+    Rc::new(entries.iter().filter_map(|(key, node)| var(key, node, cx)).collect())
+}
+
+fn var(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<(String, (Span, Rc<Node>))> {
+    if !is_identifier(&key.text) {
+        let diag = Diag::error(Code::BadValue, format!("`{}` cannot name a variable", key.text)).at(key.span);
+        cx.push(diag.hint("use letters, digits and `_`, not beginning with a digit"));
+        return None;
+    }
+    literal(node, "a variable", cx);
+    Some((key.text.clone(), (key.span, Rc::new(node.clone()))))
+}
+
+/// Names that templates read with a dot.
+pub(super) fn is_identifier(name: &str) -> bool {
+    let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    first && name.len() <= 128 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Refuses templates where values are literal.
+pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
+    match &node.data {
+        super::Data::Scalar { text, .. } if scalar::is_template(text) => {
+            let diag = Diag::error(Code::BadValue, format!("{what} is literal and cannot hold a template")).at(node.span);
+            cx.push(diag.hint("templates may stand in `with` of an entry and in recipes"));
+        }
+        super::Data::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
+        super::Data::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
+        _ => {}
+    }
+}
+
+fn rollout(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
+    let known = ["canary", "max_unavailable", "max_failed", "max_restarting", "reboot", "hours"];
+    let table = Table::open(node, "`rollout`", &known, &mut cx.diags)?;
+    for key in ["max_restarting", "reboot", "hours"].iter().filter_map(|key| table.key(key)) {
+        cx.push(Diag::warning(Code::BadValue, format!("`{}` has no effect in this version", key.text)).at(key.span));
+    }
+    let mut get = |key| table.get(key).and_then(|node| share(node, key, cx));
+    let (canary, unavailable, failed) = (get("canary"), get("max_unavailable"), get("max_failed"));
+    let default = Rollout::default();
+    Some(Rollout {
+        canary: canary.unwrap_or(default.canary),
+        max_unavailable: unavailable.unwrap_or(default.max_unavailable),
+        max_failed: failed.unwrap_or(default.max_failed),
+        span: Some(node.span),
+    })
+}
+
+/// Reads a count or a percentage.
+pub(super) fn share(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Share> {
+    let text = table::text(node, key, &mut cx.diags)?;
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(Share::Percent),
+        None => text.parse().ok().map(Share::Count),
+    };
+    if share.is_none() {
+        let diag = Diag::error(Code::BadValue, format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten(&text)));
+        cx.push(diag.at(node.span).hint("write it like `2` or `25%`"));
+    }
+    share
+}

@@ -1,8 +1,20 @@
 //! Strict templates and expressions that tell what they read, and what they could not know yet.
+//!
+//! Nothing in a template depends on a clock, chance, the environment or a file: the same names give the
+//! same text. A name that does not exist is an error wherever it is read, also where it is only compared.
+
+mod engine;
+mod filters;
+mod names;
+mod record;
+mod tree;
+
+pub(super) use engine::{Form, Program, Programs};
+pub(super) use names::{Read, Root};
+pub(super) use tree::{Bindings, exports, facts, plain, secret_safe, tree};
 
 use crate::facts::Facts;
-use crate::model::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What an evaluation came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +36,17 @@ pub enum Need {
     Export { recipe: String, name: String },
 }
 
+impl Need {
+    /// Returns what is waited for, as a lowercase fragment.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Facts => "facts are not observed yet".to_owned(),
+            Self::UnknownFact { path, why } => format!("fact `{path}` is unknown: {why}"),
+            Self::Export { recipe, name } => format!("`{name}` of `{recipe}` is not made yet"),
+        }
+    }
+}
+
 /// A mistake in a template, with the byte range inside its source when the engine tells it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateError {
@@ -42,22 +65,9 @@ pub enum FactSource<'a> {
     Known(&'a Facts),
 }
 
-/// The names a template can read.
-#[derive(Clone, Debug)]
-pub struct Scope<'a> {
-    /// `params.x`
-    pub params: &'a BTreeMap<String, Value>,
-    /// `vars.x`
-    pub vars: &'a BTreeMap<String, Value>,
-    /// `recipes["other"].x`: parameters of the other recipes on the same host.
-    pub recipes: &'a BTreeMap<String, BTreeMap<String, Value>>,
-    /// `host.name`, `host.address`, `host.groups`.
-    pub host: &'a Value,
-    /// `hosts`: names and addresses of the selection of this recipe, in inventory order.
-    pub hosts: &'a Value,
-    /// `item` and `key` inside an `each`.
-    pub item: Option<(&'a str, &'a Value)>,
-    /// `exports["recipe"].name`: values made by other steps; `None` while unmade.
-    pub exports: &'a BTreeMap<String, BTreeMap<String, Option<Value>>>,
-    pub facts: FactSource<'a>,
+/// An answer to `expect`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expect {
+    Known { value: bool, reads: BTreeSet<String> },
+    Unknown { why: String, need: Option<Need> },
 }

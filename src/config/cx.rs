@@ -1,0 +1,185 @@
+//! What every part of a load shares: mistakes found so far, secrets, and the tree that files may come from.
+
+use super::{Data, LoadOptions, Node, table};
+use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};
+use crate::model::SecretStore;
+use camino::{Utf8Path, Utf8PathBuf};
+use secrecy::SecretString;
+
+/// Files larger than this are not read. Bytes.
+const MAX_FILE: u64 = 64 << 20;
+
+pub(super) struct Cx<'o> {
+    pub diags: Diags,
+    pub sources: Sources,
+    pub secrets: SecretStore,
+    pub options: &'o LoadOptions<'o>,
+    /// The folder of the inventory, canonical: its tree.
+    pub root: Utf8PathBuf,
+}
+
+impl<'o> Cx<'o> {
+    pub fn new(options: &'o LoadOptions<'o>, root: Utf8PathBuf) -> Self {
+        Self { diags: Diags::default(), sources: Sources::default(), secrets: SecretStore::default(), options, root }
+    }
+
+    pub fn push(&mut self, diag: Diag) {
+        self.diags.push(diag);
+    }
+
+    /// Reads a YAML file under the name that people know it by.
+    pub fn read_yaml(&mut self, path: &Utf8Path, shown: &Utf8Path, span: Option<Span>) -> Option<(FileId, Node)> {
+        match read_text(path) {
+            Ok(text) => self.parse(shown, text),
+            Err(why) => {
+                self.push(unreadable(shown.as_str(), &why, span));
+                None
+            }
+        }
+    }
+
+    pub fn parse(&mut self, shown: &Utf8Path, text: String) -> Option<(FileId, Node)> {
+        let file = self.sources.add(shown, text.as_str());
+        let node = super::yaml::parse(file, &text, &mut self.diags.0)?;
+        Some((file, node))
+    }
+
+    /// Returns the canonical path of `text`, which must lie in the inventory's tree once every link is
+    /// followed.
+    ///
+    /// # Errors
+    /// [`Code::Escape`], or [`Code::Unreadable`] when it is not there.
+    pub fn confined(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        confined(&self.root, text, span)
+    }
+
+    /// Reads what stands for a secret, `{ env: NAME }` or `{ file: PATH }`, and returns the placeholder.
+    pub fn secret(&mut self, node: &Node, what: &str) -> Option<String> {
+        if !matches!(node.data, Data::Map(_)) {
+            let message = format!("{what} is a secret and must not be written down");
+            let diag = Diag::error(Code::BadValue, message).at(node.span);
+            self.push(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
+            return None;
+        }
+        let table = table::Table::open(node, "a secret", &["env", "file"], &mut self.diags)?;
+        match (table.get("env"), table.get("file")) {
+            (Some(env), None) => self.secret_env(env),
+            (None, Some(file)) => self.secret_file(file),
+            _ => {
+                self.push(Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").at(node.span));
+                None
+            }
+        }
+    }
+
+    fn secret_env(&mut self, node: &Node) -> Option<String> {
+        let name = table::text(node, "env", &mut self.diags)?;
+        match (self.options.env)(&name) {
+            Some(value) => self.keep(&name, value, node.span),
+            None => {
+                let diag = Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
+                self.push(diag.at(node.span).hint(format!("set `{name}` before forge runs")));
+                None
+            }
+        }
+    }
+
+    fn secret_file(&mut self, node: &Node) -> Option<String> {
+        let text = table::text(node, "file", &mut self.diags)?;
+        let path = match self.secret_path(&text, node.span) {
+            Ok(path) => path,
+            Err(diag) => {
+                self.push(*diag);
+                return None;
+            }
+        };
+        match read_text(&path) {
+            Ok(value) => self.keep(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
+            Err(why) => {
+                self.push(Diag::error(Code::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}")).at(node.span));
+                None
+            }
+        }
+    }
+
+    /// A secret may lie outside of the tree only with trust: an inventory could send any file of the
+    /// controller to a host of its choice.
+    fn secret_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        if self.options.trust {
+            return Ok(self.root.join(text));
+        }
+        self.confined(text, span).map_err(|diag| match diag.code {
+            Code::Escape => Box::new(diag.hint("pass `--trust` if this inventory may read it")),
+            _ => Box::new(Diag { code: Code::SecretUnavailable, ..*diag }),
+        })
+    }
+
+    fn keep(&mut self, name: &str, value: String, span: Span) -> Option<String> {
+        if value.chars().any(|c| matches!(c, '\0' | '\u{e000}' | '\u{e001}')) {
+            self.push(Diag::error(Code::ForbiddenCharacter, format!("the secret `{name}` holds a character that forge does not carry")).at(span));
+            return None;
+        }
+        Some(self.secrets.insert(name, SecretString::from(value)).0)
+    }
+}
+
+pub(super) fn confined(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+    let joined = root.join(text);
+    let escapes = || Diag::error(Code::Escape, format!("`{text}` leaves the inventory's tree")).at(span);
+    if !lexically_inside(root, &joined) {
+        return Err(Box::new(escapes()));
+    }
+    let path = joined.canonicalize_utf8().map_err(|error| Box::new(unreadable(text, &plain(&error), Some(span))))?;
+    match path.starts_with(root) {
+        true => Ok(path),
+        false => Err(Box::new(escapes().note("a symbolic link leads out of it"))),
+    }
+}
+
+/// Judged by the text first, so that the message does not tell what exists elsewhere.
+fn lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
+    let mut depth = Vec::new();
+    for part in joined.components() {
+        match part {
+            camino::Utf8Component::ParentDir => {
+                depth.pop();
+            }
+            camino::Utf8Component::CurDir => {}
+            other => depth.push(other),
+        }
+    }
+    depth.iter().collect::<Utf8PathBuf>().starts_with(root)
+}
+
+pub(super) fn unreadable(shown: &str, why: &str, span: Option<Span>) -> Diag {
+    let diag = Diag::error(Code::Unreadable, format!("`{shown}` cannot be read: {why}"));
+    match span {
+        Some(span) => diag.at(span),
+        None => diag,
+    }
+}
+
+/// Reads a text file.
+///
+/// # Errors
+/// Why not, as a lowercase fragment.
+pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
+    let meta = std::fs::metadata(path).map_err(|error| plain(&error))?;
+    if !meta.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if meta.len() > MAX_FILE {
+        return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
+    }
+    let bytes = std::fs::read(path).map_err(|error| plain(&error))?;
+    String::from_utf8(bytes).map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+}
+
+/// The operating system's word for an error, without its number.
+pub(super) fn plain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

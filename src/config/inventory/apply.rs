@@ -1,0 +1,73 @@
+//! `apply:`, the list of what is declared where.
+
+use super::selector::Universe;
+use crate::config::cx::Cx;
+use crate::config::table::{self, Table};
+use crate::config::{Key, Node};
+use crate::diag::{Code, Diag, Span};
+
+/// An entry as written.
+pub(in crate::config) struct RawEntry {
+    pub span: Span,
+    pub recipe: (String, Span),
+    pub on: Option<(String, Span)>,
+    pub with: Vec<(Key, Node)>,
+    pub absent: bool,
+}
+
+/// An entry with the hosts that it selects, by position, in inventory order.
+pub(in crate::config) struct Entry {
+    pub raw: RawEntry,
+    pub hosts: Vec<usize>,
+}
+
+pub(super) fn read(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<RawEntry> {
+    table.items("apply", &mut cx.diags).into_iter().filter_map(|node| entry(node, cx)).collect()
+}
+
+fn entry(node: &Node, cx: &mut Cx<'_>) -> Option<RawEntry> {
+    let table = Table::open(node, "an entry of `apply`", &["recipe", "on", "with", "ensure"], &mut cx.diags)?;
+    let on = table.require("on", &mut cx.diags).and_then(|node| Some((on(node, cx)?, node.span)));
+    let with = table::entries(table.get("with"), "with", &mut cx.diags).to_vec();
+    let absent = ensure(&table, cx);
+    let recipe = table.require("recipe", &mut cx.diags)?;
+    let name = table::text(recipe, "recipe", &mut cx.diags)?;
+    Some(RawEntry { span: recipe.span, recipe: (name, recipe.span), on, with, absent })
+}
+
+/// A selector, or a list of selectors that are joined.
+fn on(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+    match &node.data {
+        crate::config::Data::Seq(items) => {
+            let texts: Vec<String> = items.iter().filter_map(|item| table::text(item, "on", &mut cx.diags)).collect();
+            Some(texts.join(","))
+        }
+        _ => table::text(node, "on", &mut cx.diags),
+    }
+}
+
+fn ensure(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
+    let Some(node) = table.get("ensure") else { return false };
+    match table::text(node, "ensure", &mut cx.diags).as_deref() {
+        Some("absent") => true,
+        Some("present") | None => false,
+        Some(other) => {
+            let diag = Diag::error(Code::BadValue, format!("`ensure` cannot be `{other}`")).at(node.span);
+            cx.push(diag.suggest(other, ["present", "absent"]));
+            false
+        }
+    }
+}
+
+/// Finds the hosts of every entry. An entry whose selector is wrong is left out, with its mistake.
+pub(super) fn select(entries: Vec<RawEntry>, universe: &Universe<'_>, cx: &mut Cx<'_>) -> Vec<Entry> {
+    let mut found = Vec::new();
+    for raw in entries {
+        let Some((text, span)) = &raw.on else { continue };
+        match universe.select(text, Some(*span)) {
+            Ok(hosts) => found.push(Entry { raw, hosts }),
+            Err(diag) => cx.push(*diag),
+        }
+    }
+    found
+}

@@ -1,0 +1,207 @@
+//! `connect:` at the inventory, a group or a host: settings are read one by one and joined key by key.
+
+use super::hosts::is_address;
+use crate::config::cx::Cx;
+use crate::config::table::{self, Table};
+use crate::config::{Connect, Data, HostKeyPolicy, Node, Sudo, TransportKind};
+use crate::diag::{Code, Diag, Span};
+use camino::Utf8PathBuf;
+use indexmap::IndexMap;
+use std::rc::Rc;
+
+const KEYS: [&str; 13] =
+    ["user", "identity", "port", "config", "known_hosts", "jump", "host_key", "sudo", "transport", "command", "timeout", "keep", "address"];
+
+/// Seconds to a connection when nothing else is said.
+const TIMEOUT_S: u64 = 15;
+
+/// One setting, by what it sets.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::config) enum Setting {
+    User(String),
+    Identity(Utf8PathBuf),
+    Port(u16),
+    Config(Utf8PathBuf),
+    KnownHosts(Utf8PathBuf),
+    Jump(Vec<String>),
+    HostKey(HostKeyPolicy),
+    Sudo(Sudo),
+    Transport(TransportKind),
+    Timeout(u64),
+    Keep(u64),
+}
+
+/// Settings by key, each with its place.
+pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
+
+/// Returns a connection without any setting.
+pub(super) fn defaults(address: String) -> Connect {
+    Connect { address, timeout_s: TIMEOUT_S, ..Connect::default() }
+}
+
+/// Sets what `setting` says.
+pub(super) fn set(connect: &mut Connect, setting: &Setting) {
+    match setting.clone() {
+        Setting::User(user) => connect.user = Some(user),
+        Setting::Identity(path) => connect.identity = Some(path),
+        Setting::Port(port) => connect.port = Some(port),
+        Setting::Config(path) => connect.config = Some(path),
+        Setting::KnownHosts(path) => connect.known_hosts = Some(path),
+        Setting::Jump(hops) => connect.jump = hops,
+        Setting::HostKey(policy) => connect.host_key = policy,
+        Setting::Sudo(sudo) => connect.sudo = sudo,
+        Setting::Transport(kind) => connect.transport = kind,
+        Setting::Timeout(seconds) => connect.timeout_s = seconds,
+        Setting::Keep(seconds) => connect.keep_s = seconds,
+    }
+}
+
+pub(super) fn read_optional(node: Option<&Node>, cx: &mut Cx<'_>) -> Rc<Settings> {
+    Rc::new(node.map(|node| read(node, cx)).unwrap_or_default())
+}
+
+fn read(node: &Node, cx: &mut Cx<'_>) -> Settings {
+    let mut settings = Settings::new();
+    let Some(table) = Table::open(node, "`connect`", &KEYS, &mut cx.diags) else {
+        return settings;
+    };
+    if let Some(key) = table.key("address") {
+        cx.push(Diag::error(Code::UnknownKey, "`address` belongs to the host, not to `connect`").at(key.span));
+    }
+    for key in KEYS {
+        let Some(node) = table.get(key) else { continue };
+        if let Some((name, setting)) = setting(key, node, cx) {
+            let before = settings.insert(name, (setting, node.span));
+            if let Some((_, first)) = before {
+                let diag = Diag::error(Code::Exclusive, "`transport` and `command` exclude each other").at(node.span);
+                cx.push(diag.also(first, "the other one"));
+            }
+        }
+    }
+    settings
+}
+
+fn setting(key: &'static str, node: &Node, cx: &mut Cx<'_>) -> Option<(&'static str, Setting)> {
+    let setting = match key {
+        "user" => Setting::User(user(node, cx)?),
+        "identity" => Setting::Identity(path(node, key, cx)?),
+        "known_hosts" => Setting::KnownHosts(path(node, key, cx)?),
+        "config" => Setting::Config(ssh_config(node, cx)?),
+        "port" => Setting::Port(table::int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
+        "jump" => Setting::Jump(jump(node, cx)?),
+        "host_key" => Setting::HostKey(host_key(node, cx)?),
+        "sudo" => Setting::Sudo(sudo(node, cx)?),
+        "transport" => Setting::Transport(transport(node, cx)?),
+        "command" => return Some(("transport", Setting::Transport(command(node, cx)?))),
+        "timeout" => Setting::Timeout(table::duration(node, key, &mut cx.diags)?),
+        "keep" => Setting::Keep(table::duration(node, key, &mut cx.diags)?),
+        _ => return None,
+    };
+    Some((key, setting))
+}
+
+fn user(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+    let user = table::text(node, "user", &mut cx.diags)?;
+    match crate::config::scalar::is_name(&user) {
+        true => Some(user),
+        false => {
+            cx.push(Diag::error(Code::BadConnect, format!("`{user}` is not a user name")).at(node.span));
+            None
+        }
+    }
+}
+
+/// A path on the controller: absolute, under `~`, or from the inventory's folder.
+fn path(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+    let text = table::text(node, key, &mut cx.diags)?;
+    if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
+        cx.push(Diag::error(Code::BadConnect, format!("`{key}` is not a path")).at(node.span));
+        return None;
+    }
+    Some(if text.starts_with('~') { Utf8PathBuf::from(text) } else { cx.root.join(text) })
+}
+
+/// A configuration of ssh can run programs (`ProxyCommand`, `Match exec`): one that comes with the
+/// inventory needs trust, the user's own does not.
+fn ssh_config(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+    let path = path(node, "config", cx)?;
+    let comes_along = !path.starts_with("~") && path.canonicalize_utf8().map_or(path.starts_with(&cx.root), |path| path.starts_with(&cx.root));
+    if comes_along && !cx.options.trust {
+        cx.push(needs_trust("an ssh configuration of the inventory can run programs on this machine", node.span));
+    }
+    Some(path)
+}
+
+fn needs_trust(message: &str, span: Span) -> Diag {
+    Diag::error(Code::NeedsTrust, message).at(span).hint("pass `--trust` if you trust this inventory as you trust a script")
+}
+
+fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
+    let hops: Vec<String> = match &node.data {
+        Data::Seq(items) => items.iter().filter_map(|item| table::text(item, "jump", &mut cx.diags)).collect(),
+        _ => table::text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect(),
+    };
+    let usable = |hop: &String| match hop.split_once('@') {
+        Some((user, host)) => crate::config::scalar::is_name(user) && is_address(host),
+        None => is_address(hop),
+    };
+    match hops.iter().find(|hop| !usable(hop)) {
+        Some(bad) => {
+            cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not a jump host")).at(node.span).hint("write it like `user@host:22`"));
+            None
+        }
+        None => Some(hops),
+    }
+}
+
+fn host_key(node: &Node, cx: &mut Cx<'_>) -> Option<HostKeyPolicy> {
+    let text = table::text(node, "host_key", &mut cx.diags)?;
+    match text.as_str() {
+        "strict" => Some(HostKeyPolicy::Strict),
+        "accept_new" => Some(HostKeyPolicy::AcceptNew),
+        _ => {
+            cx.push(one_of(&text, "host_key", &["strict", "accept_new"], node.span));
+            None
+        }
+    }
+}
+
+fn one_of(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
+    Diag::error(Code::BadValue, format!("`{key}` cannot be `{text}`")).at(span).suggest(text, known.iter().copied())
+}
+
+fn sudo(node: &Node, cx: &mut Cx<'_>) -> Option<Sudo> {
+    if !matches!(node.data, Data::Map(_)) {
+        let on = table::boolean(node, "sudo", &mut cx.diags)?;
+        return Some(if on { Sudo::NoPassword } else { Sudo::None });
+    }
+    let table = Table::open(node, "`sudo`", &["password"], &mut cx.diags)?;
+    let password = table.require("password", &mut cx.diags)?;
+    cx.secret(password, "the password of sudo").map(Sudo::Password)
+}
+
+fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
+    let text = table::text(node, "transport", &mut cx.diags)?;
+    match text.as_str() {
+        "ssh" => Some(TransportKind::Ssh),
+        "local" => Some(TransportKind::Local),
+        "sandbox" => Some(TransportKind::Sandbox),
+        _ => {
+            cx.push(one_of(&text, "transport", &["ssh", "local", "sandbox"], node.span));
+            None
+        }
+    }
+}
+
+fn command(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
+    let items = table::items(node, "command", &mut cx.diags);
+    let words: Vec<String> = items.into_iter().filter_map(|item| table::text(item, "command", &mut cx.diags)).collect();
+    if words.is_empty() {
+        cx.push(Diag::error(Code::BadConnect, "`command` needs a program").at(node.span));
+        return None;
+    }
+    if !cx.options.trust {
+        cx.push(needs_trust(&format!("the transport `{}` runs a program on this machine", words[0]), node.span));
+    }
+    Some(TransportKind::Command(words))
+}

@@ -1,0 +1,137 @@
+//! `hosts:`, with ranges in names and addresses.
+
+use super::connect::{self, Settings};
+use super::range::Pattern;
+use super::{Vars, vars};
+use crate::config::cx::Cx;
+use crate::config::table::{self, Table};
+use crate::config::{Data, Key, Node};
+use crate::diag::{Code, Diag, Span};
+use indexmap::IndexMap;
+use std::rc::Rc;
+
+/// A host as written. What a range stands for shares its variables and settings.
+pub(in crate::config) struct RawHost {
+    pub span: Span,
+    pub address: Option<String>,
+    pub vars: Rc<Vars>,
+    pub connect: Rc<Settings>,
+}
+
+pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, RawHost> {
+    let mut hosts = IndexMap::new();
+    let Some(node) = node else { return hosts };
+    match &node.data {
+        Data::Map(entries) => entries.iter().for_each(|(key, node)| entry(key, node, &mut hosts, cx)),
+        Data::Seq(items) => items.iter().for_each(|item| name_only(item, &mut hosts, cx)),
+        _ => cx.push(table::wrong_type(node, "`hosts`", "a map or a list of names")),
+    }
+    hosts
+}
+
+/// An item of a plain list of names.
+fn name_only(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
+    if let Some(text) = table::text(item, "hosts", &mut cx.diags) {
+        let nothing = Node { span: item.span, data: Data::Null };
+        entry(&Key { text, span: item.span }, &nothing, hosts, cx);
+    }
+}
+
+fn entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
+    let Some(names) = names(key, cx) else { return };
+    let body = body(node, cx);
+    let addresses = body.address.as_ref().and_then(|(text, span)| addresses(text, *span, key, names.len(), cx));
+    for (at, name) in names.into_iter().enumerate() {
+        let address = addresses.as_ref().map(|all| all[at].clone());
+        let host = RawHost { span: key.span, address, vars: body.vars.clone(), connect: body.connect.clone() };
+        insert(name, host, hosts, cx);
+    }
+}
+
+fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
+    match hosts.get(&name) {
+        // One report per pair of places: two overlapping ranges repeat it for every host.
+        Some(first) if reported(first.span, host.span, cx) => {}
+        Some(first) => {
+            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is named twice")).at(host.span);
+            cx.push(diag.label("named again here").also(first.span, "first named here"));
+        }
+        None => {
+            hosts.insert(name, host);
+        }
+    }
+}
+
+fn reported(first: Span, again: Span, cx: &Cx<'_>) -> bool {
+    let same = |diag: &Diag| diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first);
+    cx.diags.0.iter().rev().take(8).any(same)
+}
+
+fn names(key: &Key, cx: &mut Cx<'_>) -> Option<Vec<String>> {
+    let names = match Pattern::parse(&key.text) {
+        Ok(pattern) => pattern.expand(),
+        Err(why) => {
+            cx.push(Diag::error(Code::BadRange, format!("host `{}`: {why}", key.text)).at(key.span));
+            return None;
+        }
+    };
+    if let Some(bad) = names.iter().find(|name| !super::is_label(name)) {
+        let diag = Diag::error(Code::BadValue, format!("`{bad}` cannot name a host")).at(key.span);
+        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+        return None;
+    }
+    if let Some(word) = names.iter().find(|name| *name == "all") {
+        cx.push(Diag::error(Code::BadValue, format!("`{word}` cannot name a host: it selects every host")).at(key.span));
+        return None;
+    }
+    Some(names)
+}
+
+#[derive(Default)]
+struct Body {
+    address: Option<(String, Span)>,
+    vars: Rc<Vars>,
+    connect: Rc<Settings>,
+}
+
+fn body(node: &Node, cx: &mut Cx<'_>) -> Body {
+    if matches!(node.data, Data::Null) {
+        return Body::default();
+    }
+    let Some(table) = Table::open(node, "a host", &["address", "vars", "connect"], &mut cx.diags) else {
+        return Body::default();
+    };
+    let address = table.text("address", &mut cx.diags).zip(table.get("address")).map(|(text, node)| (text, node.span));
+    Body { address, vars: vars(table.get("vars"), cx), connect: connect::read_optional(table.get("connect"), cx) }
+}
+
+/// Returns one address per name: a range in the address runs along with the range in the name.
+fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -> Option<Vec<String>> {
+    let found = match Pattern::parse(text) {
+        Ok(pattern) => pattern.expand(),
+        Err(why) => {
+            cx.push(Diag::error(Code::BadRange, format!("address `{text}`: {why}")).at(span));
+            return None;
+        }
+    };
+    if found.len() != count {
+        let message = format!("`{}` names {} but `{text}` gives {}", key.text, many(count, "host", "hosts"), many(found.len(), "address", "addresses"));
+        cx.push(Diag::error(Code::BadRange, message).at(span).also(key.span, many(count, "host", "hosts")));
+        return None;
+    }
+    if let Some(bad) = found.iter().find(|address| !is_address(address)) {
+        cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not an address")).at(span));
+        return None;
+    }
+    Some(found)
+}
+
+fn many(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// A host name, an IP address, or an alias of `~/.ssh/config`: it becomes an argument of ssh.
+pub(super) fn is_address(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':' | b'%');
+    !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)
+}

@@ -1,0 +1,169 @@
+//! From hosts and groups as written to what holds for each host: variables with origin, connections.
+
+use super::groups::{self, RawGroup, Tree};
+use super::selector::Universe;
+use super::{Inventory, connect};
+use super::{apply, apply::Entry};
+use crate::config::cx::Cx;
+use crate::config::{Connect, Host, Node, Sourced, scalar};
+use crate::diag::{Code, Diag, Span};
+use crate::model::HostName;
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// A variable of a host with the tree that it was read from: parameters are checked against that.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Var {
+    pub node: Rc<Node>,
+    /// `group gpu` or `host`.
+    pub from: Rc<str>,
+}
+
+/// Everything about hosts, resolved.
+pub(in crate::config) struct Resolved {
+    pub hosts: IndexMap<HostName, Host>,
+    /// Variables by position of the host.
+    pub vars: Vec<Rc<BTreeMap<String, Var>>>,
+    pub groups: IndexMap<String, Vec<HostName>>,
+    pub entries: Vec<Entry>,
+}
+
+/// Resolves groups, variables, connections and selections.
+pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resolved {
+    let mut universe = Universe::new(inventory.hosts.keys().map(String::as_str));
+    report_shared_names(&inventory, cx);
+    let tree = groups::tree(&inventory.groups, &universe, cx);
+    for ((name, _), members) in inventory.groups.iter().zip(&tree.members) {
+        universe.groups.insert(name, members.clone());
+    }
+    let layers = Layers::new(&inventory, &tree);
+    let (hosts, vars) = hosts(&inventory, &layers, cx);
+    let groups = group_members(&universe, &hosts);
+    let entries = apply::select(inventory.apply, &universe, cx);
+    Resolved { hosts, vars, groups, entries }
+}
+
+fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
+    for (name, group) in &inventory.groups {
+        if let Some(host) = inventory.hosts.get(name) {
+            let diag = Diag::error(Code::Duplicate, format!("`{name}` names a group and a host")).at(group.span);
+            cx.push(diag.label("a group here").also(host.span, "a host here"));
+        }
+    }
+}
+
+fn group_members(universe: &Universe<'_>, hosts: &IndexMap<HostName, Host>) -> IndexMap<String, Vec<HostName>> {
+    let name = |at: &usize| hosts.get_index(*at).map(|(name, _)| name.clone());
+    let mut groups: IndexMap<String, Vec<HostName>> = universe.groups.iter().map(|(group, members)| ((*group).to_owned(), members.iter().filter_map(name).collect())).collect();
+    groups.insert("all".to_owned(), hosts.keys().cloned().collect());
+    groups
+}
+
+/// What groups give, found once per combination of groups: thousands of hosts share a few of them.
+struct Layers<'i> {
+    inventory: &'i Inventory,
+    tree: &'i Tree,
+    /// Groups by position of the host.
+    of_host: Vec<BTreeSet<usize>>,
+}
+
+impl<'i> Layers<'i> {
+    fn new(inventory: &'i Inventory, tree: &'i Tree) -> Self {
+        let mut of_host = vec![BTreeSet::new(); inventory.hosts.len()];
+        for (group, members) in tree.members.iter().enumerate() {
+            members.iter().for_each(|host| {
+                of_host[*host].insert(group);
+            });
+        }
+        Self { inventory, tree, of_host }
+    }
+
+    fn group(&self, at: usize) -> (&'i str, &'i RawGroup) {
+        let (name, group) = &self.inventory.groups.get_index(at).expect("positions come from this very map");
+        (name, group)
+    }
+
+    /// Returns those groups of `set` that have a say about something and no group inside of them has it too.
+    fn innermost(&self, with: Vec<usize>) -> Vec<usize> {
+        let beaten: BTreeSet<usize> = with.iter().flat_map(|at| self.tree.outer[*at].iter().copied()).collect();
+        with.into_iter().filter(|at| !beaten.contains(at)).collect()
+    }
+
+    fn vars(&self, set: &BTreeSet<usize>, host: &str, cx: &mut Cx<'_>) -> BTreeMap<String, Var> {
+        let names: BTreeSet<&String> = set.iter().flat_map(|at| self.group(*at).1.vars.keys()).collect();
+        let mut vars = BTreeMap::new();
+        for name in names {
+            let with = set.iter().copied().filter(|at| self.group(*at).1.vars.contains_key(name)).collect();
+            let found: Vec<_> = self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.vars[name])).collect();
+            let Some(((group, (_, node)), rest)) = found.split_first() else { continue };
+            if let Some((other, (_, again))) = rest.iter().find(|(_, (_, other))| scalar::value(other) != scalar::value(node)) {
+                let what = format!("variable `{name}`");
+                cx.push(conflict(&what, host, (group, node.span), (other, again.span)));
+            }
+            vars.insert(name.clone(), Var { node: node.clone(), from: format!("group {group}").into() });
+        }
+        vars
+    }
+
+    fn connect(&self, set: &BTreeSet<usize>, host: &str, cx: &mut Cx<'_>) -> Connect {
+        let mut connect = connect::defaults(String::new());
+        self.inventory.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
+        let keys: BTreeSet<&str> = set.iter().flat_map(|at| self.group(*at).1.connect.keys().copied()).collect();
+        for key in keys {
+            let with = set.iter().copied().filter(|at| self.group(*at).1.connect.contains_key(key)).collect();
+            let found: Vec<_> = self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.connect[key])).collect();
+            let Some(((group, (setting, span)), rest)) = found.split_first() else { continue };
+            if let Some((other, (_, again))) = rest.iter().find(|(_, (other, _))| other != setting) {
+                let what = format!("connection setting `{key}`");
+                cx.push(conflict(&what, host, (group, *span), (other, *again)));
+            }
+            connect::set(&mut connect, setting);
+        }
+        connect
+    }
+}
+
+fn conflict(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
+    let message = format!("groups `{first}` and `{second}` give host `{host}` different values of {what}");
+    let diag = Diag::error(Code::VarConflict, message).at(again).label(format!("from `{second}`")).also(at, format!("from `{first}`"));
+    diag.hint("put one group inside the other, or set the value at the host")
+}
+
+type Base = (Rc<BTreeMap<String, Var>>, Connect);
+
+fn hosts(inventory: &Inventory, layers: &Layers<'_>, cx: &mut Cx<'_>) -> (IndexMap<HostName, Host>, Vec<Rc<BTreeMap<String, Var>>>) {
+    let mut bases: HashMap<&BTreeSet<usize>, Base> = HashMap::new();
+    let mut hosts = IndexMap::with_capacity(inventory.hosts.len());
+    let mut all_vars = Vec::with_capacity(inventory.hosts.len());
+    for (at, (name, raw)) in inventory.hosts.iter().enumerate() {
+        let set = &layers.of_host[at];
+        let base = bases.entry(set).or_insert_with(|| (Rc::new(layers.vars(set, name, cx)), layers.connect(set, name, cx)));
+        let vars = overlay(&base.0, &raw.vars);
+        let mut connect = base.1.clone();
+        raw.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
+        connect.address = raw.address.clone().unwrap_or_else(|| name.clone());
+        let groups = set.iter().map(|at| layers.group(*at).0.to_owned()).collect();
+        let name = HostName::new(name);
+        let host = Host { name: name.clone(), connect, vars: sourced(&vars), groups, span: raw.span };
+        hosts.insert(name, host);
+        all_vars.push(vars);
+    }
+    (hosts, all_vars)
+}
+
+fn overlay(base: &Rc<BTreeMap<String, Var>>, own: &super::Vars) -> Rc<BTreeMap<String, Var>> {
+    if own.is_empty() {
+        return base.clone();
+    }
+    let mut vars = BTreeMap::clone(base);
+    for (name, (_, node)) in own {
+        vars.insert(name.clone(), Var { node: node.clone(), from: "host".into() });
+    }
+    Rc::new(vars)
+}
+
+fn sourced(vars: &BTreeMap<String, Var>) -> BTreeMap<String, Sourced> {
+    let one = |var: &Var| Sourced { value: scalar::value(&var.node), span: Some(var.node.span), from: var.from.to_string() };
+    vars.iter().map(|(name, var)| (name.clone(), one(var))).collect()
+}

@@ -1,0 +1,87 @@
+//! Filters beside the built-in ones, and the names that are allowed at all.
+
+use minijinja::value::Value;
+use minijinja::{Environment, Error, ErrorKind};
+use sha2::{Digest, Sha256};
+use std::cmp::Ordering;
+
+/// Built-in filters that are allowed. HTML escaping has no place here, and `pprint` is for debugging.
+const BUILT_IN: &[&str] = &[
+    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort", "first", "float", "format", "groupby", "indent",
+    "int", "items", "join", "last", "length", "lines", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round",
+    "select", "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper", "zip",
+];
+
+const OWN: &[&str] = &["b64encode", "basename", "dirname", "quote", "sha256", "version_compare"];
+
+const TESTS: &[&str] = &[
+    "boolean", "defined", "divisibleby", "endingwith", "eq", "equalto", "even", "false", "float", "ge", "gt", "in", "int", "integer", "iterable",
+    "le", "lessthan", "greaterthan", "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas", "sequence", "startingwith", "string", "true",
+    "undefined", "upper", "==", "!=", "<", "<=", ">", ">=",
+];
+
+/// Functions that may be called.
+pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
+
+/// Filters that say something about each element of a list: of an empty list they say nothing.
+pub(super) const MAPPING: &[&str] =
+    &["first", "groupby", "last", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"];
+
+/// Returns every filter's name.
+pub(super) fn filters() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().chain(OWN).copied()
+}
+
+/// Returns every test's name.
+pub(super) fn tests() -> impl Iterator<Item = &'static str> {
+    TESTS.iter().copied()
+}
+
+/// Adds what forge has and takes away what it does not want.
+pub(super) fn install(env: &mut Environment<'static>) {
+    for name in ["safe", "escape", "e", "pprint"] {
+        env.remove_filter(name);
+    }
+    env.remove_global("debug");
+    env.add_filter("b64encode", |text: &str| open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text)));
+    env.add_filter("sha256", |text: &str| open(text).map(sha256));
+    env.add_filter("quote", |text: &str| open(text).and_then(quote));
+    env.add_filter("basename", |text: &str| open(text).map(|text| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()));
+    env.add_filter("dirname", |text: &str| open(text).map(dirname));
+    env.add_filter("version_compare", version_compare);
+}
+
+/// Refuses secrets: a digest, an encoding or quotes of a placeholder are not those of its secret.
+fn open(text: &str) -> Result<&str, Error> {
+    match crate::model::SecretStore::mentions(text) {
+        true => Err(Error::new(ErrorKind::InvalidOperation, "a secret cannot pass through this filter")),
+        false => Ok(text),
+    }
+}
+
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn quote(text: &str) -> Result<String, Error> {
+    let quoted = shlex::try_quote(text).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+    Ok(quoted.into_owned())
+}
+
+fn dirname(text: &str) -> String {
+    match text.trim_end_matches('/').rsplit_once('/') {
+        Some(("", _)) => "/".to_owned(),
+        Some((folder, _)) => folder.to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+/// Compares by Debian's rules: -1, 0 or 1.
+fn version_compare(left: &str, right: &str) -> Result<Value, Error> {
+    let parse = |text: &str| text.parse::<debversion::Version>().map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a version")));
+    Ok(Value::from(match parse(left)?.cmp(&parse(right)?) {
+        Ordering::Less => -1,
+        Ordering::Equal => 0,
+        Ordering::Greater => 1,
+    }))
+}

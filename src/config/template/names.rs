@@ -1,0 +1,327 @@
+//! What a template reads, found without running it: paths with their places, filters, tests, calls.
+
+use super::TemplateError;
+use super::filters::{self, FUNCTIONS, MAPPING};
+use minijinja::machinery::ast::{self, CallArg, Expr, Stmt};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// A name at the root of what a template can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::config) enum Root {
+    Params,
+    Vars,
+    Recipes,
+    Host,
+    Hosts,
+    Item,
+    Key,
+    Exports,
+    Facts,
+}
+
+impl Root {
+    pub const ALL: [Root; 9] =
+        [Self::Params, Self::Vars, Self::Recipes, Self::Host, Self::Hosts, Self::Item, Self::Key, Self::Exports, Self::Facts];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Params => "params",
+            Self::Vars => "vars",
+            Self::Recipes => "recipes",
+            Self::Host => "host",
+            Self::Hosts => "hosts",
+            Self::Item => "item",
+            Self::Key => "key",
+            Self::Exports => "exports",
+            Self::Facts => "facts",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|root| root.name() == text)
+    }
+}
+
+/// One path that is read: `params.version` or `recipes["nvidia-driver"].version`.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::config) struct Read {
+    pub root: Root,
+    /// Names below the root, as far as they are written out.
+    pub path: Vec<String>,
+    /// Bytes of the template that spell it.
+    pub range: Range<usize>,
+    /// Whether its absence is provided for (`is defined`, `default`).
+    pub optional: bool,
+}
+
+/// Everything that a look at a template tells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    pub reads: Vec<Read>,
+    pub errors: Vec<TemplateError>,
+    /// Whether it says something about each element of a list.
+    pub maps: bool,
+    /// Whether a missing name is provided for somewhere.
+    pub lenient: bool,
+}
+
+/// Looks at an expression.
+pub(super) fn expression(expr: &Expr<'_>) -> Look {
+    let mut walk = Walk::default();
+    walk.expr(expr, false);
+    walk.look
+}
+
+/// Looks at a template.
+pub(super) fn template(stmt: &Stmt<'_>) -> Look {
+    let mut walk = Walk::default();
+    walk.stmt(stmt);
+    walk.look
+}
+
+/// Returns the expression of a template that is nothing else: `{{ params.list }}`.
+pub(super) fn sole_expression<'s, 'a>(stmt: &'s Stmt<'a>) -> Option<&'s Expr<'a>> {
+    let Stmt::Template(template) = stmt else { return None };
+    match template.children.as_slice() {
+        [Stmt::EmitExpr(emit)] => Some(&emit.expr),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    look: Look,
+    /// Names that the template itself gives, by block.
+    locals: Vec<BTreeSet<String>>,
+}
+
+impl Walk {
+    fn stmts(&mut self, stmts: &[Stmt<'_>]) {
+        stmts.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn block(&mut self, names: BTreeSet<String>, stmts: &[Stmt<'_>]) {
+        self.locals.push(names);
+        self.stmts(stmts);
+        self.locals.pop();
+    }
+
+    fn stmt(&mut self, stmt: &Stmt<'_>) {
+        match stmt {
+            Stmt::Template(template) => self.block(BTreeSet::new(), &template.children),
+            Stmt::EmitExpr(emit) => self.expr(&emit.expr, false),
+            Stmt::EmitRaw(_) => {}
+            Stmt::ForLoop(each) => self.for_loop(each),
+            Stmt::IfCond(cond) => {
+                self.expr(&cond.expr, false);
+                self.stmts(&cond.true_body);
+                self.stmts(&cond.false_body);
+            }
+            Stmt::WithBlock(with) => self.with_block(with),
+            Stmt::Set(set) => {
+                self.expr(&set.expr, false);
+                self.give(&set.target);
+            }
+            Stmt::SetBlock(set) => {
+                set.filter.iter().for_each(|filter| self.expr(filter, false));
+                self.stmts(&set.body);
+                self.give(&set.target);
+            }
+            Stmt::FilterBlock(block) => {
+                self.expr(&block.filter, false);
+                self.stmts(&block.body);
+            }
+            Stmt::AutoEscape(block) => self.stmts(&block.body),
+            Stmt::Do(call) => self.call(&call.call),
+        }
+    }
+
+    fn for_loop(&mut self, each: &ast::ForLoop<'_>) {
+        self.look.maps = true;
+        self.expr(&each.iter, false);
+        let mut names = targets(&each.target);
+        names.insert("loop".to_owned());
+        self.locals.push(names);
+        each.filter_expr.iter().for_each(|filter| self.expr(filter, false));
+        self.stmts(&each.body);
+        self.locals.pop();
+        self.stmts(&each.else_body);
+    }
+
+    fn with_block(&mut self, with: &ast::WithBlock<'_>) {
+        let mut names = BTreeSet::new();
+        for (target, value) in &with.assignments {
+            self.expr(value, false);
+            names.extend(targets(target));
+        }
+        self.block(names, &with.body);
+    }
+
+    /// Makes the names of a `set` known to what follows.
+    fn give(&mut self, target: &Expr<'_>) {
+        let names = targets(target);
+        match self.locals.last_mut() {
+            Some(block) => block.extend(names),
+            None => self.locals.push(names),
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr<'_>, optional: bool) {
+        if let Some((root, path, dynamic)) = chain(expr) {
+            return self.read(root, path, dynamic, span(expr), optional);
+        }
+        match expr {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(slice) => {
+                self.expr(&slice.expr, optional);
+                [&slice.start, &slice.stop, &slice.step].into_iter().flatten().for_each(|part| self.expr(part, false));
+            }
+            Expr::UnaryOp(op) => self.expr(&op.expr, optional),
+            Expr::BinOp(op) => {
+                self.expr(&op.left, false);
+                self.expr(&op.right, false);
+            }
+            Expr::Compare(compare) => {
+                self.expr(&compare.expr, false);
+                compare.ops.iter().for_each(|op| self.expr(&op.expr, false));
+            }
+            Expr::IfExpr(cond) => {
+                self.expr(&cond.test_expr, false);
+                self.expr(&cond.true_expr, false);
+                cond.false_expr.iter().for_each(|other| self.expr(other, false));
+            }
+            Expr::Filter(filter) => self.filter(filter, span(expr)),
+            Expr::Test(test) => self.test(test, span(expr)),
+            Expr::GetAttr(attr) => self.expr(&attr.expr, optional),
+            Expr::GetItem(item) => {
+                self.expr(&item.expr, optional);
+                self.expr(&item.subscript_expr, false);
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => list.items.iter().for_each(|item| self.expr(item, false)),
+            Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.expr(item, false)),
+            Expr::Map(map) => map.keys.iter().chain(&map.values).for_each(|part| self.expr(part, false)),
+        }
+    }
+
+    fn filter(&mut self, filter: &ast::Filter<'_>, range: Range<usize>) {
+        if !filters::filters().any(|name| name == filter.name) {
+            self.unknown("filter", filter.name, filters::filters(), range);
+        }
+        let default = matches!(filter.name, "default" | "d");
+        self.look.lenient |= default;
+        self.look.maps |= MAPPING.contains(&filter.name);
+        filter.expr.iter().for_each(|expr| self.expr(expr, default));
+        self.args(&filter.args);
+    }
+
+    fn test(&mut self, test: &ast::Test<'_>, range: Range<usize>) {
+        if !filters::tests().any(|name| name == test.name) {
+            self.unknown("test", test.name, filters::tests(), range);
+        }
+        let defined = matches!(test.name, "defined" | "undefined");
+        self.look.lenient |= defined;
+        self.expr(&test.expr, defined);
+        self.args(&test.args);
+    }
+
+    fn call(&mut self, call: &ast::Call<'_>) {
+        match &call.expr {
+            Expr::Var(var) if FUNCTIONS.contains(&var.id) => {}
+            Expr::Var(var) => self.unknown("function", var.id, FUNCTIONS.iter().copied(), span(&call.expr)),
+            Expr::GetAttr(attr) if matches!(&attr.expr, Expr::Var(var) if var.id == "loop") => {}
+            other => {
+                let error = TemplateError { message: "methods cannot be called".into(), range: Some(span(other)), hint: Some("use a filter: `x | trim`".into()), undefined: false };
+                self.look.errors.push(error);
+            }
+        }
+        self.args(&call.args);
+    }
+
+    fn args(&mut self, args: &[CallArg<'_>]) {
+        for arg in args {
+            match arg {
+                CallArg::Pos(expr) | CallArg::Kwarg(_, expr) | CallArg::PosSplat(expr) | CallArg::KwargSplat(expr) => self.expr(expr, false),
+            }
+        }
+    }
+
+    fn read(&mut self, name: &str, path: Vec<String>, dynamic: Vec<&Expr<'_>>, range: Range<usize>, optional: bool) {
+        dynamic.into_iter().for_each(|part| self.expr(part, false));
+        if self.locals.iter().any(|block| block.contains(name)) {
+            return;
+        }
+        match Root::parse(name) {
+            Some(root) => self.look.reads.push(Read { root, path, range, optional }),
+            None => {
+                let known = Root::ALL.map(Root::name);
+                self.undefined(name, known, range);
+            }
+        }
+    }
+
+    fn undefined(&mut self, name: &str, known: [&str; 9], range: Range<usize>) {
+        let hint = match crate::diag::did_you_mean(name, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("a parameter is `params.{name}`, a variable `vars.{name}`"),
+        };
+        self.look.errors.push(TemplateError { message: format!("`{name}` does not exist"), range: Some(range), hint: Some(hint), undefined: true });
+    }
+
+    fn unknown(&mut self, what: &str, name: &str, known: impl Iterator<Item = &'static str>, range: Range<usize>) {
+        let hint = crate::diag::did_you_mean(name, known).map(|near| format!("did you mean `{near}`?"));
+        self.look.errors.push(TemplateError { message: format!("there is no {what} `{name}`"), range: Some(range), hint, undefined: false });
+    }
+}
+
+fn targets(target: &Expr<'_>) -> BTreeSet<String> {
+    match target {
+        Expr::Var(var) => BTreeSet::from([var.id.to_owned()]),
+        Expr::List(list) => list.items.iter().flat_map(targets).collect(),
+        Expr::Tuple(tuple) => tuple.items.iter().flat_map(targets).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Takes a chain of names apart: its first name, the names after it as far as they are written out, and
+/// the subscripts that are expressions themselves.
+fn chain<'s, 'a>(expr: &'s Expr<'a>) -> Option<(&'a str, Vec<String>, Vec<&'s Expr<'a>>)> {
+    match expr {
+        Expr::Var(var) => Some((var.id, Vec::new(), Vec::new())),
+        Expr::GetAttr(attr) => {
+            let (root, mut path, dynamic) = chain(&attr.expr)?;
+            push(&mut path, &dynamic, attr.name.to_owned());
+            Some((root, path, dynamic))
+        }
+        Expr::GetItem(item) => {
+            let (root, mut path, mut dynamic) = chain(&item.expr)?;
+            match &item.subscript_expr {
+                Expr::Const(name) if name.value.as_str().is_some() => push(&mut path, &dynamic, name.value.as_str().unwrap_or_default().to_owned()),
+                other => dynamic.push(other),
+            }
+            Some((root, path, dynamic))
+        }
+        _ => None,
+    }
+}
+
+/// Behind a subscript that is computed, nothing is known of the names.
+fn push(path: &mut Vec<String>, dynamic: &[&Expr<'_>], name: String) {
+    if dynamic.is_empty() {
+        path.push(name);
+    }
+}
+
+fn span(expr: &Expr<'_>) -> Range<usize> {
+    start(expr)..expr.span().end_offset as usize
+}
+
+/// The engine lets a subscript begin at its bracket: a path begins at its first name.
+fn start(expr: &Expr<'_>) -> usize {
+    match expr {
+        Expr::GetAttr(attr) => start(&attr.expr),
+        Expr::GetItem(item) => start(&item.expr),
+        other => other.span().start_offset as usize,
+    }
+}

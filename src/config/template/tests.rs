@@ -1,0 +1,160 @@
+//! Tests of templates: types, strictness, deferral, reads, secrets.
+
+use super::*;
+use crate::config::template::{FactSource, Need, Root, facts, tree};
+use crate::facts::Facts;
+use crate::probe::Unknown;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+fn bindings(facts_known: Option<&Facts>) -> Bindings {
+    Bindings {
+        params: Some(tree("params", &json!({"version": "560.10", "list": ["a", "b"], "on": true, "n": 3}))),
+        vars: Some(tree("vars", &json!({"rack": {"row": "a"}}))),
+        facts: Some(facts(facts_known.map_or(FactSource::NotYet, FactSource::Known))),
+        ..Bindings::default()
+    }
+}
+
+fn known() -> Facts {
+    let mut facts = Facts::default();
+    facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
+    facts.0.insert("gpus".into(), Ok(json!([{"gsp": "off", "ecc": null}, {"gsp": "off", "ecc": "on"}])));
+    facts.0.insert("nics".into(), Ok(json!([])));
+    facts.0.insert("clock".into(), Err(Unknown::new("timed out after 10 s")));
+    facts
+}
+
+fn run(source: &str, form: Form, facts: Option<&Facts>) -> Result<Eval<Json>, String> {
+    let program = Program::compile(source, form).map_err(|e| e.message)?;
+    if let Some(error) = program.mistakes().first() {
+        return Err(format!("{} ({})", error.message, error.hint.clone().unwrap_or_default()));
+    }
+    program.run(&bindings(facts)).map_err(|e| match e.hint {
+        Some(hint) => format!("{} ({hint})", e.message),
+        None => e.message,
+    })
+}
+
+fn value(source: &str) -> Json {
+    match run(source, Form::Template, Some(&known())) {
+        Ok(Eval::Known { value, .. }) => value,
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+fn error(source: &str) -> String {
+    run(source, Form::Expression, Some(&known())).expect_err(source)
+}
+
+#[test]
+fn a_sole_expression_keeps_its_type() {
+    assert_eq!(value("{{ params.list }}"), json!(["a", "b"]));
+    assert_eq!(value("{{ params.on }}"), json!(true));
+    assert_eq!(value("{{- params.n -}}"), json!(3));
+    assert_eq!(value("{{ params.version }}"), json!("560.10"));
+    assert_eq!(value("v{{ params.version }}\n"), json!("v560.10\n"));
+    assert_eq!(value("{{ params.n }}{{ params.n }}"), json!("33"));
+}
+
+#[test]
+fn missing_names_are_errors_also_in_comparisons() {
+    assert_eq!(error("params.verison == \"1\""), "`params.verison` does not exist (did you mean `version`?)");
+    assert_eq!(error("vars.rack.rwo == \"a\""), "`vars.rack.rwo` does not exist (did you mean `row`?)");
+    assert_eq!(error("facts.os.ids"), "`os.ids` does not exist (did you mean `id`?)");
+    assert_eq!(error("parms.version"), "`parms` does not exist (did you mean `params`?)");
+    assert_eq!(error("version"), "`version` does not exist (a parameter is `params.version`, a variable `vars.version`)");
+    assert_eq!(value("{{ vars.rack.rwo | default('x') }}"), json!("x"));
+    assert_eq!(value("{{ vars.rack.rwo is defined }}"), json!(false));
+}
+
+#[test]
+fn filters_tests_and_calls_are_known_ones() {
+    assert_eq!(error("params.list | lenght"), "there is no filter `lenght` (did you mean `length`?)");
+    assert_eq!(error("params.n is oddd"), "there is no test `oddd` (did you mean `odd`?)");
+    assert_eq!(error("now()"), "there is no function `now` ()");
+    assert_eq!(error("params.version.strip()"), "methods cannot be called (use a filter: `x | trim`)");
+    for source in ["{% include 'x' %}", "{% import 'x' as y %}", "{% macro x() %}{% endmacro %}", "{% extends 'x' %}"] {
+        assert!(Program::compile(source, Form::Template).is_err(), "{source}");
+    }
+}
+
+#[test]
+fn own_filters() {
+    assert_eq!(value("{{ 'a b' | quote }}"), json!("'a b'"));
+    assert_eq!(value("{{ '/etc/x.conf' | basename }}{{ '/etc/x.conf' | dirname }}"), json!("x.conf/etc"));
+    assert_eq!(value("{{ 'abc' | sha256 }}"), json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    assert_eq!(value("{{ 'abc' | b64encode }}"), json!("YWJj"));
+    assert_eq!(value("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
+}
+
+#[test]
+fn facts_defer_until_they_are_known_and_are_recorded() {
+    let expression = "facts.os.id == \"debian\"";
+    assert_eq!(run(expression, Form::Expression, None), Ok(Eval::Deferred(Need::Facts)));
+    let reads = BTreeSet::from(["os.id".to_owned()]);
+    assert_eq!(run(expression, Form::Expression, Some(&known())), Ok(Eval::Known { value: json!(true), reads }));
+    let need = Need::UnknownFact { path: "clock".into(), why: "timed out after 10 s".into() };
+    assert_eq!(run("facts.clock.synchronized", Form::Expression, Some(&known())), Ok(Eval::Deferred(need.clone())));
+    assert_eq!(run("facts.clock | default('x')", Form::Expression, Some(&known())), Ok(Eval::Deferred(need)));
+    assert!(matches!(run("params.on or facts.os.id == 'x'", Form::Expression, None), Ok(Eval::Known { .. })));
+}
+
+fn expect(source: &str) -> Expect {
+    Program::compile(source, Form::Expression).unwrap().expect(&bindings(Some(&known()))).unwrap()
+}
+
+#[test]
+fn expectations_over_nothing_are_unknown() {
+    let all_off = expect("facts.gpus | map(attribute='gsp') | unique | list == ['off']");
+    assert_eq!(all_off, Expect::Known { value: true, reads: BTreeSet::from(["gpus".into()]) });
+    let why = |expect| match expect {
+        Expect::Unknown { why, .. } => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(expect("facts.nics | map(attribute='state') | unique | list == ['up']")), "fact `nics` is an empty list");
+    assert_eq!(why(expect("facts.gpus | map(attribute='ecc') | unique | list == ['on']")), "fact `gpus[0].ecc` has a part that is not known");
+    assert_eq!(why(expect("facts.clock.ok")), "fact `clock` is unknown: timed out after 10 s");
+    assert_eq!(expect("facts.nics | length == 0"), Expect::Known { value: true, reads: BTreeSet::from(["nics".into()]) });
+}
+
+#[test]
+fn secrets_stay_whole_or_are_refused() {
+    let mut store = crate::model::SecretStore::default();
+    let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;
+    let bindings = Bindings { params: Some(tree("params", &json!({ "token": placeholder }))), ..Bindings::default() };
+    let run = |source: &str| Program::compile(source, Form::Template).unwrap().run(&bindings);
+    let known = |text: String| Ok(Eval::Known { value: json!(text), reads: BTreeSet::new() });
+    assert_eq!(run("t={{ params.token }}\n"), known(format!("t={placeholder}\n")));
+    for source in ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"] {
+        assert_eq!(run(source).unwrap_err().message, "a secret was cut or changed on the way", "{source}");
+    }
+    for source in ["{{ params.token | b64encode }}", "{{ params.token | sha256 }}", "{{ params.token | quote }}"] {
+        assert_eq!(run(source).unwrap_err().message, "a secret cannot pass through this filter", "{source}");
+    }
+}
+
+#[test]
+fn conditions_are_true_or_false() {
+    let test = |source: &str| Program::compile(source, Form::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message);
+    assert!(matches!(test("params.n > 2"), Ok(Eval::Known { value: true, .. })));
+    assert_eq!(test("params.list").unwrap_err(), "a condition must be true or false, found a list");
+    assert_eq!(test("params.version").unwrap_err(), "a condition must be true or false, found `560.10`");
+}
+
+#[test]
+fn reads_have_places() {
+    let source = "{% for x in params.list %}{{ x }}{{ recipes['nvidia-driver'].version }}{% endfor %}";
+    let program = Program::compile(source, Form::Template).unwrap();
+    let reads: Vec<_> = program.reads().iter().map(|r| (r.root, r.path.join("/"), &source[r.range.clone()])).collect();
+    assert_eq!(reads[0].0, Root::Params);
+    assert_eq!((reads[0].1.as_str(), reads[0].2), ("list", "params.list"));
+    assert_eq!((reads[1].1.as_str(), reads[1].2), ("nvidia-driver/version", "recipes['nvidia-driver'].version"));
+}
+
+#[test]
+fn endless_work_stops() {
+    let source = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
+    let program = Program::compile(source, Form::Template).unwrap();
+    assert_eq!(program.run(&bindings(None)).unwrap_err().message, "the template takes too long");
+}

@@ -1,0 +1,303 @@
+//! The values that templates see: trees that tell what is read of them, and facts that may be unknown.
+
+use super::record::{self, Missing};
+use super::{FactSource, Need};
+use crate::model::Value as Json;
+use indexmap::IndexMap;
+use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
+use minijinja::{Error, ErrorKind};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The names a template can read. Cheap to clone; unset names are left out.
+#[derive(Clone, Debug, Default)]
+pub(in crate::config) struct Bindings {
+    pub params: Option<Value>,
+    pub vars: Option<Value>,
+    pub recipes: Option<Value>,
+    pub host: Option<Value>,
+    pub hosts: Option<Value>,
+    pub item: Option<Value>,
+    pub key: Option<Value>,
+    pub exports: Option<Value>,
+    pub facts: Option<Value>,
+}
+
+impl Bindings {
+    /// Returns the context of an evaluation.
+    pub fn context(&self) -> Value {
+        Value::from_object(self.clone())
+    }
+}
+
+impl Object for Bindings {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        match key {
+            "params" => self.params.clone(),
+            "vars" => self.vars.clone(),
+            "recipes" => self.recipes.clone(),
+            "host" => self.host.clone(),
+            "hosts" => self.hosts.clone(),
+            "item" => self.item.clone(),
+            "key" => self.key.clone(),
+            "exports" => self.exports.clone(),
+            "facts" => self.facts.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// A map that records the reading of names it does not have.
+#[derive(Debug)]
+struct Branch {
+    path: String,
+    entries: IndexMap<String, Value>,
+    kind: Kind,
+}
+
+/// What reading from a branch means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// A known value.
+    Plain,
+    /// Facts: what is read belongs to the basis of the step.
+    Fact,
+    /// Inside a list of facts: the list was recorded when it was read.
+    FactItem,
+}
+
+impl Object for Branch {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Map
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_str() {
+            Some(key) => self.get_value_by_str(key),
+            None => self.get_value_by_str(&key.to_string()),
+        }
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        match self.entries.get(key) {
+            Some(value) => {
+                self.read(key, value);
+                Some(value.clone())
+            }
+            None => {
+                record::note(|record| record.missing.push(self.missing(key)));
+                None
+            }
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        if self.kind == Kind::Fact {
+            record::note(|record| {
+                record.reads.insert(self.path.clone());
+            });
+        }
+        let keys: Vec<Value> = self.entries.keys().map(|key| Value::from(key.as_str())).collect();
+        Enumerator::Values(keys)
+    }
+}
+
+impl Branch {
+    fn read(&self, key: &str, value: &Value) {
+        if self.kind == Kind::Plain || value.downcast_object_ref::<Branch>().is_some() {
+            return;
+        }
+        let path = join(&self.path, key);
+        record::note(|record| {
+            if holed(value) {
+                record.hole.get_or_insert_with(|| path.clone());
+            }
+            if self.kind == Kind::FactItem {
+                return;
+            }
+            if value.kind() == minijinja::value::ValueKind::Seq && value.len() == Some(0) {
+                record.empty.get_or_insert_with(|| path.clone());
+            }
+            record.reads.insert(path);
+        });
+    }
+
+    fn missing(&self, key: &str) -> Missing {
+        Missing { path: join(&self.path, key), name: key.to_owned(), known: self.entries.keys().cloned().collect() }
+    }
+}
+
+/// Whether a value, or an element of a list, is null: the host could not tell it.
+fn holed(value: &Value) -> bool {
+    value.is_none() || (value.kind() == minijinja::value::ValueKind::Seq && value.try_iter().is_ok_and(|mut items| items.any(|item| item.is_none())))
+}
+
+fn join(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        _ => format!("{path}.{key}"),
+    }
+}
+
+/// Builds a tree named `name` from a value.
+pub(in crate::config) fn tree(name: &str, value: &Json) -> Value {
+    build(name, value, Kind::Plain)
+}
+
+/// Builds a map named `name` from values that are trees already.
+pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::from_object(Branch { path: name.to_owned(), entries: entries.into_iter().collect(), kind: Kind::Plain })
+}
+
+fn build(path: &str, value: &Json, kind: Kind) -> Value {
+    match value {
+        Json::Object(map) => {
+            let entries = map.iter().map(|(key, value)| (key.clone(), build(&join(path, key), value, kind))).collect();
+            Value::from_object(Branch { path: path.to_owned(), entries, kind })
+        }
+        Json::Array(items) => {
+            let inner = if kind == Kind::Plain { Kind::Plain } else { Kind::FactItem };
+            let item = |(at, item): (usize, &Json)| build(&format!("{path}[{at}]"), item, inner);
+            Value::from(items.iter().enumerate().map(item).collect::<Vec<_>>())
+        }
+        Json::Null => Value::from(()),
+        Json::Bool(flag) => Value::from(*flag),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Number(number) => self::number(number),
+    }
+}
+
+fn number(number: &serde_json::Number) -> Value {
+    match (number.as_i64(), number.as_u64()) {
+        (Some(number), _) => Value::from(number),
+        (None, Some(number)) => Value::from(number),
+        (None, None) => Value::from(number.as_f64().unwrap_or_default()),
+    }
+}
+
+/// `facts`: each by name, known, unknown, or not observed yet.
+#[derive(Debug)]
+struct FactsRoot {
+    known: Option<BTreeMap<String, Result<Value, String>>>,
+}
+
+/// Builds `facts`.
+pub(in crate::config) fn facts(source: FactSource<'_>) -> Value {
+    let known = match source {
+        FactSource::NotYet => None,
+        FactSource::Known(facts) => {
+            let one = |(name, fact): (&String, &Result<Json, crate::probe::Unknown>)| {
+                let fact = match fact {
+                    Ok(value) => Ok(build(name, value, Kind::Fact)),
+                    Err(unknown) => Err(unknown.why.clone()),
+                };
+                (name.clone(), fact)
+            };
+            Some(facts.0.iter().map(one).collect())
+        }
+    };
+    Value::from_object(FactsRoot { known })
+}
+
+impl Object for FactsRoot {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        let Some(known) = &self.known else {
+            return Some(unknown(Need::Facts));
+        };
+        match known.get(key) {
+            Some(Ok(value)) => {
+                if value.downcast_object_ref::<Branch>().is_none() {
+                    leaf(key, value);
+                }
+                Some(value.clone())
+            }
+            Some(Err(why)) => Some(unknown(Need::UnknownFact { path: key.to_owned(), why: why.clone() })),
+            None if crate::facts::all().iter().any(|fact| fact.name == key) => {
+                Some(unknown(Need::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
+            }
+            None => {
+                let known = known.keys().cloned().collect();
+                record::note(|record| record.missing.push(Missing { path: format!("facts.{key}"), name: key.to_owned(), known }));
+                None
+            }
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        record::need(Need::Facts);
+        Enumerator::Empty
+    }
+}
+
+/// A fact that is not a map is read whole.
+fn leaf(name: &str, value: &Value) {
+    let empty = value.kind() == minijinja::value::ValueKind::Seq && value.len() == Some(0);
+    record::note(|record| {
+        record.reads.insert(name.to_owned());
+        if empty {
+            record.empty.get_or_insert_with(|| name.to_owned());
+        }
+        if holed(value) {
+            record.hole.get_or_insert_with(|| name.to_owned());
+        }
+    });
+}
+
+/// A value that stops the evaluation wherever it is used; the record tells why.
+fn unknown(need: Need) -> Value {
+    record::need(need);
+    Value::from(Error::new(ErrorKind::InvalidOperation, "not known yet"))
+}
+
+/// `exports["recipe"]`: values made by other steps.
+#[derive(Debug)]
+struct ExportsOf {
+    recipe: String,
+    values: BTreeMap<String, Option<Value>>,
+}
+
+impl Object for ExportsOf {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        match self.values.get(key) {
+            Some(Some(value)) => Some(value.clone()),
+            _ => Some(unknown(Need::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
+        }
+    }
+}
+
+/// Builds `exports` for `recipes`: names that are not among `made` are waited for.
+pub(in crate::config) fn exports<'r>(recipes: impl IntoIterator<Item = &'r str>, made: &crate::config::Exports) -> Value {
+    let one = |recipe: &str| {
+        let values = made.get(recipe).map(|values| values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| tree(name, v)))).collect()).unwrap_or_default();
+        (recipe.to_owned(), Value::from_object(ExportsOf { recipe: recipe.to_owned(), values }))
+    };
+    plain("exports", recipes.into_iter().map(one))
+}
+
+/// Returns whether every placeholder of a secret in `text` is whole: a filter could have cut or changed
+/// one, and half a placeholder would reach the host as text.
+pub(in crate::config) fn secret_safe(text: &str) -> bool {
+    use crate::model::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN};
+    let mut rest = text;
+    while let Some(start) = rest.find(['\u{e000}', PLACEHOLDER_CLOSE]) {
+        let Some(inner) = rest[start..].strip_prefix(PLACEHOLDER_OPEN) else { return false };
+        let Some(end) = inner.find(['\u{e000}', PLACEHOLDER_CLOSE]) else { return false };
+        match inner[end..].strip_prefix(PLACEHOLDER_CLOSE) {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
