@@ -154,10 +154,12 @@ fn next(number: &str, width: usize) -> String {
 }
 
 fn show(item: &[Token]) -> String {
-    item.iter().map(|token| match token {
-        Token::Text(text) | Token::Number(text) => text.clone(),
-        Token::Range(first, last) => format!("[{first}:{last}]"),
-    }).collect()
+    item.iter()
+        .map(|token| match token {
+            Token::Text(text) | Token::Number(text) => text.clone(),
+            Token::Range(first, last) => format!("[{first}:{last}]"),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -201,7 +203,10 @@ mod tests {
         assert_eq!(folded("web db"), "web,db");
         assert_eq!(folded("web web"), "web");
         assert_eq!(folded("a[1] a[2]"), "a[1],a[2]");
-        assert_eq!(folded("n99999999999999999998 n99999999999999999999"), "n99999999999999999998,n99999999999999999999");
+        assert_eq!(
+            folded("n99999999999999999998 n99999999999999999999"),
+            "n99999999999999999998,n99999999999999999999"
+        );
         assert_eq!(folded(""), "");
     }
 

@@ -14,7 +14,7 @@ mod words;
 
 pub use json::Json;
 pub use text::{Text, render_diag};
-pub use validation::{CheckedInventory, Validation};
+pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, took};
 
 use crate::engine::Report;

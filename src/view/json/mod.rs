@@ -80,7 +80,11 @@ enum Fact<'a> {
 
 impl<'a> HostFacts<'a> {
     fn of(seen: &'a HostSeen) -> Self {
-        let facts = seen.facts.0.iter().map(|(name, fact)| (name.as_str(), fact.as_ref().map_or_else(Fact::Unknown, Fact::Value)));
+        let facts = seen
+            .facts
+            .0
+            .iter()
+            .map(|(name, fact)| (name.as_str(), fact.as_ref().map_or_else(Fact::Unknown, Fact::Value)));
         Self { host: &seen.host, reach: &seen.reach, facts: facts.collect() }
     }
 }

@@ -87,7 +87,8 @@ impl Live {
         if matches!(event, Event::StepOutput { .. }) {
             return;
         }
-        let Some(line) = words::line(event).filter(|line| self.detail >= line.from && lasting(event, self.detail)) else {
+        let Some(line) = words::line(event).filter(|line| self.detail >= line.from && lasting(event, self.detail))
+        else {
             return;
         };
         let text = match self.colour {
@@ -131,7 +132,10 @@ impl Progress for Live {
             }
             Event::HostFinished { host, outcome, .. } => self.finished(host, *outcome),
             Event::Stopping { .. } => self.overall.set_message("stopping"),
-            Event::StepFinished { .. } | Event::Verified { .. } | Event::Detached { .. } | Event::BudgetSpent { .. } => {}
+            Event::StepFinished { .. }
+            | Event::Verified { .. }
+            | Event::Detached { .. }
+            | Event::BudgetSpent { .. } => {}
         }
     }
 

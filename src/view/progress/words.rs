@@ -28,18 +28,22 @@ pub fn line(event: &Event) -> Option<Line> {
     match event {
         Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
         Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),
-        Event::Observed { host, trips, took: time } => {
-            Line::new(Verbose, of(host, &format!("observed in {} ({})", count(*trips as usize, "round trip"), took(*time))))
-        }
+        Event::Observed { host, trips, took: time } => Line::new(
+            Verbose,
+            of(host, &format!("observed in {} ({})", count(*trips as usize, "round trip"), took(*time))),
+        ),
         Event::Unreachable { host, why } => Line::new(Quiet, of(host, &bad("unreachable", &why.why))),
         Event::Retrying { host, why, attempt } => {
             Line::new(Normal, of(host, &format!("trying again ({attempt}): {}", shown(why))))
         }
         Event::ApplyStarted { run, hosts, steps } => Line::new(Normal, started(run, *hosts, *steps)),
-        Event::HostStarted { host, steps } => Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step")))),
-        Event::Reattached { host, unit } => {
-            Line::new(Normal, of(host, &format!("waits for `{}`, still running from an earlier run", escape::line(unit))))
+        Event::HostStarted { host, steps } => {
+            Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))
         }
+        Event::Reattached { host, unit } => Line::new(
+            Normal,
+            of(host, &format!("waits for `{}`, still running from an earlier run", escape::line(unit))),
+        ),
         Event::Waiting { host, step, what } => {
             Line::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
         }
@@ -65,7 +69,13 @@ fn started_step(host: &HostName, step: &StepId, title: &Untrusted, long: bool) -
     Line::new(from, of(host, &format!("started {} ({})", id(step), shown(title))))
 }
 
-fn step_finished(host: &HostName, step: &StepId, title: &Untrusted, result: &StepResult, time: Duration) -> Option<Line> {
+fn step_finished(
+    host: &HostName,
+    step: &StepId,
+    title: &Untrusted,
+    result: &StepResult,
+    time: Duration,
+) -> Option<Line> {
     let (from, word) = step_word(result);
     let text = format!("{word} {} ({}, {})", id(step), shown(title), took(time));
     Line::new(from, of(host, &format!("{text}{}", reason(result))))
@@ -105,10 +115,16 @@ fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) ->
     let what = format!("{}: {}", escape::line(recipe), escape::line(name));
     let (from, text) = match result {
         VerifyResult::Held => (Detail::Verbose, format!("holds: {what}")),
-        VerifyResult::Failed { reason } => (Detail::Quiet, format!("{}: {}", paint(BAD, format!("does not hold: {what}")), shown(reason))),
-        VerifyResult::Unknown { reason } => (Detail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason))),
+        VerifyResult::Failed { reason } => {
+            (Detail::Quiet, format!("{}: {}", paint(BAD, format!("does not hold: {what}")), shown(reason)))
+        }
+        VerifyResult::Unknown { reason } => {
+            (Detail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason)))
+        }
         VerifyResult::Skipped { reason } => (Detail::Verbose, format!("not verified: {what}: {}", shown(reason))),
-        VerifyResult::NotApplicable { reason } => (Detail::Verbose, format!("not applicable: {what}: {}", shown(reason))),
+        VerifyResult::NotApplicable { reason } => {
+            (Detail::Verbose, format!("not applicable: {what}: {}", shown(reason)))
+        }
     };
     Line::new(from, of(host, &text))
 }
@@ -150,7 +166,10 @@ fn list(in_flight: &[(HostName, StepId)]) -> String {
 
 fn budget(failed: usize, allowed: usize) -> String {
     let failed = count(failed, "host");
-    format!("{}: {failed} failed, {allowed} allowed; hosts that have not begun are left alone", paint(BAD, "failure budget spent"))
+    format!(
+        "{}: {failed} failed, {allowed} allowed; hosts that have not begun are left alone",
+        paint(BAD, "failure budget spent")
+    )
 }
 
 fn of(host: &HostName, what: &str) -> String {

@@ -16,7 +16,8 @@ pub struct Group<'a> {
 pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<Group<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
     let kept = all.filter(|(_, step)| keep(step));
-    let mut groups: Vec<Group<'a>> = equal(kept, shown).into_values().map(|(step, hosts)| Group { step, hosts }).collect();
+    let mut groups: Vec<Group<'a>> =
+        equal(kept, shown).into_values().map(|(step, hosts)| Group { step, hosts }).collect();
     let order = order(&plan.hosts);
     groups.sort_by_key(|group| order.get(&group.step.id));
     groups

@@ -116,7 +116,10 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
         StepResult::Stale { reason } => (Sort::Stale, plain(reason)),
         StepResult::Pending { reason } => (Sort::Pending, plain(reason)),
         StepResult::Skipped { reason } => (Sort::Skipped, plain(reason)),
-        StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } | StepResult::Cancelled => {
+        StepResult::Changed
+        | StepResult::AlreadyOk { .. }
+        | StepResult::NotApplicable { .. }
+        | StepResult::Cancelled => {
             return None;
         }
     };

@@ -35,7 +35,11 @@ const PARTS: &[Part] = &[
     Part {
         symbol: ".",
         style: UNKNOWN,
-        ..part("pending: configured, not yet effective", |s| is(s, Verdict::Pending), "a reload or reboot puts them into force")
+        ..part(
+            "pending: configured, not yet effective",
+            |s| is(s, Verdict::Pending),
+            "a reload or reboot puts them into force",
+        )
     },
     part(
         "blocked by hardware",
@@ -51,7 +55,11 @@ const PARTS: &[Part] = &[
     Part {
         symbol: "?",
         style: UNKNOWN,
-        ..part("unknown: could not be judged", |s| is(s, Verdict::Unknown), "what cannot be judged is not touched; remove the cause and run again")
+        ..part(
+            "unknown: could not be judged",
+            |s| is(s, Verdict::Unknown),
+            "what cannot be judged is not touched; remove the cause and run again",
+        )
     },
 ];
 
@@ -125,7 +133,8 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "verification"))?;
-    let open = all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
+    let open =
+        all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
     for (verify, hosts) in group::equal(open, |v| (&v.recipe, &v.name, v.verdict, &v.reason)).values() {
         write_verify(verify, hosts, out)?;
     }
