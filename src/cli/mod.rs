@@ -1,6 +1,96 @@
-//! The command line: one file per verb.
+//! The command line: one file per verb, thin over the library.
 
-/// Parses argv and runs a verb.
+mod apply;
+mod args;
+mod backend;
+mod confirm;
+mod console;
+mod duration;
+mod env;
+mod error;
+mod facts;
+mod file;
+mod help;
+mod interrupt;
+mod inventory;
+mod library;
+mod logs;
+mod output;
+mod plan;
+mod run;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod verify;
+
+use crate::model::ExitCode;
+use args::{Cli, Verb};
+use backend::Backend;
+use clap::{CommandFactory, FromArgMatches};
+use console::Console;
+use env::Environment;
+use run::{Cx, Ending};
+use settings::Settings;
+use std::ffi::OsString;
+
+/// Parses argv and runs a verb. The runtime is built only by verbs that need it.
 pub fn main() -> std::process::ExitCode {
-    crate::model::ExitCode::Unexpected.into()
+    // The panic's message is on stderr by then; what is left is to end with the documented code.
+    let exit = std::panic::catch_unwind(|| match parse(std::env::args_os()) {
+        Ok(cli) => start(&cli),
+        Err(exit) => exit,
+    });
+    exit.unwrap_or(ExitCode::Unexpected).into()
+}
+
+/// Returns what was typed, or the code to end with: help and versions are written here, and so are errors.
+fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
+    let command = Cli::command().after_long_help(help::closing());
+    let parsed = command.try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        // An output that is gone leaves nobody to tell.
+        let _ = error.print();
+        match error.use_stderr() {
+            true => ExitCode::Usage,
+            false => ExitCode::Done,
+        }
+    })
+}
+
+fn start(cli: &Cli) -> ExitCode {
+    let environment = Environment::read();
+    let settings = Settings::new(&cli.global, &environment);
+    let console = Console::new(settings.color);
+    logs::start(&settings, console.live_colour);
+    let cx = Cx {
+        backend: &library::Library,
+        console: &console,
+        typed: &cli.global,
+        environment: &environment,
+        settings: &settings,
+    };
+    finish(&cx, run(&cx, &cli.verb))
+}
+
+fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
+    match verb {
+        Verb::Plan(args) => plan::run(cx, args),
+        Verb::Apply(args) => apply::run(cx, args),
+        Verb::Verify(args) => verify::run(cx, args),
+        Verb::Validate(args) => validate::run(cx, args),
+        Verb::Facts(args) => facts::run(cx, args),
+    }
+}
+
+/// Says what went wrong and returns the code to end with.
+fn finish<B>(cx: &Cx<'_, B>, ending: Ending) -> ExitCode {
+    match ending {
+        Ok(exit) => exit,
+        Err(error) => {
+            // A stderr that is gone leaves nobody to tell.
+            let _ = error.write(&mut *(cx.console.err)());
+            error.exit
+        }
+    }
 }

@@ -66,7 +66,7 @@ impl StepPlan {
 }
 
 /// What a step may do that could not be judged yet. Outside of it the step is stale.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Envelope {
     /// What has to happen before it can be judged.
     pub until: Untrusted,

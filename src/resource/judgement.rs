@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::Provision;
 
 /// One attribute that differs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Change {
     /// `content`, `mode`, `version`, `enabled` …
     pub attribute: String,

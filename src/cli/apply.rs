@@ -1,0 +1,72 @@
+//! `forge apply`.
+
+use super::args::{Format, InventoryArg};
+use super::backend::{Ask, Backend};
+use super::confirm;
+use super::error::CliError;
+use super::interrupt::Interrupts;
+use super::output::Output;
+use super::plan;
+use super::run::{Cx, Ending, Loaded, block_on};
+use crate::engine::Report;
+use crate::model::ExitCode;
+use crate::plan::Plan;
+
+/// Carry out what is declared, and prove it
+///
+/// Plans, shows the plan, asks, carries it out in order and verifies every step. One bad host never stops a
+/// good one. Ctrl-C finishes the steps that are running and stops; a second Ctrl-C leaves them running on
+/// their hosts, where the next run picks them up.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge apply cluster.yaml                    plan, ask, change, prove
+  forge apply cluster.yaml --yes              without being asked, for scripts
+  forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
+  forge apply cluster.yaml --dry-run          the plan only")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+    /// Do not ask; JSON output never implies it
+    #[arg(long)]
+    pub yes: bool,
+    /// Show the plan and stop, as `forge plan` does
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    if args.dry_run {
+        return plan::run(cx, &plan::Args { inventory: args.inventory.clone(), detailed_exitcode: false });
+    }
+    confirm::possible(cx.console, args.yes)?;
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let loaded = cx.load(&target)?;
+    block_on(apply(cx, args, &output, &loaded))
+}
+
+async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded) -> Ending {
+    let mut stop = Interrupts::catch()?;
+    let seen = cx.observe(&mut stop, output, loaded, Ask::Declared).await?;
+    let plan = cx.backend.plan(&loaded.0, seen.as_ref(), cx.settings);
+    output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
+    let acts = plan.counts().change > 0;
+    if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &plan).await? {
+        return Err(CliError::interrupted("not applied; nothing was changed"));
+    }
+    let cancel = B::Cancel::default();
+    let work = cx.shown(output, |events| cx.backend.apply(&loaded.0, &plan, seen, cx.settings, events, cancel.clone()));
+    let report = cx.stoppable(&mut stop, work, &cancel).await;
+    write(cx, output, &plan, &report)
+}
+
+/// Where nothing was to be done, the plan has said all that a person wants to read.
+fn write<B>(cx: &Cx<'_, B>, output: &Output<'_>, plan: &Plan, report: &Report) -> Ending {
+    let exit = report.exit_code();
+    let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == Format::Text;
+    match said {
+        true => output.into_file(&|writer, out| writer.report(report, exit, out))?,
+        false => output.result(&|writer, out| writer.report(report, exit, out))?,
+    }
+    Ok(exit)
+}

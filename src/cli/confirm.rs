@@ -1,0 +1,66 @@
+//! The question before hosts are changed.
+
+use super::console::Console;
+use super::error::CliError;
+use super::interrupt::Interrupts;
+use crate::plan::Plan;
+use crate::view::count;
+use std::io::Write;
+
+/// Checks, before anything is contacted, that somebody can be asked.
+///
+/// # Errors
+/// Usage: nobody is there and `--yes` is not given.
+pub fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
+    match yes || console.can_ask {
+        true => Ok(()),
+        false => Err(CliError::usage("apply asks before it changes hosts, and there is no terminal to ask on")
+            .hint("give `--yes` to apply without being asked, or `--dry-run` to see the plan")),
+    }
+}
+
+/// Asks whether to go on. An end of input is a no.
+///
+/// # Errors
+/// Interrupted at the question; stdin cannot be read.
+pub async fn ask(stop: &mut Interrupts, console: &Console, plan: &Plan) -> Result<bool, CliError> {
+    let mut err = (console.err)();
+    // A question that cannot be shown is answered by no one; reading then tells.
+    let _ = write!(err, "{} ", question(plan)).and_then(|()| err.flush());
+    let answer = console.answer.clone();
+    let read = tokio::task::spawn_blocking(move || answer());
+    let line = tokio::select! {
+        line = read => line,
+        () = stop.next() => return Err(CliError::interrupted("interrupted at the question; nothing was changed")),
+    };
+    match line {
+        Ok(Ok(line)) => Ok(is_yes(&line)),
+        Ok(Err(error)) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
+        Err(error) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
+    }
+}
+
+fn question(plan: &Plan) -> String {
+    let counts = plan.counts();
+    let these = if counts.change == 1 { "this" } else { "these" };
+    format!("apply {these} {} to {}? [y/N]", count(counts.change, "change"), count(counts.changing, "host"))
+}
+
+fn is_yes(line: &str) -> bool {
+    matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        for yes in ["y\n", "Y\n", "yes\n", " YES \r\n"] {
+            assert!(is_yes(yes), "{yes:?}");
+        }
+        for no in ["", "\n", "n\n", "ye\n", "yess\n", "ja\n", "y n\n"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
+}

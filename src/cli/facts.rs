@@ -1,0 +1,46 @@
+//! `forge facts`.
+
+use super::args::InventoryArg;
+use super::backend::{Ask, Backend};
+use super::interrupt::Interrupts;
+use super::run::{Cx, Ending, block_on};
+use crate::model::ExitCode;
+use crate::plan::HostSeen;
+
+/// Show what is known of the hosts, and change nothing
+///
+/// One line per value, with the hosts that share it. A fact that could not be read is unknown, with the
+/// reason; it is never shown as empty.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge facts cluster.yaml --on gpu
+  forge facts cluster.yaml -v                  long lists in full
+  forge facts cluster.yaml --format json | jq '.facts[] | {host, kernel: .facts.kernel.value}'")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let loaded = cx.load(&target)?;
+    block_on(async {
+        let mut stop = Interrupts::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Facts).await?;
+        let seen = seen.as_ref();
+        let exit = exit_code(seen);
+        output.result(&|writer, out| writer.facts(seen, exit, out))?;
+        Ok(exit)
+    })
+}
+
+/// Returns the exit code that the shown facts mean.
+pub fn exit_code(seen: &[HostSeen]) -> ExitCode {
+    let of_host = |host: &HostSeen| match host.is_observed() {
+        false => ExitCode::Unreachable,
+        true if host.facts.0.values().any(Result::is_err) => ExitCode::Unknown,
+        true => ExitCode::Done,
+    };
+    ExitCode::worst(seen.iter().map(of_host))
+}

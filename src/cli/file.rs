@@ -1,0 +1,89 @@
+//! A file that readers see whole or not at all.
+
+use super::error::CliError;
+use camino::Utf8Path;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+
+/// Replaces the file at `path` by what `write` writes. What is no regular file (a pipe, `/dev/stdout`) is
+/// written to as it stands, and the target of a symbolic link is replaced, not the link.
+///
+/// # Errors
+/// The file cannot be made or written; the old one is then untouched.
+pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+    let replaced = match fs_err::metadata(path) {
+        Ok(meta) if !meta.is_file() => in_place(path, write),
+        Ok(_) => fs_err::canonicalize(path).and_then(|path| atomically(&path, write)),
+        Err(_) => atomically(path.as_std_path(), write),
+    };
+    replaced.map_err(|error| {
+        CliError::unexpected(format!("`{path}` cannot be written: {error}"))
+            .hint("give `--json-into` a file in a folder that exists and can be written to")
+    })
+}
+
+fn in_place(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut file = io::BufWriter::new(fs_err::OpenOptions::new().write(true).open(path)?);
+    write(&mut file)?;
+    file.flush()
+}
+
+fn atomically(path: &std::path::Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    // The umask takes away from these bits, as it does for a file that a shell makes.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let file = tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder)?;
+    let mut buffered = io::BufWriter::new(file);
+    write(&mut buffered)?;
+    let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, camino::Utf8PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = camino::Utf8Path::from_path(folder.path()).unwrap().join("out.json");
+        (folder, path)
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let (folder, path) = folder();
+        replace(&path, |out| out.write_all(b"old")).unwrap();
+        let failed = replace(&path, |out| out.write_all(b"half").and_then(|()| Err(io::Error::other("disk full"))));
+        assert!(failed.is_err());
+        assert_eq!(fs_err::read(&path).unwrap(), b"old");
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let (folder, path) = folder();
+        let link = camino::Utf8Path::from_path(folder.path()).unwrap().join("link");
+        replace(&path, |out| out.write_all(b"old")).unwrap();
+        fs_err::os::unix::fs::symlink(&path, &link).unwrap();
+        replace(&link, |out| out.write_all(b"new")).unwrap();
+        assert!(fs_err::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs_err::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_not_replaced() {
+        replace(Utf8Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
+        assert!(!fs_err::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = replace(Utf8Path::new("/nonexistent/forge/x.json"), |_| Ok(())).unwrap_err();
+        let mut said = Vec::new();
+        error.write(&mut said).unwrap();
+        let said = anstream::adapter::strip_str(std::str::from_utf8(&said).unwrap()).to_string();
+        assert!(said.starts_with("error: `/nonexistent/forge/x.json` cannot be written: "), "{said}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Which inventory a verb works on, and how a next command names it.
+
+use super::args::{Global, InventoryArg};
+use super::env::Environment;
+use super::error::CliError;
+use camino::{Utf8Path, Utf8PathBuf};
+
+const DEFAULT: &str = "inventory.yaml";
+
+/// An inventory's path and the arguments that name it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub path: Utf8PathBuf,
+    /// Quoted for a shell; empty where none are needed.
+    pub arguments: String,
+}
+
+/// Finds the inventory: the argument, `-i`, `$FORGE_INVENTORY`, `./inventory.yaml`.
+///
+/// # Errors
+/// Usage: given twice, or none of these is there.
+pub fn resolve(
+    argument: &InventoryArg,
+    typed: &Global,
+    environment: &Environment,
+    exists: impl Fn(&Utf8Path) -> bool,
+) -> Result<Target, CliError> {
+    let (path, mut arguments) = match (&argument.inventory, &typed.inventory_flag, &environment.inventory) {
+        (Some(argument), Some(flag), _) => return Err(twice(argument, flag)),
+        (Some(path), None, _) => (path.clone(), vec![path.to_string()]),
+        (None, Some(path), _) => (path.clone(), vec!["-i".to_owned(), path.to_string()]),
+        (None, None, Some(path)) => (path.clone(), Vec::new()),
+        (None, None, None) if exists(Utf8Path::new(DEFAULT)) => (DEFAULT.into(), Vec::new()),
+        (None, None, None) => return Err(none()),
+    };
+    arguments.extend(narrowing(typed));
+    Ok(Target { path, arguments: quoted(&arguments) })
+}
+
+/// Flags that a next command has to repeat to speak of the same hosts and steps.
+fn narrowing(typed: &Global) -> Vec<String> {
+    let on = typed.on.iter().map(|on| ("--on", on));
+    let step = typed.step.iter().map(|step| ("--step", step));
+    let skip = typed.skip.iter().map(|skip| ("--skip", skip));
+    on.chain(step).chain(skip).flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect()
+}
+
+/// An argument with a NUL byte cannot be typed, so quoting cannot fail.
+fn quoted(arguments: &[String]) -> String {
+    shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default()
+}
+
+fn twice(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
+    CliError::usage(format!("two inventories are given: `{argument}` and `-i {flag}`")).hint("give one of them")
+}
+
+fn none() -> CliError {
+    CliError::usage("no inventory is given")
+        .note("tried: the argument and `-i` (not given), `$FORGE_INVENTORY` (not set), `./inventory.yaml` (not there)")
+        .hint("name one, as in `forge plan cluster.yaml`")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! Tracing to stderr for `-vv` and `-vvv`.
+
+use super::settings::Settings;
+use tracing_subscriber::EnvFilter;
+
+/// Starts the log where it was asked for. Secrets and text of hosts never stand in it: spans name hosts and steps.
+pub fn start(settings: &Settings, colour: bool) {
+    let level = match settings.verbose {
+        0 | 1 => return,
+        2 => "forge=debug",
+        _ => "forge=trace",
+    };
+    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(level)).with_ansi(colour);
+    // A second start in one process (tests) keeps the first.
+    let _ = log.with_writer(std::io::stderr).with_target(false).try_init();
+}

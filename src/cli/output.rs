@@ -1,0 +1,122 @@
+//! Where the result of a verb goes: stdout in the format that was asked for, and a file as JSON.
+
+use super::args::Format;
+use super::console::Console;
+use super::error::CliError;
+use super::settings::Settings;
+use crate::config::Project;
+use crate::diag::{Diag, Diags, Sources};
+use crate::model::ExitCode;
+use crate::view::progress::{Detail, Live, Plain, Progress};
+use crate::view::{self, Json, Text, Writer};
+use camino::Utf8Path;
+use std::io::{self, Write};
+
+/// The outputs of one verb.
+pub struct Output<'a> {
+    pub console: &'a Console,
+    pub settings: &'a Settings,
+    /// The arguments that a next command repeats.
+    pub target: Option<String>,
+}
+
+/// Writes one result with one writer.
+pub type Render<'r> = &'r dyn Fn(&dyn Writer, &mut dyn Write) -> io::Result<()>;
+
+impl Output<'_> {
+    /// Writes the result to stdout, and to the file of `--json-into`.
+    ///
+    /// # Errors
+    /// A stream or file that cannot be written; a reader that went away is none.
+    pub fn result(&self, render: Render<'_>) -> Result<(), CliError> {
+        let mut out = (self.console.out)();
+        let written = match self.settings.format {
+            Format::Text => render(&self.text(), &mut out),
+            Format::Json => render(&Json, &mut out),
+        };
+        pipe(written.and_then(|()| out.flush()))?;
+        self.into_file(render)
+    }
+
+    /// Writes the result to the file of `--json-into` only.
+    pub fn into_file(&self, render: Render<'_>) -> Result<(), CliError> {
+        match &self.settings.json_into {
+            None => Ok(()),
+            Some(path) => super::file::replace(path, |out| render(&Json, out)),
+        }
+    }
+
+    /// Writes for people: to stdout, or to stderr where stdout carries JSON.
+    pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
+        let mut out = match self.settings.format {
+            Format::Text => (self.console.out)(),
+            Format::Json => (self.console.err)(),
+        };
+        let text = Text { target: None, ..self.text() };
+        pipe(render(&text, &mut out).and_then(|()| out.flush()))
+    }
+
+    fn text(&self) -> Text {
+        Text { verbose: self.settings.verbose, target: self.target.clone() }
+    }
+
+    /// Writes diagnostics to stderr.
+    pub fn diags(&self, diags: &Diags, sources: &Sources) -> Result<(), CliError> {
+        diags.0.iter().try_for_each(|diag| self.diag(diag, sources))
+    }
+
+    pub fn diag(&self, diag: &Diag, sources: &Sources) -> Result<(), CliError> {
+        let mut err = (self.console.err)();
+        pipe(writeln!(err, "{}", view::render_diag(diag, sources)))
+    }
+
+    /// Writes a load that failed: diagnostics to stderr, and a document where JSON was asked for.
+    pub fn failed_load(&self, path: &Utf8Path, diags: Diags, sources: Sources) -> Result<CliError, CliError> {
+        let errors = view::count(diags.errors(), "error");
+        self.diags(&diags, &sources)?;
+        let checked = view::CheckedInventory { path: path.to_owned(), diags, sources, size: None };
+        let validation = view::Validation { inventories: vec![checked] };
+        let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
+        match self.settings.format {
+            Format::Json => self.result(render)?,
+            Format::Text => self.into_file(render)?,
+        }
+        Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
+    }
+
+    /// Returns the progress that fits the console and the detail that was asked for.
+    pub fn progress(&self) -> Box<dyn Progress> {
+        let detail = self.settings.detail;
+        // Logs would tear live lines, so with them there are only plain ones.
+        if self.console.live && detail > Detail::Quiet && self.settings.verbose < 2 {
+            let target = indicatif::ProgressDrawTarget::stderr();
+            return Box::new(Live::new(target, detail, self.console.live_colour));
+        }
+        Box::new(Plain::new((self.console.err)(), detail, time_of_day))
+    }
+
+    /// Says what is wrong with a selector, and returns the usage error it is.
+    pub fn selection_error(&self, diag: &Diag, project: &Project) -> CliError {
+        match self.diag(diag, &project.sources) {
+            Ok(()) => CliError::said(ExitCode::Usage),
+            Err(error) => error,
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time before a progress line is the one clock the command line reads"
+)]
+fn time_of_day() -> String {
+    jiff::Zoned::now().strftime("%H:%M:%S").to_string()
+}
+
+/// A reader that went away (`forge plan | head`) does not change what the run came to.
+fn pipe(written: io::Result<()>) -> Result<(), CliError> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(CliError::unexpected(format!("the output cannot be written: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}

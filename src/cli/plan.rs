@@ -1,0 +1,38 @@
+//! `forge plan`.
+
+use super::args::InventoryArg;
+use super::backend::{Ask, Backend};
+use super::interrupt::Interrupts;
+use super::run::{Cx, Ending, block_on};
+
+/// Show what apply would change, and change nothing
+///
+/// Observes the hosts and compares them with what is declared. Equal changes are shown once, with the hosts
+/// that share them: `+` creates, `~` changes, `-` removes, `!` disturbs, `?` is not known yet.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge plan cluster.yaml                      everything that would change
+  forge plan cluster.yaml --on gpu -v          also what is as declared, and where it is declared
+  forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
+  forge plan cluster.yaml --json-into plan.json")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+    /// Exit with 2 when something would change, 10 when something is pending, 5 when a verification does not hold
+    #[arg(long)]
+    pub detailed_exitcode: bool,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let loaded = cx.load(&target)?;
+    block_on(async {
+        let mut stop = Interrupts::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
+        let plan = cx.backend.plan(&loaded.0, seen.as_ref(), cx.settings);
+        let exit = plan.exit_code(args.detailed_exitcode);
+        output.result(&|writer, out| writer.plan(&plan, exit, out))?;
+        Ok(exit)
+    })
+}

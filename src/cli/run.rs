@@ -1,0 +1,103 @@
+//! The way that all verbs go: load, select, observe, with progress and interrupts.
+
+use super::args::{Global, InventoryArg};
+use super::backend::{Ask, Backend, Events};
+use super::console::Console;
+use super::env::Environment;
+use super::error::CliError;
+use super::interrupt::Interrupts;
+use super::inventory::{self, Target};
+use super::output::Output;
+use super::settings::Settings;
+use crate::config::Project;
+use crate::model::{ExitCode, HostName};
+use crate::view::progress::consume;
+use std::future::Future;
+
+/// What every verb has at hand.
+pub struct Cx<'a, B> {
+    pub backend: &'a B,
+    pub console: &'a Console,
+    pub typed: &'a Global,
+    pub environment: &'a Environment,
+    pub settings: &'a Settings,
+}
+
+/// A project, and the hosts of it to work on.
+pub type Loaded = (Project, Vec<HostName>);
+
+/// How a verb ends.
+pub type Ending = Result<ExitCode, CliError>;
+
+impl<'a, B: Backend> Cx<'a, B> {
+    /// Returns the inventory to work on.
+    pub fn target(&self, argument: &InventoryArg) -> Result<Target, CliError> {
+        inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
+    }
+
+    /// Returns the outputs, for results whose next command speaks of `target`.
+    pub fn output(&self, target: &Target) -> Output<'a> {
+        Output { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
+    }
+
+    /// Reads the inventory and picks the hosts. Nothing is contacted.
+    pub fn load(&self, target: &Target) -> Result<Loaded, CliError> {
+        let output = self.output(target);
+        let (project, diags, sources) = self.backend.load(&target.path, self.settings);
+        let project = match project {
+            Some(project) if !diags.has_errors() => project,
+            _ => return Err(output.failed_load(&target.path, diags, sources)?),
+        };
+        output.diags(&diags, &sources)?;
+        let hosts = self.backend.select(&project, self.settings.on.as_deref());
+        let hosts = hosts.map_err(|diag| output.selection_error(&diag, &project))?;
+        Ok((project, hosts))
+    }
+
+    /// Observes hosts. An interrupt ends the verb: reading leaves nothing behind.
+    pub async fn observe(
+        &self,
+        stop: &mut Interrupts,
+        output: &Output<'_>,
+        (project, hosts): &Loaded,
+        ask: Ask,
+    ) -> Result<B::Seen, CliError> {
+        let work = self.shown(output, |events| self.backend.observe(project, hosts, ask, self.settings, events));
+        tokio::select! {
+            seen = work => Ok(seen),
+            () = stop.next() => Err(CliError::interrupted("interrupted while observing; nothing was changed")),
+        }
+    }
+
+    /// Runs what sends events, and shows them as they come.
+    pub async fn shown<T, F: Future<Output = T>>(&self, output: &Output<'_>, work: impl FnOnce(Events) -> F) -> T {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let mut progress = output.progress();
+        let (result, ()) = tokio::join!(work(sender), consume(receiver, progress.as_mut()));
+        result
+    }
+
+    /// Runs what can be stopped: each interrupt is one wish to stop more.
+    pub async fn stoppable<T>(&self, stop: &mut Interrupts, work: impl Future<Output = T>, cancel: &B::Cancel) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                () = stop.next() => self.backend.stop(cancel),
+            }
+        }
+    }
+}
+
+/// Builds the runtime, which quick verbs never need, and runs `work` on it.
+///
+/// # Errors
+/// Those of `work`; unexpected when the machine gives no threads or descriptors.
+pub fn block_on(work: impl Future<Output = Ending>) -> Ending {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::unexpected(format!("the runtime cannot start: {error}")))?;
+    let ending = runtime.block_on(work);
+    // A question that was interrupted still reads stdin on its thread: it must not hold up the end.
+    runtime.shutdown_background();
+    ending
+}

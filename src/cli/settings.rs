@@ -1,0 +1,56 @@
+//! What was typed, as what it means.
+
+use super::args::{Color, Format, Global};
+use super::env::Environment;
+use crate::config::StepFilter;
+use crate::view::progress::Detail;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::time::Duration;
+
+/// What holds for the whole run of a verb.
+#[derive(Clone, Debug)]
+#[expect(dead_code, reason = "read by `library` once the rooms below are joined")]
+pub struct Settings {
+    /// A selector as typed; `None` for all hosts.
+    pub on: Option<String>,
+    pub filter: StepFilter,
+    pub format: Format,
+    pub json_into: Option<Utf8PathBuf>,
+    /// Hosts worked on at once, from 1.
+    pub parallel: usize,
+    /// For probes and steps that name none.
+    pub timeout: Option<Duration>,
+    state: Option<Utf8PathBuf>,
+    pub trust: bool,
+    pub color: Color,
+    pub detail: Detail,
+    /// How often `-v` was given.
+    pub verbose: u8,
+}
+
+impl Settings {
+    /// Builds from flags and environment; a flag wins.
+    pub fn new(typed: &Global, environment: &Environment) -> Self {
+        let set = |patterns: &[String]| patterns.iter().cloned().collect();
+        Self {
+            on: typed.on.clone(),
+            filter: StepFilter { only: set(&typed.step), skip: set(&typed.skip) },
+            format: typed.format,
+            json_into: typed.json_into.clone(),
+            parallel: typed.parallel.into(),
+            timeout: typed.timeout,
+            state: typed.state.clone().or_else(|| environment.state.clone()),
+            trust: typed.trust,
+            color: typed.color,
+            detail: Detail::of(typed.quiet, typed.verbose),
+            verbose: typed.verbose,
+        }
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by `library` once the rooms below are joined"))]
+    /// Returns the folder for runs and history of an inventory.
+    pub fn state(&self, inventory: &Utf8Path) -> Utf8PathBuf {
+        let beside = || inventory.parent().unwrap_or(Utf8Path::new("")).join(".forge");
+        self.state.clone().unwrap_or_else(beside)
+    }
+}

@@ -1,0 +1,34 @@
+//! `forge verify`.
+
+use super::args::InventoryArg;
+use super::backend::{Ask, Backend};
+use super::interrupt::Interrupts;
+use super::run::{Cx, Ending, block_on};
+
+/// Prove that what is declared holds, and change nothing
+///
+/// Judges only the verifications of the recipes. What could not be told is unknown, which counts as not proven.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge verify cluster.yaml
+  forge verify cluster.yaml --on gpu[01:08] --json-into proof.json")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let loaded = cx.load(&target)?;
+    block_on(async {
+        let mut stop = Interrupts::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
+        let cancel = B::Cancel::default();
+        let work = cx.shown(&output, |events| cx.backend.verify(&loaded.0, seen, cx.settings, events, cancel.clone()));
+        let report = cx.stoppable(&mut stop, work, &cancel).await;
+        let exit = report.exit_code();
+        output.result(&|writer, out| writer.report(&report, exit, out))?;
+        Ok(exit)
+    })
+}

@@ -1,0 +1,154 @@
+//! Text from hosts, made harmless for a terminal: what would act or hide is shown as a visible escape.
+//!
+//! A backslash stays a backslash, so that paths and expressions read as they are; an escape that was
+//! typed and one that was made here look alike, and both are inert.
+
+use crate::model::{SecretStore, Untrusted};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Returns `text` for a context of one line: line breaks and tabs are shown as `\n` and `\t`.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c == '\n' || c == '\t' || hidden(c))
+}
+
+/// Returns one line of a block: tabs act, everything else is as in [`line`].
+pub fn block_line(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c == '\n' || hidden(c))
+}
+
+/// Returns the lines of a block, each made harmless. Empty lines at the end are left out.
+pub fn block(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    text.trim_end_matches('\n').split('\n').map(block_line)
+}
+
+/// Returns `text` for a context of one line, cut after `limit` characters with the number of those left out.
+pub fn short(text: &str, limit: usize) -> String {
+    let masked = mask(text);
+    match masked.char_indices().nth(limit) {
+        None => line(&masked).into_owned(),
+        Some((cut, _)) => {
+            let left_out = masked[cut..].chars().count();
+            format!("{}… ({left_out} more characters)", line(&masked[..cut]))
+        }
+    }
+}
+
+/// Returns untrusted text for a context of one line.
+pub fn text(text: &Untrusted) -> Cow<'_, str> {
+    line(text.raw())
+}
+
+/// Returns whether a character acts on a terminal, reorders text, or cannot be seen. Line feed and tab
+/// are not among them: whether they act depends on the place.
+pub fn hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        c if c.is_control() => true,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{feff}' => true,
+        '\u{180b}'..='\u{180f}' => true,
+        // Zero width, marks of direction, line and paragraph separators, bidi embeddings and overrides.
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        // Invisible operators, bidi isolates, deprecated format characters, interlinear marks.
+        '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => true,
+        // Variation selectors, tags, private use.
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => true,
+        _ => false,
+    }
+}
+
+fn escape(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let masked = mask(text);
+    if !masked.chars().any(&acts) {
+        return masked;
+    }
+    let mut out = String::with_capacity(masked.len() + 16);
+    for c in masked.chars() {
+        match acts(c) {
+            true => push(&mut out, c),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A placeholder of a secret is shown by its name.
+fn mask(text: &str) -> Cow<'_, str> {
+    match SecretStore::mentions(text) {
+        true => Cow::Owned(SecretStore::mask(text)),
+        false => Cow::Borrowed(text),
+    }
+}
+
+fn push(out: &mut String, c: char) {
+    // Writing to a `String` cannot fail.
+    let _ = match c {
+        '\n' => write!(out, "\\n"),
+        '\r' => write!(out, "\\r"),
+        '\t' => write!(out, "\\t"),
+        c if c.is_ascii() => write!(out, "\\x{:02x}", u32::from(c)),
+        c => write!(out, "\\u{{{:x}}}", u32::from(c)),
+    };
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What a hostile host might print, with what a terminal may be given for it in one line.
+    pub(crate) const HOSTILE: &[(&str, &str)] = &[
+        ("plain", "plain"),
+        ("\u{1b}[2J\u{1b}[H", r"\x1b[2J\x1b[H"),
+        ("\u{1b}]0;owned\u{7}", r"\x1b]0;owned\x07"),
+        ("\u{1b}]8;;http://evil\u{1b}\\link", "\\x1b]8;;http://evil\\x1b\\link"),
+        ("a\rb", r"a\rb"),
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\u{8}\u{8}rm", r"\x08\x08rm"),
+        ("\u{7f}", r"\x7f"),
+        ("\0", r"\x00"),
+        ("\u{9b}31m", r"\u{9b}31m"),
+        ("\u{85}", r"\u{85}"),
+        ("\u{202e}txt.exe", r"\u{202e}txt.exe"),
+        ("\u{2066}x\u{2069}", r"\u{2066}x\u{2069}"),
+        ("\u{200b}\u{200d}\u{feff}\u{2060}", r"\u{200b}\u{200d}\u{feff}\u{2060}"),
+        ("\u{2028}\u{2029}", r"\u{2028}\u{2029}"),
+        ("\u{f0000}\u{10fffd}", r"\u{f0000}\u{10fffd}"),
+        ("\u{e0041}", r"\u{e0041}"),
+        ("a\u{ad}b", r"a\u{ad}b"),
+        ("\u{e000}forge-secret:pw\u{e001}!", "(secret pw)!"),
+        ("\u{e000}", r"\u{e000}"),
+        ("grün 日本 🦀", "grün 日本 🦀"),
+    ];
+
+    #[test]
+    fn nothing_that_acts_is_left_in_a_line() {
+        for (raw, shown) in HOSTILE {
+            assert_eq!(line(raw), *shown);
+            assert!(!line(raw).chars().any(|c| hidden(c) || c == '\n' || c == '\t'), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_keeps_its_lines_and_tabs() {
+        let lines: Vec<_> = block("a\tb\n\u{1b}[31m\r\n\n\n").collect();
+        assert_eq!(lines, ["a\tb", "\\x1b[31m\\r"]);
+        assert_eq!(block("").collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
+    fn long_text_is_cut_with_a_count() {
+        assert_eq!(short("abcdef", 6), "abcdef");
+        assert_eq!(short("ab\ndef", 3), "ab\\n… (3 more characters)");
+    }
+
+    #[test]
+    fn a_cut_never_splits_a_placeholder() {
+        assert_eq!(short("x\u{e000}forge-secret:pw\u{e001}", 4), "x(se… (8 more characters)");
+    }
+
+    #[test]
+    fn text_without_anything_hidden_is_not_copied() {
+        assert!(matches!(line("plain"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,68 @@
+//! JSON with everything escaped that acts on a terminal or cannot be seen; parsed back it is the same text.
+
+use crate::model::SecretStore;
+use crate::view::escape;
+use serde_json::ser::{Formatter, PrettyFormatter};
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// Pretty printing, with hidden characters as `\u` escapes and placeholders of secrets by their names.
+#[derive(Default)]
+pub struct Harmless(PrettyFormatter<'static>);
+
+impl Formatter for Harmless {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let fragment = match SecretStore::mentions(fragment) {
+            true => Cow::Owned(SecretStore::mask(fragment)),
+            false => Cow::Borrowed(fragment),
+        };
+        let mut shown = 0;
+        for (at, c) in fragment.char_indices().filter(|(_, c)| escape::hidden(*c)) {
+            out.write_all(&fragment.as_bytes()[shown..at])?;
+            unit_escapes(out, c)?;
+            shown = at + c.len_utf8();
+        }
+        out.write_all(&fragment.as_bytes()[shown..])
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
+/// JSON escapes UTF-16 units: one or two per character.
+fn unit_escapes<W: ?Sized + Write>(out: &mut W, c: char) -> io::Result<()> {
+    c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
+}

@@ -1,0 +1,111 @@
+//! The JSON writer: one document per result of a verb, with its form's version first.
+
+mod formatter;
+mod validation;
+
+use super::{Validation, Writer};
+use crate::engine::Report;
+use crate::model::{ExitCode, HostName, Value};
+use crate::plan::{Counts, HostSeen, Plan, Reach};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// The version of the documents' form. Additions keep it; anything else raises it.
+pub const VERSION: u32 = 1;
+
+/// Writes JSON that is also harmless on a terminal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Json;
+
+/// What every document begins with.
+#[derive(Serialize)]
+struct Document<T> {
+    version: u32,
+    /// `plan`, `report`, `facts` or `validation`: which key holds the result.
+    result: &'static str,
+    forge: &'static str,
+    exit: Exit,
+    #[serde(flatten)]
+    body: T,
+}
+
+/// The exit code of the process and its name.
+#[derive(Serialize)]
+struct Exit {
+    code: u8,
+    name: ExitCode,
+}
+
+impl<T: Serialize> Document<T> {
+    fn write(result: &'static str, exit: ExitCode, body: T, out: &mut dyn Write) -> io::Result<()> {
+        let exit = Exit { code: exit.code(), name: exit };
+        let document = Self { version: VERSION, result, forge: env!("CARGO_PKG_VERSION"), exit, body };
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::Harmless::default());
+        document.serialize(&mut serializer)?;
+        writeln!(out)
+    }
+}
+
+#[derive(Serialize)]
+struct PlanBody<'a> {
+    counts: Counts,
+    plan: &'a Plan,
+}
+
+#[derive(Serialize)]
+struct ReportBody<'a> {
+    report: &'a Report,
+}
+
+#[derive(Serialize)]
+struct FactsBody<'a> {
+    facts: Vec<HostFacts<'a>>,
+}
+
+#[derive(Serialize)]
+struct HostFacts<'a> {
+    host: &'a HostName,
+    reach: &'a Reach,
+    facts: BTreeMap<&'a str, Fact<'a>>,
+}
+
+/// A fact is a value or the reason why it is not known: never a null that could mean either.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Fact<'a> {
+    Value(&'a Value),
+    Unknown(&'a crate::probe::Unknown),
+}
+
+impl<'a> HostFacts<'a> {
+    fn of(seen: &'a HostSeen) -> Self {
+        let facts = seen
+            .facts
+            .0
+            .iter()
+            .map(|(name, fact)| (name.as_str(), fact.as_ref().map_or_else(Fact::Unknown, Fact::Value)));
+        Self { host: &seen.host, reach: &seen.reach, facts: facts.collect() }
+    }
+}
+
+impl Writer for Json {
+    fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("plan", exit, PlanBody { counts: plan.counts(), plan }, out)
+    }
+
+    fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("report", exit, ReportBody { report }, out)
+    }
+
+    fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("facts", exit, FactsBody { facts: seen.iter().map(HostFacts::of).collect() }, out)
+    }
+
+    fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("validation", exit, validation::body(validation), out)
+    }
+}
+
+#[cfg(test)]
+mod tests;

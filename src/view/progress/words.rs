@@ -1,0 +1,189 @@
+//! One event in one line of text.
+
+use super::Detail;
+use crate::engine::{Event, StepResult, VerifyResult};
+use crate::model::{HostName, Outcome, StepId, Untrusted};
+use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
+use crate::view::{count, escape, took};
+use std::time::Duration;
+
+const LINE_CHARS: usize = 200;
+
+/// A line to show, with the least detail at which it is shown.
+#[derive(Debug, PartialEq)]
+pub struct Line {
+    pub from: Detail,
+    pub text: String,
+}
+
+impl Line {
+    fn new(from: Detail, text: String) -> Option<Self> {
+        Some(Self { from, text })
+    }
+}
+
+/// Returns the line for an event, if it is worth one.
+pub fn line(event: &Event) -> Option<Line> {
+    use Detail::{Normal, Quiet, Verbose};
+    match event {
+        Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
+        Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),
+        Event::Observed { host, trips, took: time } => Line::new(
+            Verbose,
+            of(host, &format!("observed in {} ({})", count(*trips as usize, "round trip"), took(*time))),
+        ),
+        Event::Unreachable { host, why } => Line::new(Quiet, of(host, &bad("unreachable", &why.why))),
+        Event::Retrying { host, why, attempt } => {
+            Line::new(Normal, of(host, &format!("trying again ({attempt}): {}", shown(why))))
+        }
+        Event::ApplyStarted { run, hosts, steps } => Line::new(Normal, started(run, *hosts, *steps)),
+        Event::HostStarted { host, steps } => {
+            Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))
+        }
+        Event::Reattached { host, unit } => Line::new(
+            Normal,
+            of(host, &format!("waits for `{}`, still running from an earlier run", escape::line(unit))),
+        ),
+        Event::Waiting { host, step, what } => {
+            Line::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
+        }
+        Event::StepStarted { host, step, title, long } => started_step(host, step, title, *long),
+        Event::StepOutput { host, step, line } => {
+            Line::new(Verbose, of(host, &format!("{} {} {}", id(step), paint(DIM, "|"), shown(line))))
+        }
+        Event::StepFinished { host, title, result, took, step, .. } => step_finished(host, step, title, result, *took),
+        Event::Verified { host, recipe, name, result } => verified(host, recipe, name, result),
+        Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
+        Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
+        Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
+        Event::BudgetSpent { failed, allowed } => Line::new(Quiet, budget(*failed, *allowed)),
+    }
+}
+
+fn started(run: &str, hosts: usize, steps: usize) -> String {
+    format!("run {}: {} on {}", escape::line(run), count(steps, "step"), count(hosts, "host"))
+}
+
+fn started_step(host: &HostName, step: &StepId, title: &Untrusted, long: bool) -> Option<Line> {
+    let from = if long { Detail::Normal } else { Detail::Verbose };
+    Line::new(from, of(host, &format!("started {} ({})", id(step), shown(title))))
+}
+
+fn step_finished(
+    host: &HostName,
+    step: &StepId,
+    title: &Untrusted,
+    result: &StepResult,
+    time: Duration,
+) -> Option<Line> {
+    let (from, word) = step_word(result);
+    let text = format!("{word} {} ({}, {})", id(step), shown(title), took(time));
+    Line::new(from, of(host, &format!("{text}{}", reason(result))))
+}
+
+fn step_word(result: &StepResult) -> (Detail, String) {
+    let (from, style, word) = match result {
+        StepResult::Changed => (Detail::Normal, CHANGE, "changed"),
+        StepResult::AlreadyOk { .. } => (Detail::Verbose, DIM, "ok"),
+        StepResult::Pending { .. } => (Detail::Normal, UNKNOWN, "pending"),
+        StepResult::Blocked { .. } => (Detail::Quiet, BAD, "blocked"),
+        StepResult::Unknown { .. } => (Detail::Quiet, UNKNOWN, "unknown"),
+        StepResult::Stale { .. } => (Detail::Quiet, BAD, "stale"),
+        StepResult::Failed { .. } => (Detail::Quiet, BAD, "failed"),
+        StepResult::Skipped { .. } => (Detail::Normal, DIM, "skipped"),
+        StepResult::NotApplicable { .. } => (Detail::Verbose, DIM, "not applicable"),
+        StepResult::Cancelled => (Detail::Verbose, DIM, "cancelled"),
+    };
+    (from, paint(style, word).to_string())
+}
+
+fn reason(result: &StepResult) -> String {
+    match result {
+        StepResult::Changed | StepResult::Cancelled => String::new(),
+        StepResult::Failed { failure } => format!(": {}", shown(&failure.why)),
+        StepResult::Blocked { reason, .. }
+        | StepResult::AlreadyOk { reason }
+        | StepResult::Pending { reason }
+        | StepResult::Unknown { reason }
+        | StepResult::Stale { reason }
+        | StepResult::Skipped { reason }
+        | StepResult::NotApplicable { reason } => format!(": {}", shown(reason)),
+    }
+}
+
+fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) -> Option<Line> {
+    let what = format!("{}: {}", escape::line(recipe), escape::line(name));
+    let (from, text) = match result {
+        VerifyResult::Held => (Detail::Verbose, format!("holds: {what}")),
+        VerifyResult::Failed { reason } => {
+            (Detail::Quiet, format!("{}: {}", paint(BAD, format!("does not hold: {what}")), shown(reason)))
+        }
+        VerifyResult::Unknown { reason } => {
+            (Detail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason)))
+        }
+        VerifyResult::Skipped { reason } => (Detail::Verbose, format!("not verified: {what}: {}", shown(reason))),
+        VerifyResult::NotApplicable { reason } => {
+            (Detail::Verbose, format!("not applicable: {what}: {}", shown(reason)))
+        }
+    };
+    Line::new(from, of(host, &text))
+}
+
+/// Failures of steps and links were told when they happened; here, one line closes the host.
+fn host_finished(host: &HostName, outcome: Outcome, reason: &Untrusted) -> Option<Line> {
+    let (from, style) = match outcome {
+        Outcome::Ok => (Detail::Verbose, DIM),
+        Outcome::Changed | Outcome::Pending | Outcome::Skipped | Outcome::Cancelled => (Detail::Normal, CHANGE),
+        _ => (Detail::Quiet, BAD),
+    };
+    let reason = match reason.is_empty() {
+        true => String::new(),
+        false => format!(": {}", shown(reason)),
+    };
+    Line::new(from, of(host, &format!("done, {}{reason}", paint(style, outcome.name()))))
+}
+
+fn stopping(in_flight: &[(HostName, StepId)]) -> String {
+    let head = paint(DISRUPT, "stopping");
+    match in_flight.is_empty() {
+        true => format!("{head}: nothing is running"),
+        false => format!("{head} after what is running ({}); interrupt again to leave it running", list(in_flight)),
+    }
+}
+
+fn detached(in_flight: &[(HostName, StepId)]) -> String {
+    let head = paint(DISRUPT, "detached");
+    match in_flight.is_empty() {
+        true => format!("{head}: nothing was running"),
+        false => format!("{head}: still running on the hosts: {}; the next run picks it up", list(in_flight)),
+    }
+}
+
+fn list(in_flight: &[(HostName, StepId)]) -> String {
+    let each = in_flight.iter().map(|(host, step)| format!("{} on {}", id(step), escape::line(host.as_str())));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn budget(failed: usize, allowed: usize) -> String {
+    let failed = count(failed, "host");
+    format!(
+        "{}: {failed} failed, {allowed} allowed; hosts that have not begun are left alone",
+        paint(BAD, "failure budget spent")
+    )
+}
+
+fn of(host: &HostName, what: &str) -> String {
+    format!("{} {what}", escape::line(host.as_str()))
+}
+
+fn bad(word: &str, why: &Untrusted) -> String {
+    format!("{}: {}", paint(BAD, word), shown(why))
+}
+
+fn id(step: &StepId) -> String {
+    escape::line(&step.to_string()).into_owned()
+}
+
+pub fn shown(text: &Untrusted) -> String {
+    escape::short(text.raw(), LINE_CHARS)
+}

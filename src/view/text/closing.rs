@@ -1,0 +1,68 @@
+//! The last line of a plan: how much of what, on how many hosts, and what it disturbs at most.
+
+use crate::model::Disruption;
+use crate::plan::{Counts, HostPlan, Plan};
+use crate::view::style::{GOOD, HEAD, paint};
+use crate::view::{count, words};
+use std::io::{self, Write};
+
+/// Returns whether nothing is left to do, to find out or to wait for.
+pub fn settled(counts: &Counts) -> bool {
+    let steps = counts.change + counts.pending + counts.blocked + counts.unknown + counts.waiting;
+    steps + counts.unreachable + counts.verify_failed + counts.verify_unknown == 0
+}
+
+/// Writes the closing line.
+pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+    if settled(counts) {
+        return nothing(counts, out);
+    }
+    let mut parts = vec![changes(plan, counts)];
+    parts.extend(open(counts));
+    parts.extend(disruption(plan));
+    writeln!(out, "{} {}", paint(HEAD, "plan:"), parts.join("; "))
+}
+
+fn nothing(counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+    let (hosts, steps) = (count(counts.hosts, "host"), count(counts.ok, "step"));
+    let elsewhere = match counts.not_applicable {
+        0 => String::new(),
+        some => format!(", {some} not applicable"),
+    };
+    writeln!(out, "{} {hosts}, {steps} as declared{elsewhere}", paint(GOOD, "nothing to do:"))
+}
+
+fn changes(plan: &Plan, counts: &Counts) -> String {
+    if counts.change == 0 {
+        return "no changes".to_owned();
+    }
+    let predicted = match counts.predicted {
+        0 => String::new(),
+        some => format!(" ({some} predicted)"),
+    };
+    let (changes, changing) = (count(counts.change, "change"), counts.changing);
+    match plan.hosts.len() {
+        1 => format!("{changes}{predicted} on 1 host"),
+        hosts => format!("{changes}{predicted} on {changing} of {hosts} hosts"),
+    }
+}
+
+fn open(counts: &Counts) -> Vec<String> {
+    let steps = words::counts(&[
+        (counts.ok, "as declared"),
+        (counts.waiting, "waiting"),
+        (counts.pending, "pending"),
+        (counts.blocked, "blocked"),
+        (counts.unknown, "unknown"),
+    ]);
+    let verify = words::counts(&[(counts.verify_failed, "not holding"), (counts.verify_unknown, "unknown")]);
+    let hosts = words::counts(&[(counts.unreachable, "unreachable")]);
+    let all = [("steps: ", steps), ("verification: ", verify), ("hosts: ", hosts)];
+    all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")).collect()
+}
+
+fn disruption(plan: &Plan) -> Option<String> {
+    let highest = plan.hosts.iter().map(HostPlan::disruption).max().filter(|d| *d > Disruption::D0)?;
+    let hosts = plan.hosts.iter().filter(|host| host.disruption() == highest).count();
+    Some(format!("disruption: {highest} on {} ({})", count(hosts, "host"), highest.meaning()))
+}

@@ -1,0 +1,16 @@
+//! A unified diff, each line coloured by its first character.
+
+use crate::model::Untrusted;
+use crate::view::escape;
+use crate::view::style::{ADD, REMOVE, UNKNOWN, paint};
+use std::io::{self, Write};
+
+/// Writes `diff` with `indent` before each line.
+pub fn write(diff: &Untrusted, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    escape::block(diff.raw()).try_for_each(|line| match line.as_bytes().first() {
+        Some(b'+') => writeln!(out, "{indent}{}", paint(ADD, line)),
+        Some(b'-') => writeln!(out, "{indent}{}", paint(REMOVE, line)),
+        Some(b'@') => writeln!(out, "{indent}{}", paint(UNKNOWN, line)),
+        _ => writeln!(out, "{indent}{line}"),
+    })
+}

@@ -1,0 +1,135 @@
+//! Facts as a table: one line per value, hosts that share it folded.
+
+use super::sections::unreachable_group;
+use super::{Text, group};
+use crate::model::{HostName, Value};
+use crate::plan::{HostSeen, Reach, Unreachable};
+use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
+use crate::view::{count, escape, fold};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// Longer values are cut in the table: the whole is in the JSON output.
+const VALUE_CHARS: usize = 100;
+/// Longer lists and maps are counted, unless more is asked for.
+const FEW: usize = 6;
+
+/// Rows of one fact: path under it and value, with the hosts.
+type Rows<'a> = IndexMap<(String, Cell), Vec<&'a HostName>>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Cell {
+    Known(String),
+    Unknown(String),
+}
+
+/// Writes every fact of every host, then the hosts that did not answer.
+pub fn write(text: &Text, seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+    let names: BTreeSet<&String> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
+    for name in names {
+        fact(name, &rows(name, seen, text.verbose > 0), seen.len(), out)?;
+    }
+    unreachable(seen, out)?;
+    closing(seen, out)
+}
+
+fn rows<'a>(name: &str, seen: &'a [HostSeen], all: bool) -> Rows<'a> {
+    let mut rows = Rows::new();
+    for host in seen {
+        let cells = match host.facts.0.get(name) {
+            None => continue,
+            Some(Ok(value)) => flatten(value, all),
+            Some(Err(unknown)) => vec![(String::new(), Cell::Unknown(said(unknown)))],
+        };
+        for cell in cells {
+            rows.entry(cell).or_default().push(&host.host);
+        }
+    }
+    rows.sort_by(|(path, _), _, (other, _), _| path.cmp(other));
+    rows
+}
+
+fn said(unknown: &crate::probe::Unknown) -> String {
+    match &unknown.said {
+        Some(said) if !said.is_empty() => {
+            format!("{}: {}", escape::line(&unknown.why), escape::short(said.raw(), VALUE_CHARS))
+        }
+        _ => escape::line(&unknown.why).into_owned(),
+    }
+}
+
+/// One level of a map becomes rows of its own.
+fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
+    match value {
+        Value::Object(map) if all || map.len() <= 2 * FEW => {
+            map.iter().map(|(key, value)| (escape::line(key).into_owned(), Cell::Known(show(value, all)))).collect()
+        }
+        value => vec![(String::new(), Cell::Known(show(value, all)))],
+    }
+}
+
+fn show(value: &Value, all: bool) -> String {
+    match value {
+        Value::String(text) => escape::short(text, VALUE_CHARS),
+        Value::Array(items) if !all && items.len() > FEW => count(items.len(), "entry"),
+        Value::Object(map) if !all && map.len() > FEW => count(map.len(), "entry"),
+        value if all => escape::line(&value.to_string()).into_owned(),
+        value => escape::short(&value.to_string(), VALUE_CHARS),
+    }
+}
+
+fn fact(name: &str, rows: &Rows<'_>, total: usize, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", paint(HEAD, escape::line(name)))?;
+    let path_width = rows.keys().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
+    for ((path, cell), hosts) in rows {
+        let path = match path_width {
+            0 => String::new(),
+            width => format!("{path:<width$}  "),
+        };
+        let value = match cell {
+            Cell::Known(value) => value.clone(),
+            Cell::Unknown(why) => paint(UNKNOWN, format!("unknown: {why}")).to_string(),
+        };
+        writeln!(out, "  {path}{value}{}", paint(DIM, which(hosts, total)))?;
+    }
+    Ok(())
+}
+
+/// Which hosts: nothing where it is all of them.
+fn which(hosts: &[&HostName], total: usize) -> String {
+    match hosts.len() == total {
+        true => String::new(),
+        false => format!("  {}", escape::line(&fold::fold(hosts.iter().map(|host| host.as_str())))),
+    }
+}
+
+fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+    let silent = seen.iter().filter_map(|host| Some((&host.host, why(host)?)));
+    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "unreachable"))?;
+    groups.values().try_for_each(|(why, hosts)| unreachable_group(why, hosts, out))
+}
+
+fn why(host: &HostSeen) -> Option<&Unreachable> {
+    match &host.reach {
+        Reach::Observed => None,
+        Reach::Unreachable(why) => Some(why),
+    }
+}
+
+fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+    let silent = seen.iter().filter(|host| !host.is_observed()).count();
+    let missing = seen.iter().flat_map(|host| host.facts.0.values()).filter(|fact| fact.is_err()).count();
+    let mut line = format!("facts: {}", count(seen.len(), "host"));
+    if silent > 0 {
+        line.push_str(&format!(", {} unreachable", paint(BAD, silent)));
+    }
+    if missing > 0 {
+        line.push_str(&format!(", {} unknown", paint(UNKNOWN, missing)));
+    }
+    writeln!(out, "{line}")
+}

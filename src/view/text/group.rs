@@ -1,0 +1,69 @@
+//! Groups what is equal over hosts, in an order that agrees with the order of each host.
+
+use crate::model::{HostName, StepId};
+use crate::plan::{HostPlan, Plan, StepPlan};
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// One step, and the hosts on which it would do the same for the same reason.
+pub struct Group<'a> {
+    pub step: &'a StepPlan,
+    pub hosts: Vec<&'a HostName>,
+}
+
+/// Returns the groups of the steps that `keep` picks, in plan order.
+pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<Group<'a>> {
+    let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
+    let kept = all.filter(|(_, step)| keep(step));
+    let mut groups: Vec<Group<'a>> =
+        equal(kept, shown).into_values().map(|(step, hosts)| Group { step, hosts }).collect();
+    let order = order(&plan.hosts);
+    groups.sort_by_key(|group| order.get(&group.step.id));
+    groups
+}
+
+/// Collects the hosts of equal things, in order of first appearance.
+pub fn equal<'a, T, K: Hash + Eq>(
+    all: impl Iterator<Item = (&'a HostName, T)>,
+    key: impl Fn(T) -> K,
+) -> IndexMap<K, (T, Vec<&'a HostName>)>
+where
+    T: Copy,
+{
+    let mut groups: IndexMap<K, (T, Vec<&'a HostName>)> = IndexMap::new();
+    for (host, thing) in all {
+        groups.entry(key(thing)).or_insert_with(|| (thing, Vec::new())).1.push(host);
+    }
+    groups
+}
+
+/// Everything of a step that is shown. The basis is not: two hosts may differ in what is not changed.
+fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
+    let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
+    (what, &step.disruption, &step.scope, &step.envelope, &step.waits_for)
+}
+
+/// Merges the hosts' orders: a step that is new stands right after the one it follows on its host.
+fn order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
+    let mut merged: Vec<&StepId> = Vec::new();
+    let mut known: HashSet<&StepId> = HashSet::new();
+    for host in hosts {
+        if host.steps.iter().any(|step| !known.contains(&step.id)) {
+            merge(&mut merged, &mut known, host);
+        }
+    }
+    merged.into_iter().enumerate().map(|(at, id)| (id, at)).collect()
+}
+
+fn merge<'a>(merged: &mut Vec<&'a StepId>, known: &mut HashSet<&'a StepId>, host: &'a HostPlan) {
+    let mut next = 0;
+    for step in &host.steps {
+        if known.insert(&step.id) {
+            merged.insert(next, &step.id);
+            next += 1;
+        } else if let Some(at) = merged.iter().position(|id| *id == &step.id) {
+            next = at + 1;
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A plan: what would change, then what stands in the way, then the sums.
+
+use super::{Text, closing, group, sections, step};
+use crate::plan::{Counts, Plan, StepPlan};
+use crate::view::escape;
+use std::io::{self, Write};
+
+/// Writes the whole plan.
+pub fn write(text: &Text, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let counts = plan.counts();
+    let verbose = text.verbose > 0;
+    if verbose || !closing::settled(&counts) {
+        header(plan, out)?;
+    }
+    changes(plan, verbose, out)?;
+    sections::write(plan, &counts, verbose, out)?;
+    if verbose {
+        sections::as_declared(plan, out)?;
+    }
+    closing::write(plan, &counts, out)?;
+    next(text, &counts, out)
+}
+
+fn header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = crate::view::count(plan.hosts.len(), "host");
+    let (cluster, inventory) = (escape::line(&plan.cluster), escape::line(&plan.inventory));
+    writeln!(out, "cluster {cluster}, {hosts}, declared in {inventory}\n")
+}
+
+fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    for group in group::steps(plan, StepPlan::acts) {
+        step::write(&group, verbose, out)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn next(text: &Text, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+    match counts.change > 0 {
+        true => text.next("apply", out),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! What went wrong in a run, each problem once with all hosts that have it.
+
+use super::on_hosts;
+use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use crate::model::{HostName, Outcome, Untrusted};
+use crate::view::escape;
+use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
+use anstyle::Style;
+use indexmap::IndexMap;
+use std::io::{self, Write};
+
+/// Problems of one sort, worst first in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Sort {
+    Failed,
+    Verification,
+    Stale,
+    Blocked,
+    Unknown,
+    Hosts,
+    Pending,
+    Skipped,
+}
+
+impl Sort {
+    const ALL: [Sort; 8] = [
+        Self::Failed,
+        Self::Verification,
+        Self::Stale,
+        Self::Blocked,
+        Self::Unknown,
+        Self::Hosts,
+        Self::Pending,
+        Self::Skipped,
+    ];
+
+    fn head(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Verification => "verification failed",
+            Self::Stale => "stale: moved since the plan, left alone",
+            Self::Blocked => "blocked",
+            Self::Unknown => "unknown: could not be judged",
+            Self::Hosts => "hosts that were not worked on",
+            Self::Pending => "pending: waits for a reload or reboot",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    fn symbol(self) -> (Style, &'static str) {
+        match self {
+            Self::Unknown => (UNKNOWN, "?"),
+            Self::Pending => (UNKNOWN, "."),
+            Self::Skipped => (DIM, "."),
+            _ => (BAD, "x"),
+        }
+    }
+}
+
+/// The text of a problem is its identity: what reads the same is the same.
+type Problems<'a> = IndexMap<(Sort, String), Vec<&'a HostName>>;
+
+/// Writes every problem of the report under its head.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let problems = collect(report);
+    for sort in Sort::ALL {
+        let mut of_sort = problems.iter().filter(|((s, _), _)| *s == sort).peekable();
+        if of_sort.peek().is_none() {
+            continue;
+        }
+        writeln!(out, "{}", paint(HEAD, sort.head()))?;
+        of_sort.try_for_each(|((sort, text), hosts)| problem(*sort, text, hosts, out))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn problem(sort: Sort, text: &str, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    let (style, symbol) = sort.symbol();
+    writeln!(out, "{} {text}", paint(style, symbol))?;
+    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+}
+
+fn collect(report: &Report) -> Problems<'_> {
+    let mut problems = Problems::new();
+    for host in &report.hosts {
+        let of_host = host_problem(host).into_iter();
+        let of_steps = host.steps.iter().filter_map(step_problem);
+        let of_verify = host.verify.iter().filter_map(verify_problem);
+        for problem in of_host.chain(of_steps).chain(of_verify) {
+            problems.entry(problem).or_default().push(&host.host);
+        }
+    }
+    problems
+}
+
+/// A host's own reason, unless one of its steps or verifications tells it better.
+fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
+    let own = matches!(host.outcome, Outcome::Unreachable | Outcome::Locked | Outcome::Cancelled);
+    let failed_without_step = matches!(host.outcome, Outcome::Failed | Outcome::Blocked | Outcome::Stale)
+        && host.steps.iter().filter_map(step_problem).next().is_none()
+        && host.verify.iter().filter_map(verify_problem).next().is_none();
+    if !own && !failed_without_step {
+        return None;
+    }
+    let mut text = format!("{}: {}", host.outcome.name(), escape::text(&host.reason));
+    push_hint(&mut text, host.hint.as_ref());
+    Some((Sort::Hosts, text))
+}
+
+fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
+    let (sort, why) = match &step.result {
+        StepResult::Failed { failure } => (Sort::Failed, failed(failure)),
+        StepResult::Blocked { class, reason } => (Sort::Blocked, format!("{}: {}", class.name(), escape::text(reason))),
+        StepResult::Unknown { reason } => (Sort::Unknown, plain(reason)),
+        StepResult::Stale { reason } => (Sort::Stale, plain(reason)),
+        StepResult::Pending { reason } => (Sort::Pending, plain(reason)),
+        StepResult::Skipped { reason } => (Sort::Skipped, plain(reason)),
+        StepResult::Changed
+        | StepResult::AlreadyOk { .. }
+        | StepResult::NotApplicable { .. }
+        | StepResult::Cancelled => {
+            return None;
+        }
+    };
+    let id = step.id.to_string();
+    let head = format!("{} ({})", escape::line(&id), escape::text(&step.title));
+    Some((sort, with_place(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
+}
+
+fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
+    let (sort, reason) = match &verify.result {
+        VerifyResult::Failed { reason } => (Sort::Verification, reason),
+        VerifyResult::Unknown { reason } => (Sort::Unknown, reason),
+        VerifyResult::Skipped { reason } => (Sort::Skipped, reason),
+        VerifyResult::Held | VerifyResult::NotApplicable { .. } => return None,
+    };
+    let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
+    Some((sort, with_place(format!("{}\n    {}", paint(HEAD, head), plain(reason)), &verify.place)))
+}
+
+fn plain(reason: &Untrusted) -> String {
+    escape::text(reason).into_owned()
+}
+
+/// Why, what the host said last, what to do, and where the whole log lies.
+fn failed(failure: &Failure) -> String {
+    let mut text = plain(&failure.why);
+    if !failure.tail.is_empty() {
+        for line in escape::block(failure.tail.raw()) {
+            text.push_str(&format!("\n      | {line}"));
+        }
+    }
+    push_hint(&mut text, failure.hint.as_ref());
+    if let Some(log) = &failure.log {
+        text.push_str(&format!("\n    log on the host: {}", escape::line(log)));
+    }
+    text
+}
+
+fn push_hint(text: &mut String, hint: Option<&Untrusted>) {
+    if let Some(hint) = hint {
+        text.push_str(&format!("\n    hint: {}", escape::text(hint)));
+    }
+}
+
+fn with_place(text: String, place: &str) -> String {
+    match place {
+        "" => text,
+        place => format!("{text}\n    {}", paint(DIM, format!("at {}", escape::line(place)))),
+    }
+}

@@ -1,0 +1,70 @@
+//! A report: problems first, then one row per host, then the sums and the next command.
+
+use super::{Text, problems, rows};
+use crate::engine::{Report, StepResult, VerifyResult};
+use crate::model::{ExitCode, Outcome};
+use crate::view::style::{BAD, GOOD, paint};
+use crate::view::{count, took, words};
+use std::io::{self, Write};
+
+/// Writes the whole report.
+pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    problems::write(report, out)?;
+    rows::write(report, out)?;
+    writeln!(out, "{}", closing(report, exit))?;
+    next(text, report, exit, out)
+}
+
+/// Returns how the run ended, over how many hosts, with how many of what.
+fn closing(report: &Report, exit: ExitCode) -> String {
+    let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
+    let hosts = format!("{}: {}", count(report.hosts.len(), "host"), words::counts(&outcomes));
+    let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
+    parts.extend(steps(report));
+    parts.extend(verifications(report));
+    parts.extend(report.budget_spent.then(|| "stopped by the failure budget".to_owned()));
+    let (style, word) = ending(report, exit);
+    format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), took(report.took))
+}
+
+fn ending(report: &Report, exit: ExitCode) -> (anstyle::Style, &'static str) {
+    match (exit, report.verb.as_str()) {
+        (ExitCode::Done, "verify") => (GOOD, "verified"),
+        (ExitCode::Done, _) => (GOOD, "applied"),
+        _ if report.interrupted => (BAD, "interrupted"),
+        (_, "verify") => (BAD, "not verified"),
+        _ => (BAD, "not all applied"),
+    }
+}
+
+fn steps(report: &Report) -> Option<String> {
+    let of = |test: fn(&StepResult) -> bool| {
+        report.hosts.iter().flat_map(|host| &host.steps).filter(|step| test(&step.result)).count()
+    };
+    let changed = of(|result| matches!(result, StepResult::Changed));
+    (changed > 0).then(|| format!("{} changed", count(changed, "step")))
+}
+
+fn verifications(report: &Report) -> Option<String> {
+    let of = |test: fn(&VerifyResult) -> bool| {
+        report.hosts.iter().flat_map(|host| &host.verify).filter(|verify| test(&verify.result)).count()
+    };
+    let counts = words::counts(&[
+        (of(|r| matches!(r, VerifyResult::Held)), "held"),
+        (of(|r| matches!(r, VerifyResult::Failed { .. })), "failed"),
+        (of(|r| matches!(r, VerifyResult::Unknown { .. })), "unknown"),
+        (of(|r| matches!(r, VerifyResult::Skipped { .. })), "skipped"),
+    ]);
+    (!counts.is_empty()).then(|| format!("verifications: {counts}"))
+}
+
+/// What is worth doing next depends on what the exit code says.
+fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    match (exit, report.verb.as_str()) {
+        (ExitCode::Done, _) => Ok(()),
+        (ExitCode::Stale, _) => text.next("plan", out),
+        (ExitCode::VerifyFailed | ExitCode::Unknown | ExitCode::Pending, "apply") => text.next("verify", out),
+        (_, "verify") => text.next("plan", out),
+        _ => text.next("apply", out),
+    }
+}

@@ -1,0 +1,63 @@
+//! One row per host of a report: outcome, counts, time, and the reason where there is one.
+
+use crate::engine::{HostReport, Report, StepResult};
+use crate::model::Outcome;
+use crate::view::style::{BAD, CHANGE, DIM, GOOD, paint};
+use crate::view::{escape, took, words};
+use anstyle::Style;
+use std::io::{self, Write};
+
+const REASON_CHARS: usize = 100;
+
+/// Writes the rows in the order of the report, in columns.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<_> = report.hosts.iter().map(|host| escape::line(host.host.as_str())).collect();
+    let counts: Vec<_> = report.hosts.iter().map(counts).collect();
+    let names_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let counts_width = counts.iter().map(|counts| counts.chars().count()).max().unwrap_or(0);
+    for ((host, name), counts) in report.hosts.iter().zip(&names).zip(&counts) {
+        let outcome = paint(style(host.outcome), format!("{:<11}", host.outcome.name()));
+        let row = format!("{name:<names_width$}  {outcome}  {counts:<counts_width$}  {:>7}", took(host.took));
+        writeln!(out, "{row}{}", reason(host))?;
+    }
+    match report.hosts.is_empty() {
+        true => Ok(()),
+        false => writeln!(out),
+    }
+}
+
+fn reason(host: &HostReport) -> String {
+    match host.outcome {
+        Outcome::Ok | Outcome::Changed => String::new(),
+        _ if host.reason.is_empty() => String::new(),
+        _ => format!("  {}", paint(DIM, escape::short(host.reason.raw(), REASON_CHARS))),
+    }
+}
+
+fn counts(host: &HostReport) -> String {
+    let of = |test: fn(&StepResult) -> bool| host.steps.iter().filter(|step| test(&step.result)).count();
+    let counts = words::counts(&[
+        (of(|r| matches!(r, StepResult::Failed { .. })), "failed"),
+        (of(|r| matches!(r, StepResult::Changed)), "changed"),
+        (of(|r| matches!(r, StepResult::AlreadyOk { .. })), "ok"),
+        (of(|r| matches!(r, StepResult::Stale { .. })), "stale"),
+        (of(|r| matches!(r, StepResult::Blocked { .. })), "blocked"),
+        (of(|r| matches!(r, StepResult::Unknown { .. })), "unknown"),
+        (of(|r| matches!(r, StepResult::Pending { .. })), "pending"),
+        (of(|r| matches!(r, StepResult::Skipped { .. })), "skipped"),
+        (of(|r| matches!(r, StepResult::Cancelled)), "cancelled"),
+    ]);
+    match counts.is_empty() {
+        true => "-".to_owned(),
+        false => counts,
+    }
+}
+
+fn style(outcome: Outcome) -> Style {
+    match outcome {
+        Outcome::Ok => GOOD,
+        Outcome::Changed | Outcome::Pending => CHANGE,
+        Outcome::Skipped | Outcome::Cancelled => DIM,
+        _ => BAD,
+    }
+}

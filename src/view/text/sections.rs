@@ -1,0 +1,189 @@
+//! The parts of a plan beside its changes: what waits, what is impossible, what could not be told.
+
+use super::group::{self, Group};
+use super::{on_hosts, step};
+use crate::model::{BlockClass, HostName, Verdict};
+use crate::plan::{Counts, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
+use crate::view::{count, escape};
+use anstyle::Style;
+use std::io::{self, Write};
+
+/// Writes every part that is not empty.
+pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    PARTS.iter().try_for_each(|part| part.write(plan, verbose, out))?;
+    unreachable(plan, out)?;
+    verification(plan, counts, out)?;
+    undeclared(plan, out)
+}
+
+/// Steps of one verdict, and what to do about them.
+struct Part {
+    head: &'static str,
+    symbol: &'static str,
+    style: Style,
+    hint: &'static str,
+    keep: fn(&StepPlan) -> bool,
+}
+
+const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static str) -> Part {
+    Part { head, symbol: "x", style: BAD, hint, keep }
+}
+
+const PARTS: &[Part] = &[
+    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", |s| s.waits_for.is_some(), "") },
+    Part {
+        symbol: ".",
+        style: UNKNOWN,
+        ..part(
+            "pending: configured, not yet effective",
+            |s| is(s, Verdict::Pending),
+            "a reload or reboot puts them into force",
+        )
+    },
+    part(
+        "blocked by hardware",
+        |s| is(s, Verdict::Blocked(BlockClass::Hardware)),
+        "leave these hosts out with `--on`, or give them what is missing",
+    ),
+    part(
+        "blocked by a rule",
+        |s| is(s, Verdict::Blocked(BlockClass::Rule)),
+        "change the parameters of the recipe for these hosts, or leave them out with `--on`",
+    ),
+    part("blocked, busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are free"),
+    Part {
+        symbol: "?",
+        style: UNKNOWN,
+        ..part(
+            "unknown: could not be judged",
+            |s| is(s, Verdict::Unknown),
+            "what cannot be judged is not touched; remove the cause and run again",
+        )
+    },
+];
+
+fn is(step: &StepPlan, verdict: Verdict) -> bool {
+    step.verdict == verdict && step.waits_for.is_none()
+}
+
+impl Part {
+    fn write(&self, plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+        let groups = group::steps(plan, self.keep);
+        if groups.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{}", paint(HEAD, self.head))?;
+        groups.iter().try_for_each(|group| self.group(group, verbose, out))?;
+        hint(self.hint, out)?;
+        writeln!(out)
+    }
+
+    fn group(&self, group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} {}", paint(self.style, self.symbol), step::head(group.step))?;
+        step::reason(group.step, out)?;
+        if let Some(other) = &group.step.waits_for {
+            writeln!(out, "    waits for {}", escape::line(other))?;
+        }
+        step::place(group.step, verbose, out)?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
+    }
+}
+
+fn hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
+    match hint {
+        "" => Ok(()),
+        hint => writeln!(out, "  hint: {}", escape::line(hint)),
+    }
+}
+
+fn unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let silent = plan.hosts.iter().filter_map(|host| Some((&host.host, why(host)?)));
+    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "unreachable"))?;
+    for (why, hosts) in groups.values() {
+        unreachable_group(why, hosts, out)?;
+    }
+    writeln!(out)
+}
+
+fn why(host: &HostPlan) -> Option<&Unreachable> {
+    match &host.reach {
+        Reach::Observed => None,
+        Reach::Unreachable(why) => Some(why),
+    }
+}
+
+/// Writes hosts that did not answer for one reason.
+pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&why.why))?;
+    if let Some(text) = &why.hint {
+        writeln!(out, "    hint: {}", escape::text(text))?;
+    }
+    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+}
+
+fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+    let all = || plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
+    let later = all().filter(|(_, verify)| verify.verdict == Verdict::Pending).count();
+    if counts.verify_failed + counts.verify_unknown + later == 0 {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "verification"))?;
+    let open =
+        all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
+    for (verify, hosts) in group::equal(open, |v| (&v.recipe, &v.name, v.verdict, &v.reason)).values() {
+        write_verify(verify, hosts, out)?;
+    }
+    if later > 0 {
+        writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
+    }
+    writeln!(out)
+}
+
+fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    let (style, symbol, word) = match verify.verdict {
+        Verdict::Unknown => (UNKNOWN, "?", "unknown"),
+        _ => (BAD, "x", "does not hold"),
+    };
+    let (recipe, name) = (escape::line(&verify.recipe), escape::line(&verify.name));
+    writeln!(out, "{} {recipe}: {name}: {word}", paint(style, symbol))?;
+    if !verify.reason.is_empty() {
+        writeln!(out, "    {}", escape::text(&verify.reason))?;
+    }
+    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+}
+
+fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let all = plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(move |step| (&host.host, step)));
+    let groups = group::equal(all, |step| step);
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "no longer declared: applied once, left as they are"))?;
+    for (step, (_, hosts)) in &groups {
+        writeln!(out, "{} {}  {}", paint(REMOVE, "-"), escape::text(step), paint(DIM, on_hosts(hosts)))?;
+    }
+    hint("declare an entry with `ensure: absent` to remove what it made", out)?;
+    writeln!(out)
+}
+
+/// Writes steps with nothing to do, each with the reason why not.
+pub fn as_declared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let settled = |s: &StepPlan| s.verdict.is_settled() && s.waits_for.is_none();
+    let groups = group::steps(plan, settled);
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "nothing to do"))?;
+    for group in &groups {
+        writeln!(out, "{} {}", paint(DIM, "="), step::head(group.step))?;
+        step::reason(group.step, out)?;
+        step::place(group.step, true, out)?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))?;
+    }
+    writeln!(out)
+}

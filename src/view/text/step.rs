@@ -1,0 +1,131 @@
+//! One changing step, for all hosts on which it is the same.
+
+use super::group::Group;
+use super::{diff, on_hosts};
+use crate::model::{Disruption, Scope};
+use crate::plan::{Envelope, StepPlan};
+use crate::resource::Change;
+use crate::view::escape;
+use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
+use anstyle::Style;
+use std::io::{self, Write};
+
+/// Longer values are cut: the whole is in the JSON output.
+const VALUE_CHARS: usize = 160;
+
+/// Whether a change brings something into being, alters it, or takes it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Create,
+    Alter,
+    Remove,
+}
+
+impl Sort {
+    fn of(change: &Change) -> Option<Self> {
+        match (&change.from, &change.to) {
+            (None, Some(_)) => Some(Self::Create),
+            (Some(_), None) => Some(Self::Remove),
+            (Some(_), Some(_)) => Some(Self::Alter),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the sort that all changes of a step agree on; a change that withholds its values agrees with any.
+    pub fn of_all(changes: &[Change]) -> Self {
+        let mut sorts = changes.iter().filter_map(Self::of);
+        let Some(first) = sorts.next() else { return Self::Alter };
+        match sorts.all(|sort| sort == first) {
+            true => first,
+            false => Self::Alter,
+        }
+    }
+
+    fn symbol(self) -> (Style, &'static str) {
+        match self {
+            Self::Create => (ADD, "+"),
+            Self::Alter => (CHANGE, "~"),
+            Self::Remove => (REMOVE, "-"),
+        }
+    }
+}
+
+/// Writes a step that would change, with its reason, its changes and what it disturbs.
+pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let step = group.step;
+    let (style, symbol) = Sort::of_all(&step.changes).symbol();
+    writeln!(out, "{} {}", paint(style, symbol), head(step))?;
+    reason(step, out)?;
+    step.changes.iter().try_for_each(|change| write_change(change, out))?;
+    disruption(step.disruption, out)?;
+    step.envelope.iter().try_for_each(|envelope| write_envelope(envelope, out))?;
+    place(step, verbose, out)?;
+    writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
+}
+
+/// Returns `file /etc/motd  base/banner`.
+pub fn head(step: &StepPlan) -> String {
+    let what = format!("{} {}", escape::line(&step.kind), escape::text(&step.title));
+    let scope = match step.scope {
+        Scope::Host => String::new(),
+        scope => format!(" (scope {})", scope.name()),
+    };
+    format!("{}  {}{scope}", paint(HEAD, what), escape::line(&step.id.to_string()))
+}
+
+/// Writes why the step has its verdict, if it says so.
+pub fn reason(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
+    match step.reason.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "    {}", escape::text(&step.reason)),
+    }
+}
+
+/// Writes where the step is declared, where that is wanted.
+pub fn place(step: &StepPlan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    match verbose && !step.place.is_empty() {
+        true => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::line(&step.place)))),
+        false => Ok(()),
+    }
+}
+
+/// Writes one attribute: its values, its diff, or that it is secret.
+pub fn write_change(change: &Change, out: &mut dyn Write) -> io::Result<()> {
+    let attribute = escape::line(&change.attribute);
+    let (style, symbol) = Sort::of(change).unwrap_or(Sort::Alter).symbol();
+    let symbol = paint(style, symbol);
+    if change.secret {
+        return writeln!(out, "    {symbol} {attribute}: (secret, not shown)");
+    }
+    if let Some(diff) = &change.diff {
+        writeln!(out, "    {symbol} {attribute}:")?;
+        return diff::write(diff, "      ", out);
+    }
+    writeln!(out, "    {symbol} {attribute}{}", values(change))
+}
+
+fn values(change: &Change) -> String {
+    let show = |text: &crate::model::Untrusted| match text.is_empty() {
+        true => "(empty)".to_owned(),
+        false => escape::short(text.raw(), VALUE_CHARS),
+    };
+    match (&change.from, &change.to) {
+        (Some(from), Some(to)) => format!(": {} → {}", show(from), show(to)),
+        (Some(one), None) | (None, Some(one)) => format!(": {}", show(one)),
+        (None, None) => String::new(),
+    }
+}
+
+fn disruption(class: Disruption, out: &mut dyn Write) -> io::Result<()> {
+    match class {
+        Disruption::D0 => Ok(()),
+        class => writeln!(out, "    {} {class}: {}", paint(DISRUPT, "!"), class.meaning()),
+    }
+}
+
+fn write_envelope(envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
+    let until = escape::text(&envelope.until);
+    let resource = escape::text(&envelope.resource);
+    let most = envelope.disruption;
+    writeln!(out, "    {} not known until {until}: at most {resource}, {most}", paint(UNKNOWN, "?"))
+}
