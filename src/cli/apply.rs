@@ -47,8 +47,8 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 
 async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded) -> Ending {
     let mut stop = Interrupts::catch()?;
-    let seen = cx.observe(&mut stop, output, loaded, Ask::Declared).await?;
-    let plan = cx.backend.plan(&loaded.0, seen.as_ref(), cx.settings);
+    let seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
+    let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
     let acts = plan.counts().change > 0;
     if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &plan).await? {

@@ -18,6 +18,8 @@ pub type Events = UnboundedSender<Event>;
 pub enum Ask {
     /// What the declared steps and verifications need.
     Declared,
+    /// The same, with sessions left open for the changes that follow.
+    Change,
     /// Every fact.
     Facts,
 }
@@ -46,7 +48,7 @@ pub trait Backend {
     ) -> impl Future<Output = Self::Seen>;
 
     /// Plans, purely.
-    fn plan(&self, project: &Project, seen: &[HostSeen], settings: &Settings) -> Plan;
+    fn plan(&self, project: &Project, seen: &Self::Seen, settings: &Settings) -> Plan;
 
     /// Carries a plan out and proves it.
     fn apply(

@@ -7,6 +7,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FORGE_INVENTORY", "the inventory of verbs that are given none"),
     ("FORGE_STATE", "the folder for runs and history, `.forge` beside the inventory otherwise"),
     ("NO_COLOR", "no colours, whatever its value"),
+    ("XDG_RUNTIME_DIR", "where sockets of open connections live; /tmp/forge-UID otherwise"),
+    ("SUDO_USER, USER, LOGNAME", "who runs forge, for the records on hosts and the lock's owner"),
 ];
 
 /// The environment as far as forge looks at it. Colours are the stream's business.
@@ -14,12 +16,20 @@ pub const VARIABLES: &[(&str, &str)] = &[
 pub struct Environment {
     pub inventory: Option<Utf8PathBuf>,
     pub state: Option<Utf8PathBuf>,
+    pub runtime: Option<Utf8PathBuf>,
+    pub user: Option<String>,
 }
 
 impl Environment {
     /// Reads the process's environment. An empty variable is as good as none.
     pub fn read() -> Self {
-        Self { inventory: variable("FORGE_INVENTORY").map(Into::into), state: variable("FORGE_STATE").map(Into::into) }
+        let path = |name| variable(name).map(Into::into);
+        Self {
+            inventory: path("FORGE_INVENTORY"),
+            state: path("FORGE_STATE"),
+            runtime: path("XDG_RUNTIME_DIR"),
+            user: variable("SUDO_USER").or_else(|| variable("USER")).or_else(|| variable("LOGNAME")),
+        }
     }
 }
 

@@ -1,47 +1,118 @@
 //! The real library behind the verbs.
 
 use super::backend::{Ask, Backend, Events};
+use super::env;
 use super::settings::Settings;
-use crate::config::Project;
-use crate::diag::{Code, Diag, Diags, Sources};
-use crate::engine::Report;
+use crate::config::{self, LoadOptions, Project};
+use crate::diag::{Diag, Diags, Sources};
+use crate::engine::{self, Cancel, Event, Observed, Options, Report};
 use crate::model::HostName;
-use crate::plan::{HostSeen, Plan};
+use crate::plan::Plan;
+use crate::state::{RunDir, Store};
+use crate::transport;
 use camino::Utf8Path;
+use std::time::Instant;
 
 /// Calls the rooms below.
-pub struct Library;
+pub struct Library {
+    /// Names this run.
+    run: String,
+}
 
-// To be joined when `config::load`, `engine::observe`, `plan::plan` and `engine::apply` are merged: until
-// then loading says that it cannot, and nothing after it is reached.
+impl Library {
+    pub fn new() -> Self {
+        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
+        let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
+        Self { run: format!("{now}-{random}") }
+    }
+
+    fn options(&self, settings: &Settings) -> Options {
+        Options {
+            parallel: settings.parallel,
+            timeout: settings.timeout,
+            filter: settings.filter.clone(),
+            run: self.run.clone(),
+            controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
+            control_dir: transport::control_dir(settings.runtime.as_deref()),
+        }
+    }
+
+    /// Opens the run's folder; where that fails the run goes on and says so.
+    fn journal(&self, project: &Project, settings: &Settings, events: &Events) -> Option<RunDir> {
+        let store = Store::new(&settings.state(&project.inventory), &project.cluster);
+        match store.begin(&self.run) {
+            Ok(run) => Some(run),
+            Err(error) => {
+                // Nobody listens any more only when the process is about to end.
+                let _ = events.send(Event::NoHistory { why: error.to_string().into() });
+                None
+            }
+        }
+    }
+}
+
 impl Backend for Library {
-    type Seen = Vec<HostSeen>;
-    type Cancel = ();
+    type Seen = Observed;
+    type Cancel = Cancel;
 
-    fn load(&self, path: &Utf8Path, _: &Settings) -> (Option<Project>, Diags, Sources) {
-        let diag = Diag::error(Code::Unreadable, format!("`{path}` cannot be read: loading is not joined yet"));
-        (None, Diags(vec![diag]), Sources::default())
+    fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
+        config::load(path, &LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable })
     }
 
-    fn select(&self, project: &Project, _: Option<&str>) -> Result<Vec<HostName>, Box<Diag>> {
-        Ok(project.hosts.keys().cloned().collect())
+    fn select(&self, project: &Project, selector: Option<&str>) -> Result<Vec<HostName>, Box<Diag>> {
+        match selector {
+            Some(selector) => config::select(project, selector),
+            None => Ok(project.hosts.keys().cloned().collect()),
+        }
     }
 
-    async fn observe(&self, _: &Project, _: &[HostName], _: Ask, _: &Settings, _: Events) -> Vec<HostSeen> {
-        unimplemented!("not joined yet")
+    async fn observe(&self, project: &Project, hosts: &[HostName], ask: Ask, settings: &Settings, events: Events) -> Observed {
+        let options = self.options(settings);
+        match ask {
+            Ask::Declared => engine::observe(project, hosts, &options, &events, false).await,
+            Ask::Change => engine::observe(project, hosts, &options, &events, true).await,
+            Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
+        }
     }
 
-    fn plan(&self, _: &Project, _: &[HostSeen], _: &Settings) -> Plan {
-        unimplemented!("not joined yet")
+    fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
+        engine::plan(project, seen, &settings.filter)
     }
 
-    async fn apply(&self, _: &Project, _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
-        unimplemented!("not joined yet")
+    async fn apply(&self, project: &Project, plan: &Plan, seen: Observed, settings: &Settings, events: Events, cancel: Cancel) -> Report {
+        let options = self.options(settings);
+        let mut journal = self.journal(project, settings, &events);
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let work = async {
+            let sender = sender;
+            engine::apply(project, plan, seen, &options, &sender, &cancel).await
+        };
+        let (report, ()) = tokio::join!(work, forward(receiver, &events, journal.as_mut()));
+        if let Some(Err(error)) = journal.map(|run| run.write("plan.json", plan).and_then(|_| run.write("report.json", &report))) {
+            let _ = events.send(Event::NoHistory { why: error.to_string().into() });
+        }
+        report
     }
 
-    async fn verify(&self, _: &Project, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
-        unimplemented!("not joined yet")
+    async fn verify(&self, project: &Project, seen: Observed, settings: &Settings, events: Events, _: Cancel) -> Report {
+        let began = Instant::now();
+        let plan = engine::plan(project, &seen, &settings.filter);
+        engine::verify(project, &plan, &self.options(settings), &events, began.elapsed())
     }
 
-    fn stop(&self, (): &()) {}
+    fn stop(&self, cancel: &Cancel) {
+        cancel.raise();
+    }
+}
+
+/// Passes events on, each written to the journal first.
+async fn forward(mut from: tokio::sync::mpsc::UnboundedReceiver<Event>, to: &Events, mut journal: Option<&mut RunDir>) {
+    while let Some(event) = from.recv().await {
+        if let Some(Err(error)) = journal.as_mut().map(|run| run.append(&event)) {
+            journal = None;
+            let _ = to.send(Event::NoHistory { why: error.to_string().into() });
+        }
+        let _ = to.send(event);
+    }
 }

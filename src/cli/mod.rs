@@ -64,7 +64,7 @@ fn start(cli: &Cli) -> ExitCode {
     let console = Console::new(settings.color);
     logs::start(&settings, console.live_colour);
     let cx = Cx {
-        backend: &library::Library,
+        backend: &library::Library::new(),
         console: &console,
         typed: &cli.global,
         environment: &environment,

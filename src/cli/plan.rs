@@ -30,7 +30,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     block_on(async {
         let mut stop = Interrupts::catch()?;
         let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
-        let plan = cx.backend.plan(&loaded.0, seen.as_ref(), cx.settings);
+        let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
         output.result(&|writer, out| writer.plan(&plan, exit, out))?;
         Ok(exit)

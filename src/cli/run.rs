@@ -49,6 +49,9 @@ impl<'a, B: Backend> Cx<'a, B> {
             _ => return Err(output.failed_load(&target.path, diags, sources)?),
         };
         output.diags(&diags, &sources)?;
+        if let Some(diag) = self.settings.filter.check(&project) {
+            return Err(output.selection_error(&diag, &project));
+        }
         let hosts = self.backend.select(&project, self.settings.on.as_deref());
         let hosts = hosts.map_err(|diag| output.selection_error(&diag, &project))?;
         Ok((project, hosts))

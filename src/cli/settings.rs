@@ -9,7 +9,6 @@ use std::time::Duration;
 
 /// What holds for the whole run of a verb.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "read by `library` once the rooms below are joined")]
 pub struct Settings {
     /// A selector as typed; `None` for all hosts.
     pub on: Option<String>,
@@ -21,6 +20,10 @@ pub struct Settings {
     /// For probes and steps that name none.
     pub timeout: Option<Duration>,
     state: Option<Utf8PathBuf>,
+    /// The user's runtime folder, for control sockets.
+    pub runtime: Option<Utf8PathBuf>,
+    /// Who runs forge.
+    pub user: Option<String>,
     pub trust: bool,
     pub color: Color,
     pub detail: Detail,
@@ -31,15 +34,16 @@ pub struct Settings {
 impl Settings {
     /// Builds from flags and environment; a flag wins.
     pub fn new(typed: &Global, environment: &Environment) -> Self {
-        let set = |patterns: &[String]| patterns.iter().cloned().collect();
         Self {
             on: typed.on.clone(),
-            filter: StepFilter { only: set(&typed.step), skip: set(&typed.skip) },
+            filter: StepFilter::new(&typed.step, &typed.skip),
             format: typed.format,
             json_into: typed.json_into.clone(),
             parallel: typed.parallel.into(),
             timeout: typed.timeout,
             state: typed.state.clone().or_else(|| environment.state.clone()),
+            runtime: environment.runtime.clone(),
+            user: environment.user.clone(),
             trust: typed.trust,
             color: typed.color,
             detail: Detail::of(typed.quiet, typed.verbose),
@@ -47,7 +51,6 @@ impl Settings {
         }
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by `library` once the rooms below are joined"))]
     /// Returns the folder for runs and history of an inventory.
     pub fn state(&self, inventory: &Utf8Path) -> Utf8PathBuf {
         let beside = || inventory.parent().unwrap_or(Utf8Path::new("")).join(".forge");

@@ -2,6 +2,7 @@
 
 mod cx;
 mod expand;
+mod filter;
 mod inventory;
 mod load;
 mod project;
@@ -10,7 +11,18 @@ mod table;
 mod template;
 mod yaml;
 
+pub use filter::StepFilter;
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
 pub use load::{LoadOptions, load};
 pub use project::*;
 pub use template::{Eval, FactSource, Need, TemplateError};
+
+/// Returns the hosts that `selector` picks, in inventory order.
+///
+/// # Errors
+/// The selector is malformed, names something unknown, or picks no host.
+pub fn select(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
+    let universe = inventory::selector::Universe::of(&project.hosts, &project.groups);
+    let picked = universe.select(selector, None)?;
+    Ok(picked.into_iter().filter_map(|at| project.hosts.get_index(at)).map(|(name, _)| name.clone()).collect())
+}

@@ -314,30 +314,3 @@ pub struct Rollout {
     pub max_failed: Option<Share>,
     pub span: Option<Span>,
 }
-
-impl Default for Rollout {
-    /// Without `rollout:` nothing is held back: no canary, and no count of bad hosts stops the good ones.
-    fn default() -> Self {
-        Self { canary: Share::Count(0), max_unavailable: Share::Percent(100), max_failed: Share::Percent(100), span: None }
-    }
-}
-
-/// Selects steps on the command line (`--step`, `--skip`).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StepFilter {
-    pub only: BTreeSet<String>,
-    pub skip: BTreeSet<String>,
-}
-
-impl StepFilter {
-    /// Returns whether the step is among those to look at. A pattern is a recipe or `recipe/step`.
-    pub fn admits(&self, recipe: &str, step: &str) -> bool {
-        let matches = |pattern: &String| *pattern == recipe || *pattern == format!("{recipe}/{step}");
-        (self.only.is_empty() || self.only.iter().any(matches)) && !self.skip.iter().any(matches)
-    }
-
-    /// Returns whether the recipe's verification is among those to look at.
-    pub fn admits_recipe(&self, recipe: &str) -> bool {
-        (self.only.is_empty() || self.only.contains(recipe)) && !self.skip.contains(recipe)
-    }
-}

@@ -42,6 +42,8 @@ pub enum Event {
     Stopping { in_flight: Vec<(HostName, StepId)> },
     /// The user asked twice: forge leaves now; what runs on the hosts goes on.
     Detached { in_flight: Vec<(HostName, StepId)> },
+    /// History cannot be kept on this machine; the run goes on.
+    NoHistory { why: Untrusted },
     /// The failure budget is used up; hosts that have not begun are left alone.
     BudgetSpent { failed: usize, allowed: usize },
 }

@@ -26,6 +26,12 @@ pub struct Observed {
     pub(super) links: BTreeMap<HostName, Link>,
 }
 
+impl AsRef<[HostSeen]> for Observed {
+    fn as_ref(&self) -> &[HostSeen] {
+        &self.seen
+    }
+}
+
 /// Where a look stands: what every host's first trip needs.
 struct Look<'a> {
     project: &'a Project,
@@ -60,16 +66,11 @@ pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, e
     observed
 }
 
-/// Asks `hosts` for facts only.
-pub async fn observe_facts(
-    project: &Project,
-    hosts: &[HostName],
-    facts: &BTreeSet<String>,
-    options: &Options,
-    events: &Events,
-) -> Vec<HostSeen> {
+/// Asks `hosts` for every fact.
+pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
     let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
-    let probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+    let probes: BTreeSet<Probe> =
+        crate::facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect();
     let one = |host: HostName| {
         let probes = &probes;
         async move {
@@ -87,7 +88,21 @@ pub async fn observe_facts(
             seen
         }
     };
-    futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await
+    let seen = futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await;
+    Observed { seen, ..Observed::nothing(project) }
+}
+
+impl Observed {
+    fn nothing(project: &Project) -> Self {
+        Self {
+            seen: Vec::new(),
+            chosen: Chosen::new(),
+            published: Published::default(),
+            exports: Exports::new(),
+            secrets: project.secrets.clone(),
+            links: BTreeMap::new(),
+        }
+    }
 }
 
 impl Look<'_> {
@@ -115,14 +130,7 @@ impl Look<'_> {
             .buffered(self.options.parallel.max(1))
             .collect()
             .await;
-        let mut observed = Observed {
-            seen: Vec::new(),
-            chosen: Chosen::new(),
-            published: Published::default(),
-            exports: Exports::new(),
-            secrets: self.project.secrets.clone(),
-            links: BTreeMap::new(),
-        };
+        let mut observed = Observed::nothing(self.project);
         for (seen, link) in list {
             observed.links.extend(link.map(|link| (seen.host.clone(), link)));
             observed.seen.push(seen);

@@ -132,18 +132,12 @@ pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
 fn rollout(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
     let known = ["canary", "max_unavailable", "max_failed", "max_restarting", "reboot", "hours"];
     let table = Table::open(node, "`rollout`", &known, &mut cx.diags)?;
-    for key in ["max_restarting", "reboot", "hours"].iter().filter_map(|key| table.key(key)) {
+    for key in ["max_unavailable", "max_restarting", "reboot", "hours"].iter().filter_map(|key| table.key(key)) {
         cx.push(Diag::warning(Code::BadValue, format!("`{}` has no effect in this version", key.text)).at(key.span));
     }
     let mut get = |key| table.get(key).and_then(|node| share(node, key, cx));
-    let (canary, unavailable, failed) = (get("canary"), get("max_unavailable"), get("max_failed"));
-    let default = Rollout::default();
-    Some(Rollout {
-        canary: canary.unwrap_or(default.canary),
-        max_unavailable: unavailable.unwrap_or(default.max_unavailable),
-        max_failed: failed.unwrap_or(default.max_failed),
-        span: Some(node.span),
-    })
+    let (canary, max_failed) = (get("canary"), get("max_failed"));
+    Some(Rollout { canary, max_failed, span: Some(node.span) })
 }
 
 /// Reads a count or a percentage.

@@ -135,6 +135,7 @@ impl Progress for Live {
             Event::StepFinished { .. }
             | Event::Verified { .. }
             | Event::Detached { .. }
+            | Event::NoHistory { .. }
             | Event::BudgetSpent { .. } => {}
         }
     }

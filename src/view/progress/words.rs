@@ -56,6 +56,7 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
         Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
         Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
+        Event::NoHistory { why } => Line::new(Normal, format!("no history of this run: {}", shown(why))),
         Event::BudgetSpent { failed, allowed } => Line::new(Quiet, budget(*failed, *allowed)),
     }
 }

@@ -1,0 +1,99 @@
+//! Which steps of a project a command line asks for.
+
+use super::Project;
+use crate::diag::{Code, Diag};
+use globset::{GlobBuilder, GlobMatcher};
+use std::sync::OnceLock;
+
+/// Selects steps on the command line (`--step`, `--skip`). A pattern is a recipe or `recipe/step`, with globs.
+#[derive(Clone, Debug, Default)]
+pub struct StepFilter {
+    only: Vec<Pattern>,
+    skip: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    text: String,
+    matcher: OnceLock<Option<GlobMatcher>>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), matcher: OnceLock::new() }
+    }
+
+    /// A pattern that is no glob matches its own text only.
+    fn is_match(&self, name: &str) -> bool {
+        if self.text == name {
+            return true;
+        }
+        let compile = || GlobBuilder::new(&self.text).literal_separator(true).build().ok().map(|g| g.compile_matcher());
+        self.matcher.get_or_init(compile).as_ref().is_some_and(|matcher| matcher.is_match(name))
+    }
+
+    fn admits(&self, recipe: &str, step: &str) -> bool {
+        self.is_match(recipe) || (self.text.contains('/') && self.is_match(&format!("{recipe}/{step}")))
+    }
+}
+
+impl StepFilter {
+    pub fn new(only: &[String], skip: &[String]) -> Self {
+        let patterns = |list: &[String]| list.iter().map(|text| Pattern::new(text)).collect();
+        Self { only: patterns(only), skip: patterns(skip) }
+    }
+
+    /// Returns whether the step is among those to look at.
+    pub fn admits(&self, recipe: &str, step: &str) -> bool {
+        let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.admits(recipe, step));
+        (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
+    }
+
+    /// Returns whether the recipe's verification is among those to look at: only with the whole recipe.
+    pub fn admits_recipe(&self, recipe: &str) -> bool {
+        let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.is_match(recipe));
+        (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
+    }
+
+    /// Returns an error for the first pattern that no step of the project fits: an empty selection is a
+    /// mistake, never "nothing to do".
+    pub fn check(&self, project: &Project) -> Option<Diag> {
+        let steps = || project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str())));
+        let unused = self.only.iter().chain(&self.skip).find(|p| !steps().any(|(recipe, step)| p.admits(recipe, step)))?;
+        let names: Vec<String> = match unused.text.contains('/') {
+            true => steps().map(|(recipe, step)| format!("{recipe}/{step}")).collect(),
+            false => project.recipes.keys().cloned().collect(),
+        };
+        let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", unused.text));
+        Some(diag.suggest(&unused.text, names.iter().map(String::as_str)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(only: &[&str], skip: &[&str]) -> StepFilter {
+        let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        StepFilter::new(&own(only), &own(skip))
+    }
+
+    #[test]
+    fn a_pattern_is_a_recipe_or_a_step_of_it() {
+        assert!(filter(&[], &[]).admits("web", "page"));
+        assert!(filter(&["web"], &[]).admits("web", "page"));
+        assert!(!filter(&["web"], &[]).admits("webber", "page"));
+        assert!(filter(&["web/p*"], &[]).admits("web", "page"));
+        assert!(!filter(&["web/p*"], &[]).admits("web", "service"));
+        assert!(filter(&["n*"], &[]).admits("nvidia", "x"));
+        assert!(!filter(&["web"], &["web/page"]).admits("web", "page"));
+        assert!(filter(&["web", "db"], &[]).admits("db", "x"), "either of two patterns is enough");
+        assert!(!filter(&[], &["db", "web"]).admits("web", "x"), "any of two skips is enough");
+    }
+
+    #[test]
+    fn verification_comes_with_the_whole_recipe_only() {
+        assert!(filter(&["web"], &[]).admits_recipe("web"));
+        assert!(!filter(&["web/page"], &[]).admits_recipe("web"));
+    }
+}
