@@ -2,5 +2,9 @@
 
 mod access;
 mod converge;
+mod faults;
 mod harness;
+mod kill;
+mod scopes;
+mod speed;
 mod support;

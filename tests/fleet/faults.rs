@@ -1,0 +1,168 @@
+//! What goes wrong on real hosts: full disks, held locks, broken packages, links that drop, probes that hang.
+
+use crate::support::{Fleet, Node, Output, Project};
+use std::time::{Duration, Instant};
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+fn project(nodes: &[Node], steps: &str) -> Project {
+    let recipe = format!("recipe: r\nsummary: Under test\nsteps:\n{steps}");
+    Project::new(nodes).recipe("r", &recipe).inventory("apply:\n  - { recipe: r, on: all }\n")
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes"])
+}
+
+fn plan(project: &Project) -> Output {
+    project.forge(["plan", "inventory.yaml", "--detailed-exitcode"])
+}
+
+const PACKAGE: &str = "  - name: package\n    package: { name: forge-tool }\n";
+
+#[test]
+fn a_full_disk_fails_that_host_alone_and_leaves_the_old_file() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let body = "x".repeat(200_000);
+    let project = project(&nodes, &format!("  - name: big\n    file: {{ path: /srv/big, content: \"{body}\" }}\n"));
+    nodes[0].must("echo old > /srv/big; sync");
+    nodes[0].sh("dd if=/dev/zero of=/fill bs=64k 2>/dev/null; dd if=/dev/zero of=/fill2 bs=512 2>/dev/null");
+    let out = apply(&project);
+    expect(&out, 3);
+    assert!(out.stdout.contains("No space left on device"), "{out}");
+    assert_eq!(nodes[0].must("cat /srv/big"), "old");
+    assert_eq!(nodes[1].must("wc -c < /srv/big"), "200000");
+    nodes[0].must("rm /fill /fill2");
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[0].must("wc -c < /srv/big; ls -A /srv"), "200000\nbig");
+}
+
+#[test]
+fn a_held_dpkg_lock_is_named_and_waited_for() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = project(&nodes, PACKAGE);
+    // `forge-slow` keeps dpkg busy for some seconds, as an administrator's apt would.
+    nodes[0].must("echo 6 > /etc/forge-slow-seconds; setsid sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install -qqy forge-slow >/tmp/slow.log 2>&1' </dev/null >/dev/null 2>&1 & sleep 1.5");
+    let began = Instant::now();
+    let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
+    expect(&out, 0);
+    assert!(began.elapsed() > Duration::from_secs(2), "it waited");
+    assert!(out.stderr.contains("apt-get") || out.stdout.contains("apt-get"), "the holder is named: {out}");
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-tool | grep -q 'ok installed'");
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
+}
+
+#[test]
+fn a_half_configured_package_is_recognised_and_repaired() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = project(&nodes, "  - name: package\n    package: { name: forge-broken }\n");
+    let out = apply(&project);
+    expect(&out, 3);
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-broken | grep -q half-configured");
+    let again = plan(&project);
+    expect(&again, 2);
+    assert!(again.stdout.contains("half-configured"), "{again}");
+    nodes[0].must("touch /etc/forge-broken-ok");
+    expect(&apply(&project), 0);
+    expect(&plan(&project), 0);
+}
+
+#[test]
+fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = project(&nodes, "  - name: package\n    package: { name: forge-slow }\n");
+    nodes[0].must("echo 6 > /etc/forge-slow-seconds");
+    let node = nodes[0].clone();
+    let cut = std::thread::spawn(move || {
+        wait_for(&node, "pgrep -f postinst");
+        // Every connection of this host dies; the step does not.
+        node.must("pkill -f 'sshd: root' || true");
+    });
+    let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
+    cut.join().expect("the cut is made");
+    expect(&out, 0);
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
+    expect(&plan(&project), 0);
+}
+
+fn wait_for(node: &Node, test: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !node.sh(test).ok() {
+        assert!(Instant::now() < deadline, "`{test}` never came true");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_link_that_drops_in_the_middle_of_a_step_is_a_failure_not_a_success() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let steps = "  - name: slow\n    command: { check: test -e /srv/done, apply: \"touch /srv/begun; sleep 4; touch /srv/done\" }\n  - name: after\n    file: { path: /srv/after, content: x }\n";
+    let project = project(&nodes, steps);
+    let node = nodes[0].clone();
+    let cut = std::thread::spawn(move || {
+        wait_for(&node, "test -e /srv/begun");
+        node.must("pkill -f 'sshd: root' || true");
+    });
+    let out = apply(&project);
+    cut.join().expect("the cut is made");
+    expect(&out, 3);
+    assert!(!nodes[0].exists("/srv/after"), "nothing after the lost step runs: {out}");
+    assert!(nodes[1].exists("/srv/after"), "the other host finishes: {out}");
+    expect(&apply(&project), 0);
+    assert!(nodes[0].exists("/srv/after"));
+}
+
+#[test]
+fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let steps = "  - name: hangs\n    timeout: 2s\n    command: { check: \"test ! -e /srv/hang || sleep 1000\", apply: \"true\" }\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
+    let project = project(&nodes, steps);
+    nodes[0].must("touch /srv/hang");
+    let out = plan(&project);
+    assert!(out.stdout.contains("timed out"), "{out}");
+    expect(&out, 9);
+    let out = apply(&project);
+    expect(&out, 9);
+    assert_eq!(nodes[1].must("cat /etc/motd"), "x");
+    assert_eq!(nodes[0].sh("pgrep -f 'sleep 1000'").code, 1, "nothing is left behind");
+}
+
+#[test]
+fn a_failing_command_shows_what_it_said_and_a_bad_host_never_stops_a_good_one() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let steps = "  - name: picky\n    command: { check: test -e /srv/ok, apply: \"test ! -e /srv/bad || { echo this host is bad >&2; exit 7; }; touch /srv/ok\" }\n";
+    let project = project(&nodes, steps);
+    nodes[1].must("touch /srv/bad");
+    let out = apply(&project);
+    expect(&out, 3);
+    assert!(out.stdout.contains("this host is bad") && out.stdout.contains("exit status 7"), "{out}");
+    assert!(nodes[0].exists("/srv/ok") && nodes[2].exists("/srv/ok"));
+}
+
+#[test]
+fn a_file_that_its_validator_refuses_never_goes_live() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let steps = "  - name: sudoers\n    file: { path: /etc/sudoers.d/forge-test, content: \"this is no sudoers line\\n\", mode: \"0440\", validate: \"visudo -cf $FORGE_FILE\" }\n";
+    let out = apply(&project(&nodes, steps));
+    expect(&out, 3);
+    assert!(!nodes[0].exists("/etc/sudoers.d/forge-test"));
+    assert_eq!(nodes[0].must("ls -A /etc/sudoers.d | grep -c forge || true"), "0", "no leftover");
+}
+
+#[test]
+fn hostile_values_reach_the_host_as_they_are_and_show_harmlessly() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let hostile = "'\"`$(touch /srv/pwned)\\n; rm -rf / #\u{202e}\u{1b}[31mred\t* ? [a] {b} ~ !x %s %n";
+    let yaml = serde_json::to_string(hostile).expect("JSON is YAML");
+    let project = project(&nodes, &format!("  - name: odd\n    file: {{ path: \"/srv/a 'b' $(c)\", content: {yaml} }}\n"));
+    let shown = plan(&project);
+    expect(&shown, 2);
+    assert!(!shown.stdout.contains('\u{1b}') && !shown.stdout.contains('\u{202e}'), "{shown}");
+    expect(&apply(&project), 0);
+    assert_eq!(nodes[0].read("/srv/a 'b' $(c)"), hostile.as_bytes());
+    assert!(!nodes[0].exists("/srv/pwned"));
+    expect(&plan(&project), 0);
+}

@@ -1,0 +1,99 @@
+//! forge may be killed anywhere: the next apply converges, dpkg is whole, no reader sees half a file.
+
+use crate::support::{Fleet, Project};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const RECIPE: &str = r#"
+recipe: web
+summary: A package, a file that readers watch, and a service
+params:
+  version: { type: version, default: 1.0-1 }
+steps:
+  - name: page
+    file: { path: /srv/page, content: "{{ (params.version ~ ' ') * 40000 }}end\n" }
+  - name: package
+    package: { name: forge-demo, version: "{{ params.version }}" }
+  - name: config
+    file: { path: /etc/forge-demo.conf, content: "greeting={{ params.version }}\n" }
+  - name: service
+    restart_on: [package, config]
+    service: { name: forge-demo.service, enabled: true }
+"#;
+
+/// Reads the page as fast as it can and notes every body that is not whole.
+const READER: &str = r#"
+while :; do
+  b=$(tail -c 4 /srv/page 2>/dev/null) || continue
+  [ "$b" = end ] || echo torn >> /run/torn
+done
+"#;
+
+#[test]
+fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let mut project = Project::new(&nodes).recipe("web", RECIPE);
+    node.must("echo 'first end' > /srv/page");
+    node.write("/root/reader", READER);
+    node.must("systemd-run --quiet --unit=reader sh /root/reader");
+    let mut seed = 20_261_121_u64;
+    for round in 0..20 {
+        let version = if round % 2 == 0 { "1.0-1" } else { "1.1-1" };
+        project = project.inventory(&format!("apply:\n  - {{ recipe: web, on: all, with: {{ version: {version} }} }}\n"));
+        // A linear congruential generator: the moments differ, and are the same in every run.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = Duration::from_millis(50 + (seed >> 33) % 2500);
+        kill_after(&project, after);
+        let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+        assert_eq!(out.code, 0, "round {round}, killed after {after:?}: {out}");
+        assert_eq!(node.must("dpkg --audit; dpkg-query -W -f '${Status} ${Version}' forge-demo"), format!("install ok installed {version}"));
+        assert_eq!(node.must("cat /run/forge-demo/loaded"), format!("version={version} greeting={version}"), "round {round}");
+        let after = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        assert_eq!(after.code, 0, "round {round}: {after}");
+    }
+    node.must("systemctl stop reader");
+    assert!(!node.exists("/run/torn"), "a reader saw a half-written file");
+    assert_eq!(node.must("ls -A /srv"), "page", "no temporary file is left");
+}
+
+fn kill_after(project: &Project, after: Duration) {
+    let mut child = project
+        .command(["apply", "inventory.yaml", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("forge starts");
+    std::thread::sleep(after);
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn one_interrupt_finishes_what_runs_and_says_so() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let recipe = "recipe: r\nsummary: Two steps\nsteps:\n  - name: first\n    command: { check: test -e /srv/one, apply: \"touch /srv/begun; sleep 3; touch /srv/one\" }\n  - name: second\n    command: { check: test -e /srv/two, apply: touch /srv/two }\n";
+    let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
+    let child = project
+        .command(["apply", "inventory.yaml", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("forge starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !nodes[0].exists("/srv/begun") {
+        assert!(Instant::now() < deadline, "apply never began");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");
+    let out = child.wait_with_output().expect("forge ends");
+    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(130), "{text}");
+    assert!(nodes[0].exists("/srv/one"), "the running step is finished: {text}");
+    assert!(!nodes[0].exists("/srv/two"), "nothing new begins: {text}");
+    assert!(text.contains("r/first") && text.contains(&nodes[0].name), "what is in flight is named: {text}");
+    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+}

@@ -1,0 +1,121 @@
+//! Steps across hosts: `one` makes, `host` installs, barriers count, two runs exclude each other.
+
+use crate::support::{Fleet, Output, Project};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+const MESH: &str = r#"
+recipe: mesh
+summary: One host makes a key pair, every host accepts it
+steps:
+  - name: key
+    scope: one
+    command:
+      check: test -s /root/mesh
+      apply: ssh-keygen -q -t ed25519 -N '' -C mesh -f /root/mesh
+    export:
+      public: { read: cat /root/mesh.pub }
+  - name: accept
+    file: { path: /root/accepted, content: "{{ exports['mesh'].public }}\n", mode: "0600" }
+"#;
+
+#[test]
+fn one_host_makes_a_key_and_every_host_installs_it() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes).recipe("mesh", MESH).inventory("apply:\n  - { recipe: mesh, on: all }\n");
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    expect(&plan, 2);
+    assert!(plan.stdout.contains('?'), "the key is not known yet: {plan}");
+    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+    let makers: Vec<_> = nodes.iter().filter(|n| n.exists("/root/mesh")).collect();
+    assert_eq!(makers.len(), 1, "one host made the key");
+    let key = makers[0].must("cat /root/mesh.pub");
+    for node in nodes.iter() {
+        assert_eq!(node.must("cat /root/accepted"), key);
+    }
+    expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
+    // The key stays where it is, also when another host comes first.
+    let again = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+}
+
+const EACH: &str = r#"
+recipe: keys
+summary: Every host has a name file, every host lists all
+steps:
+  - name: own
+    command: { check: test -s /root/own, apply: "hostname > /root/own" }
+    export:
+      name: { read: cat /root/own }
+  - name: list
+    file: { path: /root/all, content: "{% for host, name in exports['keys'].name | items %}{{ host }}={{ name }}\n{% endfor %}" }
+"#;
+
+#[test]
+fn values_of_every_host_are_collected_before_anyone_reads_them() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes).recipe("keys", EACH).inventory("apply:\n  - { recipe: keys, on: all }\n");
+    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+    let lists: Vec<String> = nodes.iter().map(|n| n.must("cat /root/all")).collect();
+    assert_eq!(lists[0].lines().count(), 3, "{lists:?}");
+    assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+    expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
+}
+
+const BARRIER: &str = r#"
+recipe: second
+summary: Goes on once enough hosts are ready
+needs:
+  first: { of: selected, least: 100% }
+steps:
+  - name: go
+    file: { path: /srv/second, content: x }
+"#;
+
+#[test]
+fn a_barrier_names_who_is_missing_and_skips() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let first = "recipe: first\nsummary: Fails on one host\nsteps:\n  - name: try\n    command: { check: test -e /srv/first, apply: \"test ! -e /srv/bad && touch /srv/first\" }\n";
+    let project = Project::new(&nodes)
+        .recipe("first", first)
+        .recipe("second", BARRIER)
+        .inventory("apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n");
+    nodes[2].must("touch /srv/bad");
+    let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+    expect(&out, 3);
+    assert!(!nodes[0].exists("/srv/second"), "{out}");
+    assert!(out.stdout.contains(&format!("missing: {}", nodes[2].name)), "{out}");
+    nodes[2].must("rm /srv/bad");
+    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+    assert!(nodes.iter().all(|n| n.exists("/srv/second")));
+}
+
+#[test]
+fn of_two_applies_one_gets_the_hosts_and_the_other_says_who_holds_them() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let slow = "recipe: slow\nsummary: Takes its time\nsteps:\n  - name: wait\n    command: { check: test -e /srv/done, apply: \"touch /srv/begun; sleep 4; touch /srv/done\" }\n";
+    let project = Project::new(&nodes).recipe("slow", slow).inventory("apply:\n  - { recipe: slow, on: all }\n");
+    let first = project
+        .command(["apply", "inventory.yaml", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("forge starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !nodes[0].exists("/srv/begun") {
+        assert!(Instant::now() < deadline, "the first apply never began");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let second = project.forge(["apply", "inventory.yaml", "--yes"]);
+    expect(&second, 7);
+    assert!(second.to_string().contains("another run works on this host"), "{second}");
+    let first = first.wait_with_output().expect("forge ends");
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stdout));
+    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+}

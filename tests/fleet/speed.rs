@@ -1,0 +1,62 @@
+//! `plan` on twenty hosts stays near the floor: `ssh HOST true` to all of them in the same minute.
+
+use crate::support::{Fleet, Project};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 20;
+const RUNS: usize = 5;
+
+fn floor(fleet: &Fleet, names: &[String]) -> Duration {
+    let began = Instant::now();
+    let children: Vec<_> = names
+        .iter()
+        .map(|name| {
+            Command::new("ssh")
+                .arg("-F")
+                .arg(&fleet.ssh_config)
+                .args(["-o", "BatchMode=yes", name, "true"])
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("ssh starts")
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().expect("ssh ends").success());
+    }
+    began.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[test]
+fn a_plan_of_twenty_hosts_costs_at_most_twice_the_floor() {
+    let size = std::env::var("FORGE_FLEET_SIZE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(6);
+    if size < NODES {
+        // The stage that measures starts a fleet of twenty; this one has other work.
+        eprintln!("skipped: the fleet has {size} nodes, {NODES} are needed; set FORGE_FLEET_SIZE={NODES}");
+        return;
+    }
+    let Some(nodes) = Fleet::take(NODES) else { return };
+    let Some(fleet) = Fleet::require() else { return };
+    let recipe = include_str!("recipes/twenty.yaml");
+    let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
+    let first = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(first.code, 0, "{first}");
+    let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
+    let (mut floors, mut plans) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        floors.push(floor(fleet, &names));
+        let began = Instant::now();
+        let out = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        plans.push(began.elapsed());
+        assert_eq!(out.code, 0, "{out}");
+    }
+    let (floor, plan) = (median(floors), median(plans));
+    let ratio = plan.as_secs_f64() / floor.as_secs_f64();
+    println!("floor {floor:.2?}, plan {plan:.2?}, ratio {ratio:.2}");
+    assert!(ratio <= 2.0, "plan {plan:.2?} is {ratio:.2} × the floor {floor:.2?}");
+}
