@@ -7,6 +7,7 @@ use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
 use crate::probe::{Observation, PackageManagerState, PackageState, Probe, Reading, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{json, Map};
 use std::path::{Path, PathBuf};
 
@@ -259,11 +260,17 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
 }
 
-fn over<T: Serialize>(base: &T, answer: &Value) -> Value {
+/// Lays what the case says over what a host says by default; a misspelt attribute is refused.
+fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
-    for (key, given) in answer.as_object().unwrap_or_else(|| panic!("{answer}")) {
-        assert!(value.get(key).is_some(), "no attribute `{key}`");
+    let given = answer.as_object().unwrap_or_else(|| panic!("{answer}"));
+    for (key, given) in given {
         value[key] = given.clone();
+    }
+    let read: T = serde_json::from_value(value).unwrap_or_else(|e| panic!("{answer}: {e}"));
+    let value = serde_json::to_value(read).unwrap();
+    for (key, given) in given {
+        assert_eq!(value.get(key), Some(given), "attribute `{key}`");
     }
     value
 }

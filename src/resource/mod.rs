@@ -93,7 +93,8 @@ pub struct Kind {
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
-    static KINDS: [Kind; 3] = [file::KIND, directory::KIND, package::KIND];
+    static KINDS: [Kind; 7] =
+        [file::KIND, directory::KIND, package::KIND, service::KIND, unit::KIND, user::KIND, command::KIND];
     &KINDS
 }
 

@@ -2,7 +2,7 @@
 
 use super::{parse, Package};
 use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PackageState, Probe};
+use crate::probe::{Observation, PackageState, Probe, Unknown};
 use crate::resource::support::{brought, join, manager_state, ticked};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{json, Map};
@@ -20,6 +20,8 @@ struct Findings {
     disruption: Disruption,
     /// Packages that apt does not offer as wanted: the name and what is offered.
     missing: Vec<(String, String)>,
+    /// Why it cannot be told what apt offers, where that matters.
+    offers_unknown: Option<String>,
 }
 
 pub(super) fn judge(
@@ -42,6 +44,9 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     let reason = findings.reasons.join("; ");
     if findings.changes.is_empty() {
         return Judgement::ok(reason, basis);
+    }
+    if let Some(why) = findings.offers_unknown {
+        return Judgement { basis, ..Judgement::unknown(&Unknown::new(why)) };
     }
     if findings.missing.is_empty() {
         return Judgement::change(with_manager(reason, seen), findings.changes, findings.disruption, basis);
@@ -128,6 +133,10 @@ impl Findings {
 
     /// Notes when apt's lists do not hold the version that is to be installed.
     fn offered(&mut self, want: &Package, name: &str, state: &PackageState) {
+        if let Some(why) = &state.offers_unknown {
+            self.offers_unknown = Some(format!("what apt offers of `{name}` is unknown: {why}"));
+            return;
+        }
         let equals = |offer: &String, version: &str| compare(version, offer) == Some(Ordering::Equal);
         let offer = match want.version.as_deref() {
             None if state.candidate.is_some() => return,

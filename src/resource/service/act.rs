@@ -16,6 +16,11 @@ report() {
   journalctl --no-pager -o short-iso -n 20 -u "$unit" >&2
   fail "$*"
 }
+# Before version 248 systemd tells its start times in whole seconds only.
+apart() {
+  version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+  if [ "${version:-0}" -lt 248 ]; then sleep 1; fi
+}
 nap() { sleep 0.2 2>/dev/null || sleep 1; }
 # The same start must stay active for a second. A unit that is still starting is waited for; systemd's own
 # start timeout ends that, and this loop after 300 s where there is none.
@@ -47,11 +52,13 @@ const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $
 
 /// A unit that failed too often is not started again before its failures are forgotten.
 const START: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+apart
 systemctl start -- "$unit" || report "$unit did not start"
 settled
 "#;
 
 const RESTART: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
+apart
 systemctl restart -- "$unit" || report "$unit did not restart"
 settled
 "#;

@@ -46,6 +46,9 @@ impl Running<'_> {
     /// Returns why the process has to be renewed.
     pub fn renewal(&self) -> Result<Renewal, Unknown> {
         let mut renewal = Renewal::default();
+        if self.unit.maps_unread {
+            return Err(Unknown::new("the mapped files of its main process could not be read"));
+        }
         for path in &self.unit.deleted {
             renewal.restart.push(format!("it runs `{}`, which was replaced on disk", path.raw()));
         }
@@ -115,7 +118,9 @@ impl Running<'_> {
         Ok(None)
     }
 
-    /// Returns when the process started: it read its inputs no earlier.
+    /// Returns when the process started: it read its inputs no earlier. An old systemd gives whole seconds,
+    /// rounded down, so a change within that second counts as later; the action starts no unit within the
+    /// second of a change there.
     fn start(&self) -> Result<f64, Unknown> {
         let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
         (started > 0.0).then_some(started).ok_or_else(|| Unknown::new("systemd does not say when the unit started"))
