@@ -80,6 +80,10 @@ impl SecretStore {
         out
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// Returns `text` with every occurrence of a secret's own value shown as `(secret NAME)`: the last
     /// line of defence for what a host prints.
     pub fn scrub(&self, text: &str) -> String {

@@ -38,7 +38,7 @@ pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead
         State::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
     };
     let basis = basis_of(case, turn, &judgement);
-    Ruling { judgement, basis, until }
+    Ruling { judgement: judgement.scrubbed(case.ground.secrets), basis, until }
 }
 
 fn of_resource(

@@ -84,6 +84,20 @@ impl Judgement {
         Self { verdict: Verdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
+    /// Returns the judgement with every secret in its words and values masked: what a host holds may well be
+    /// the secret itself.
+    pub fn scrubbed(mut self, secrets: &crate::model::SecretStore) -> Self {
+        if secrets.is_empty() {
+            return self;
+        }
+        let scrub = |text: &mut Untrusted| *text = secrets.scrub(text.raw()).into();
+        scrub(&mut self.reason);
+        for change in &mut self.changes {
+            [&mut change.from, &mut change.to, &mut change.diff].into_iter().flatten().for_each(scrub);
+        }
+        self
+    }
+
     pub fn predicted(mut self) -> Self {
         self.predicted = true;
         self
