@@ -3,12 +3,21 @@
 use super::{HostKey, Target};
 use camino::Utf8Path;
 
-/// Returns the arguments of the master. `socket` and `log` are new files of its own.
+/// The files of a master, all in a fresh folder of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub socket: String,
+    pub log: String,
+    /// The log of the jumps: the master gives them no stderr once it is to stay in the background.
+    pub jump_log: String,
+}
+
+/// Returns the arguments of the master.
 ///
 /// What the user's configuration says stays in force, but for what would ask questions, run commands,
 /// forward anything or share the socket.
-pub(super) fn master(target: &Target, socket: &str, log: &str, idle_s: u64) -> Vec<String> {
-    let mut arguments = words(&["-M", "-N", "-f", "-S", socket, "-E", log]);
+pub(super) fn master(target: &Target, files: &Files, idle_s: u64) -> Vec<String> {
+    let mut arguments = words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
     arguments.extend(common(target));
     let persist = format!("ControlPersist={idle_s}");
     for option in [
@@ -33,7 +42,7 @@ pub(super) fn master(target: &Target, socket: &str, log: &str, idle_s: u64) -> V
     if let Some(port) = target.port {
         arguments.extend(words(&["-p", &port.to_string()]));
     }
-    if let Some(proxy) = proxy(target, &target.jump) {
+    if let Some(proxy) = proxy(target, &files.jump_log, &target.jump) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={proxy}")]));
     }
     arguments.extend(words(&["--", &target.address]));
@@ -71,10 +80,10 @@ fn quoted_option(file: &Utf8Path) -> String {
 
 /// Returns the `ProxyCommand` that goes through `jumps`, first hop first. `-J` would pass neither
 /// `BatchMode` nor the known hosts on to the jumps, so that a jump could ask on the terminal.
-fn proxy(target: &Target, jumps: &[String]) -> Option<String> {
+fn proxy(target: &Target, log: &str, jumps: &[String]) -> Option<String> {
     let (last, before) = jumps.split_last()?;
     let jump = Jump::parse(last);
-    let mut arguments = words(&["ssh"]);
+    let mut arguments = words(&["ssh", "-E", log]);
     arguments.extend(common(target));
     if let Some(identity) = &target.identity {
         arguments.extend(words(&["-i", identity.as_str()]));
@@ -85,12 +94,12 @@ fn proxy(target: &Target, jumps: &[String]) -> Option<String> {
     if let Some(port) = jump.port {
         arguments.extend(words(&["-p", port]));
     }
-    if let Some(inner) = proxy(target, before) {
+    if let Some(inner) = proxy(target, log, before) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={inner}")]));
     }
-    // The text is expanded once by the ssh that reads it: `%` in what is passed on is doubled.
+    // ssh runs it with `exec` before it. The text is expanded once by the ssh that reads it: `%` in what is passed on is doubled.
     let fixed: Vec<String> = arguments.iter().map(|word| quoted_shell(&word.replace('%', "%%"))).collect();
-    Some(format!("exec {} -W '[%h]:%p' -- {}", fixed.join(" "), quoted_shell(&jump.host.replace('%', "%%"))))
+    Some(format!("{} -W '[%h]:%p' -- {}", fixed.join(" "), quoted_shell(&jump.host.replace('%', "%%"))))
 }
 
 fn quoted_shell(word: &str) -> String {
@@ -141,7 +150,7 @@ mod tests {
     #[test]
     fn a_second_jump_doubles_the_tokens_of_the_first() {
         let target = Target { jump: vec!["a".into(), "me@b:2".into()], ..Target::default() };
-        let proxy = proxy(&target, &target.jump).unwrap();
+        let proxy = proxy(&target, "l", &target.jump).unwrap();
         assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");
         assert!(proxy.contains(r"-W '\''[%%h]:%%p'\'' -- '\''a'\'''"), "{proxy}");
         assert_eq!(proxy.matches("BatchMode=yes").count(), 2);
@@ -150,7 +159,8 @@ mod tests {
     #[test]
     fn an_address_cannot_be_an_option() {
         let target = Target { address: "-oProxyCommand=x".into(), ..Target::default() };
-        let arguments = master(&target, "s", "l", 60);
+        let files = Files { socket: "s".into(), log: "l".into(), jump_log: "j".into() };
+        let arguments = master(&target, &files, 60);
         assert_eq!(arguments[arguments.len() - 2..], ["--".to_owned(), "-oProxyCommand=x".to_owned()]);
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn kept_socket(target: &Target) -> Utf8PathBuf {
     let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
     let digest = Sha256::digest(text.as_bytes());
     let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    target.control_dir.join(format!("k{name}"))
+    target.sockets().join(format!("k{name}"))
 }
 
 #[cfg(test)]

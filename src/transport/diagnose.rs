@@ -1,35 +1,47 @@
 //! What `ssh` says when it does not connect, in its own words, told apart.
 
 use super::{ErrorKind, Target, TransportError};
+use std::borrow::Cow;
 
 /// What a failed `ssh` left behind.
 pub(super) struct Failure<'a> {
     /// Its own log (`-E`).
     pub log: &'a str,
-    /// The stderr of its jump or proxy command.
-    pub proxy: &'a str,
+    /// The log of the jumps that forge put before it.
+    pub jumps: &'a str,
 }
 
 /// Returns why `ssh` did not connect. A jump's own words go before those of the connection through it, which
 /// only notices that nothing comes.
 pub(super) fn explain(failure: &Failure<'_>, target: &Target) -> TransportError {
-    if !failure.proxy.trim().is_empty() {
-        return jump(failure, target);
-    }
     let said = failure.log;
-    let found = find(said).unwrap_or(ErrorKind::Connect);
-    worded(found, said, target).said(said.as_bytes())
+    match find(said).unwrap_or(ErrorKind::Connect) {
+        ErrorKind::Dropped | ErrorKind::ConnectTimeout | ErrorKind::Connect if !failure.jumps.trim().is_empty() => {
+            jump(failure.jumps, target)
+        }
+        ErrorKind::Dropped if said.contains(NO_PEER) => proxy(target).said(said.as_bytes()),
+        kind => worded(kind, said, target).said(said.as_bytes()),
+    }
 }
 
-fn jump(failure: &Failure<'_>, target: &Target) -> TransportError {
-    let inner = find(failure.proxy).unwrap_or(ErrorKind::Connect);
-    let words = worded(inner, failure.proxy, target);
+/// What ssh calls the other end when that is a proxy command.
+const NO_PEER: &str = "UNKNOWN port 65535";
+
+fn jump(said: &str, target: &Target) -> TransportError {
+    let inner = find(said).unwrap_or(ErrorKind::Connect);
+    let words = worded(inner, said, target);
     let hops = target.jump.join(",");
-    let way = if hops.is_empty() { "the proxy command".to_owned() } else { format!("the jump host `{hops}`") };
-    let mut error = TransportError::new(ErrorKind::Jump, format!("{way} was not passed: {}", words.message));
+    let mut error = TransportError::new(ErrorKind::Jump, format!("the jump `{hops}` was not passed: {}", words.message));
     error.hint = words.hint;
     error.retryable = words.retryable;
-    error.said(failure.proxy.as_bytes())
+    error.said(said.as_bytes())
+}
+
+/// Of a `ProxyJump` or `ProxyCommand` in the user's configuration: ssh does not pass its words on.
+fn proxy(target: &Target) -> TransportError {
+    let message = format!("the proxy on the way to `{}` closed the connection", target.address);
+    TransportError::new(ErrorKind::Jump, message)
+        .hint(format!("run `ssh {} true` to see what it says", word(&target.address)))
 }
 
 /// Sayings of OpenSSH 7.6 to 10, the telling ones first: a log may hold several.
@@ -107,7 +119,7 @@ fn port(target: &Target) -> String {
 /// `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
 fn unknown_key(said: &str, target: &Target) -> TransportError {
     let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
-    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts", |file| file.as_str());
+    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| word(file.as_str()));
     let add = match target.jump.is_empty() {
         true => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
         false => format!("ssh -J {} {}", target.jump.join(","), target.address),
@@ -134,9 +146,14 @@ fn changed_key(said: &str, target: &Target) -> TransportError {
     });
     match offending {
         Some((file, line)) => new(format!("the host key of `{name}` has changed: line {line} of `{file}` holds another one"))
-            .hint(format!("if the host was installed anew, take the old key out with `ssh-keygen -f {file} -R '{name}'`; else somebody may be in between")),
+            .hint(format!("if the host was installed anew, take the old key out with `ssh-keygen -f {} -R {}`; else somebody may be in between", word(file), word(name))),
         None => new(format!("the host key of `{name}` has changed or is revoked")),
     }
+}
+
+/// Returns `text` as one word of a command that a person copies.
+fn word(text: &str) -> String {
+    shlex::try_quote(text).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

@@ -1,16 +1,16 @@
 //! The ssh carrier: one master process per host, channels through its control socket.
 
+use super::arguments::{self, Files};
 use super::channel::Channel;
 use super::diagnose::{Failure, explain, timed_out};
 use super::reader::backoff;
-use super::{ErrorKind, Target, TransportError, arguments, control};
+use super::{ErrorKind, Target, TransportError, control};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +40,8 @@ pub(super) struct Link {
 impl Link {
     /// Logs in, or finds a kept connection.
     pub(super) async fn connect(host: &HostName, target: &Target) -> Result<Self, TransportError> {
-        control::prepare(&target.control_dir)?;
-        control::clean(&target.control_dir);
+        control::prepare(&target.sockets())?;
+        control::clean(&target.sockets());
         let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
         link.master(host, target).await?;
         Ok(link)
@@ -165,41 +165,36 @@ fn resume(socket: &Utf8Path) -> Master {
 
 /// Starts a master; it has logged in and gone to the background when this returns.
 async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError> {
-    let folder = control::fresh(&target.control_dir)?;
-    let (log, proxy) = (folder.path().join("log"), folder.path().join("proxy"));
-    let stderr = File::create(&proxy).map_err(|error| controller(&proxy, &error))?;
-    let socket = folder.path().join("master");
-    let arguments = arguments::master(target, &socket.to_string_lossy(), &log.to_string_lossy(), idle_s);
+    let folder = control::fresh(&target.sockets())?;
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let mut ssh = Command::new("ssh");
     // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
-    ssh.args(arguments).process_group(0).kill_on_drop(true);
-    ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    ssh.args(arguments::master(target, &files, idle_s)).process_group(0).kill_on_drop(true);
+    // Some complaints of ssh do not go to its log but to stderr: both are the same file.
+    let log = File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
+    ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let status = match tokio::time::timeout(target.connect_timeout() + Duration::from_secs(1), ssh.status()).await {
         Ok(status) => status.map_err(|error| no_ssh(&error))?,
-        Err(_) => return Err(late(&log, &proxy, target)),
+        Err(_) => return Err(timed_out(target).said([read(&files.log), read(&files.jump_log)].concat().as_bytes())),
     };
     match status.success() {
         true => Ok(folder),
-        false => Err(failed(status, &log, &proxy, target).await),
+        false => Err(failed(status, &files, target).await),
     }
 }
 
-fn controller(path: &Path, error: &std::io::Error) -> TransportError {
-    TransportError::new(ErrorKind::Controller, format!("cannot write `{}`: {error}", path.display()))
+fn unwritable(path: &str, error: &std::io::Error) -> TransportError {
+    TransportError::new(ErrorKind::Controller, format!("cannot write `{path}`: {error}"))
 }
 
 fn no_ssh(error: &std::io::Error) -> TransportError {
     TransportError::new(ErrorKind::Controller, format!("cannot run `ssh`: {error}")).hint("install the OpenSSH client")
 }
 
-fn late(log: &Path, proxy: &Path, target: &Target) -> TransportError {
-    let said = [read(log), read(proxy)].concat();
-    timed_out(target).said(said.as_bytes())
-}
-
-async fn failed(status: ExitStatus, log: &Path, proxy: &Path, target: &Target) -> TransportError {
-    let (log, proxy) = (read(log), read(proxy));
-    let error = explain(&Failure { log: &log, proxy: &proxy }, target);
+async fn failed(status: ExitStatus, files: &Files, target: &Target) -> TransportError {
+    let (log, jumps) = (read(&files.log), read(&files.jump_log));
+    let error = explain(&Failure { log: &log, jumps: &jumps }, target);
     match error.kind {
         ErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
         ErrorKind::Connect if status.signal().is_some() => {
@@ -210,7 +205,7 @@ async fn failed(status: ExitStatus, log: &Path, proxy: &Path, target: &Target) -
 }
 
 /// Reads the start of a log; none is an empty one.
-fn read(path: &Path) -> String {
+fn read(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
         let _ = file.take(LOG_CAP).read_to_end(&mut bytes);

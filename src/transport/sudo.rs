@@ -53,7 +53,7 @@ const SAYINGS: &[(&str, Why)] = &[
 ];
 
 fn error(why: Why, target: &Target) -> TransportError {
-    let user = quoted_user(target);
+    let user = target.user_name();
     let (kind, message, hint) = match why {
         Why::WrongPassword => (
             ErrorKind::SudoPassword,
@@ -87,13 +87,6 @@ fn error(why: Why, target: &Target) -> TransportError {
         ),
     };
     TransportError::new(kind, message).hint(hint)
-}
-
-fn quoted_user(target: &Target) -> String {
-    match &target.user {
-        Some(user) => format!("`{user}`"),
-        None => "the login user".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct Target {
     pub timeout: Duration,
     /// How long an idle connection is kept for the next run; zero for not at all. Whole seconds.
     pub keep: Duration,
-    /// Where control sockets live: see [`control_dir`](super::control_dir). Must be private to the user.
+    /// Where control sockets live, from [`control_dir`](super::control_dir); empty for its default.
     pub control_dir: Utf8PathBuf,
     pub paths: HostPaths,
 }
@@ -56,9 +56,17 @@ impl Target {
         if self.timeout.is_zero() { Self::CONNECT_TIMEOUT } else { self.timeout }
     }
 
+    /// Returns the folder of control sockets.
+    pub(super) fn sockets(&self) -> Utf8PathBuf {
+        match self.control_dir.as_str() {
+            "" => super::control_dir(None),
+            _ => self.control_dir.clone(),
+        }
+    }
+
     /// Returns the login user for messages.
-    pub(super) fn user_name(&self) -> &str {
-        self.user.as_deref().unwrap_or("the login user")
+    pub(super) fn user_name(&self) -> String {
+        self.user.as_ref().map_or_else(|| "the login user".to_owned(), |user| format!("`{user}`"))
     }
 }
 

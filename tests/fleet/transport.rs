@@ -1,0 +1,524 @@
+//! The transport against real sshd and sudo: logins, sudo, dropped links, the writer lock, long steps.
+
+use crate::support::{Fleet, Node, PASSWORD};
+use camino::Utf8PathBuf;
+use forge::model::{HostName, SecretStore, StepId};
+use forge::script::{Fragment, Script, Token};
+use forge::transport::{
+    ErrorKind, Finished, HostKey, LockError, LongStep, Owner, Reader, Session, Started, Sudo, Target, TransportError,
+    UnitName, open,
+};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn utf8(path: &Path) -> Utf8PathBuf {
+    Utf8PathBuf::from_path_buf(path.to_owned()).unwrap()
+}
+
+/// What connects to `node` as `user`, with a folder of its own for sockets.
+fn target(node: &Node, user: &str, folder: &tempfile::TempDir) -> Target {
+    let fleet = Fleet::require().unwrap();
+    Target {
+        address: node.address.clone(),
+        user: Some(user.into()),
+        identity: Some(utf8(&fleet.key)),
+        known_hosts: Some(utf8(&fleet.known_hosts)),
+        config: Some("/dev/null".into()),
+        control_dir: utf8(&folder.path().join("c")),
+        ..Target::default()
+    }
+}
+
+fn script(body: Fragment) -> Script {
+    Script { body, token: Token::new("tok"), limit: Duration::from_secs(60) }
+}
+
+fn code(code: &'static str) -> Script {
+    script(Fragment::new().code(code))
+}
+
+async fn connect(target: &Target) -> Result<Session, TransportError> {
+    open(&HostName::new("h"), target, &SecretStore::default()).await
+}
+
+async fn run(session: &Session, text: &'static str) -> Result<Finished, TransportError> {
+    session.run(&code(text), &SecretStore::default(), None).await
+}
+
+/// Connects, runs and returns stdout.
+async fn output(target: &Target, text: &'static str) -> Result<String, TransportError> {
+    Ok(String::from_utf8(run(&connect(target).await?, text).await?.stdout).unwrap())
+}
+
+fn owner(run: &str) -> Owner {
+    Owner {
+        run: run.into(),
+        user: "me".into(),
+        controller: "c1".into(),
+        pid: std::process::id(),
+        since: "now".into(),
+        what: "forge apply".into(),
+    }
+}
+
+fn local(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{program} {arguments:?}");
+}
+
+fn refused(result: Result<Session, TransportError>) -> TransportError {
+    match result {
+        Ok(_) => panic!("connected"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_keys_are_checked() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let address = nodes[0].address.as_str();
+    let known = folder.path().join("known hosts");
+    let mut target = Target { known_hosts: Some(utf8(&known)), ..target(&nodes[0], "root", &folder) };
+
+    let error = refused(connect(&target).await);
+    assert_eq!(error.kind, ErrorKind::HostKeyUnknown, "{error:?}");
+    assert_eq!(error.message, format!("the host key of `{address}` is not known"));
+    let command = format!("ssh-keyscan {address} >> '{}'", known.display());
+    assert_eq!(
+        error.hint.unwrap(),
+        format!("compare its fingerprint and take it with `{command}`, or set `host_key: accept_new`")
+    );
+    assert!(!known.exists(), "a refused key is not kept");
+    local("sh", &["-c", &command]);
+    assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
+
+    std::fs::remove_file(&known).unwrap();
+    target.host_key = HostKey::AcceptNew;
+    assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
+    target.host_key = HostKey::Strict;
+    assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
+
+    local("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", folder.path().join("other").to_str().unwrap()]);
+    let other = std::fs::read_to_string(folder.path().join("other.pub")).unwrap();
+    std::fs::write(&known, format!("# one\n{address} {other}")).unwrap();
+    for policy in [HostKey::Strict, HostKey::AcceptNew] {
+        target.host_key = policy;
+        let error = refused(connect(&target).await);
+        assert_eq!(error.kind, ErrorKind::HostKeyChanged, "{error:?}");
+        let known = known.display();
+        assert_eq!(
+            error.message,
+            format!("the host key of `{address}` has changed: line 2 of `{known}` holds another one")
+        );
+        assert!(error.hint.unwrap().contains(&format!("`ssh-keygen -f '{known}' -R {address}`")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_logins_are_told_apart() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let right = target(&nodes[0], "root", &folder);
+    let with = |name: &str| Target { identity: Some(utf8(&folder.path().join(name))), ..right.clone() };
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+
+    local("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path("other")]);
+    let error = refused(connect(&with("other")).await);
+    assert_eq!((error.kind, error.retryable, error.sent_anything), (ErrorKind::Auth, false, false), "{error:?}");
+    assert_eq!(error.message, "the host accepts no key of `root` for the login");
+
+    local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("locked")]);
+    local("ssh-keygen", &["-q", "-p", "-P", "", "-N", "secret", "-f", &path("locked")]);
+    let error = refused(connect(&with("locked")).await);
+    assert_eq!(error.kind, ErrorKind::KeyLocked, "{error:?}");
+    assert_eq!(error.message, format!("the key `{}` is locked by a passphrase", path("locked")));
+    assert_eq!(error.hint.unwrap(), format!("load it into the agent with `ssh-add {}`", path("locked")));
+
+    let error = refused(connect(&with("missing")).await);
+    assert_eq!(error.kind, ErrorKind::Auth);
+    assert!(error.message.starts_with(&format!("the key `{}` cannot be read", path("missing"))), "{error}");
+
+    local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("open")]);
+    local("chmod", &["644", &path("open")]);
+    let error = refused(connect(&with("open")).await);
+    assert_eq!(error.message, format!("ssh ignores the key `{}`, because others may read it", path("open")));
+
+    let error = refused(connect(&Target { port: Some(2), ..right.clone() }).await);
+    assert_eq!((error.kind, error.retryable), (ErrorKind::Refused, true), "{error:?}");
+    let error = refused(connect(&Target { address: "no.such.host.invalid".into(), ..right.clone() }).await);
+    assert_eq!(error.kind, ErrorKind::Dns, "{error:?}");
+    let error = refused(connect(&Target { address: "-oProxyCommand=touch x".into(), ..right.clone() }).await);
+    assert_eq!(error.kind, ErrorKind::SshConfig, "{error:?}");
+
+    nodes[0].must("usermod -s /usr/sbin/nologin plain");
+    let error = output(&target(&nodes[0], "plain", &folder), "true").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Shell, "{error:?}");
+    assert_eq!(error.message, "no shell started for `plain`");
+    assert_eq!(error.said.unwrap().raw(), "This account is currently not available.");
+
+    nodes[0].link(false);
+    let started = Instant::now();
+    let error = refused(connect(&Target { timeout: Duration::from_secs(2), ..right }).await);
+    assert_eq!(error.kind, ErrorKind::ConnectTimeout, "{error:?}");
+    assert_eq!(error.message, format!("`{}` did not answer within 2 s", nodes[0].address));
+    assert!(started.elapsed() < Duration::from_secs(4));
+    nodes[0].link(true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jumps_are_passed_and_their_failures_named() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (format!("root@{}:22", nodes[0].address), format!("root@{}", nodes[1].address));
+    let base = target(&nodes[2], "root", &folder);
+    let through = |jump: &[&String]| Target { jump: jump.iter().map(|j| (*j).clone()).collect(), ..base.clone() };
+
+    let seen = output(&through(&[&first, &second]), "echo $SSH_CONNECTION; hostname").await.unwrap();
+    assert!(seen.starts_with(&format!("{} ", nodes[1].address)) && seen.ends_with(&format!("{}\n", nodes[2].name)), "{seen}");
+
+    let nobody = format!("nobody-here@{}", nodes[0].address);
+    let error = refused(connect(&through(&[&nobody])).await);
+    assert_eq!(error.kind, ErrorKind::Jump, "{error:?}");
+    assert!(error.message.starts_with(&format!("the jump `{nobody}` was not passed: ")), "{error}");
+
+    let closed = format!("root@{}:2", nodes[0].address);
+    let error = refused(connect(&through(&[&closed])).await);
+    assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, true), "{error:?}");
+
+    let error = refused(connect(&Target { port: Some(2), ..through(&[&first]) }).await);
+    assert_eq!(error.kind, ErrorKind::Jump, "{error:?}");
+
+    let known = folder.path().join("known");
+    let line = format!("^{} ", nodes[0].address);
+    let all = std::fs::read_to_string(base.known_hosts.as_ref().unwrap()).unwrap();
+    let without: String = all.lines().filter(|l| !l.contains(nodes[0].address.as_str())).map(|l| format!("{l}\n")).collect();
+    std::fs::write(&known, without).unwrap();
+    let error = refused(connect(&Target { known_hosts: Some(utf8(&known)), ..through(&[&first]) }).await);
+    assert_eq!(error.kind, ErrorKind::Jump, "{line} {error:?}");
+    assert!(error.message.ends_with("is not known"), "{error}");
+}
+
+fn with_password(password: &str) -> (SecretStore, Sudo) {
+    let mut secrets = SecretStore::default();
+    let placeholder = secrets.insert("sudo", password.to_owned().into());
+    (secrets, Sudo::Password(placeholder.0))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sudo_gives_root_or_says_why_not() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = HostName::new("h");
+    let as_user = |user: &str, sudo: Sudo| Target { sudo, ..target(&nodes[0], user, &folder) };
+    let none = SecretStore::default();
+
+    assert_eq!(output(&as_user("deploy", Sudo::NoPassword), "id -un; echo $HOME").await.unwrap(), "root\n/root\n");
+    assert_eq!(output(&as_user("deploy", Sudo::None), "id -un").await.unwrap(), "deploy\n");
+
+    let (secrets, sudo) = with_password(PASSWORD);
+    let session = open(&host, &as_user("admin", sudo.clone()), &secrets).await.unwrap();
+    // The password is in nobody's arguments or environment while a script runs.
+    let look = "id -un; cat >/dev/null; for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do \
+                tr '\\0' ' ' <$f 2>/dev/null | grep -l 'correct[ ]horse' ; done";
+    let done = session.run(&code(look), &secrets, None).await.unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "root\n");
+    assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "neither prompt nor lecture is the script's");
+
+    let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let large = script(Fragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d; exit 5"));
+    let mut heard = Vec::new();
+    let mut sink = |chunk: forge::transport::Chunk<'_>| {
+        if let forge::transport::Chunk::Stdout(bytes) = chunk {
+            heard.extend_from_slice(bytes);
+        }
+    };
+    let done = session.run(&large, &secrets, Some(&mut sink)).await.unwrap();
+    assert_eq!((done.status, heard == bytes), (5, true));
+    assert_eq!(done.dropped as usize + done.stdout.len(), bytes.len());
+
+    nodes[0].must("echo 'Defaults:deploy requiretty' >/etc/sudoers.d/zz; chmod 440 /etc/sudoers.d/zz");
+    let (wrong, wrong_sudo) = with_password("wrong");
+    let cases = [
+        (as_user("admin", wrong_sudo.clone()), &wrong, ErrorKind::SudoPassword, "sudo refused the password for `admin`"),
+        (as_user("admin", Sudo::NoPassword), &none, ErrorKind::SudoNeedsPassword, "sudo wants a password for `admin`"),
+        (as_user("deploy", Sudo::NoPassword), &none, ErrorKind::SudoDenied, "sudo wants a terminal for `deploy`"),
+    ];
+    for (target, secrets, kind, message) in cases {
+        let error = open(&host, &target, secrets).await.unwrap().run(&code("id"), secrets, None).await.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str(), error.sent_anything), (kind, message, false), "{error:?}");
+    }
+
+    nodes[0].must("echo 'plain:correct horse' | chpasswd");
+    let (secrets, sudo) = with_password(PASSWORD);
+    let plain = open(&host, &as_user("plain", sudo.clone()), &secrets).await.unwrap();
+    let error = plain.run(&code("id"), &secrets, None).await.unwrap_err();
+    assert_eq!(error.message, "sudo does not allow `plain` to become root", "{error:?}");
+
+    let (secrets, sudo) = with_password(PASSWORD);
+    let reader = Reader::new(open(&host, &as_user("admin", sudo), &secrets).await.unwrap());
+    let writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let done = writer.act(&code("id -un"), &secrets, None).await.unwrap();
+    assert_eq!(done.stdout, b"root\n");
+    writer.unlock().await;
+    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
+
+    nodes[0].must("mv /usr/bin/sudo /usr/bin/sudo.gone");
+    let error = output(&as_user("deploy", Sudo::NoPassword), "id").await.unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::SudoMissing, "the host has no working sudo"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_of_login_shells_is_not_output() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    nodes[0].must("for h in /root /home/deploy; do printf 'echo welcome; echo warning >&2\\n' >$h/.bashrc; done; \
+                   sed -i 's/^UsePAM.*/UsePAM yes\\nBanner \\/etc\\/issue.net/' /etc/ssh/sshd_config; systemctl reload ssh; sleep 0.5");
+    for (user, sudo) in [("root", Sudo::None), ("deploy", Sudo::NoPassword)] {
+        let session = connect(&Target { sudo, ..target(&nodes[0], user, &folder) }).await.unwrap();
+        let done = run(&session, "printf out; printf err >&2").await.unwrap();
+        assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"out"[..], &b"err"[..]), "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_scripts_share_few_channels() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = connect(&target(&nodes[0], "root", &folder)).await.unwrap();
+    let most = "echo 1 >/tmp/n.$$; ls /tmp/n.* | wc -l; sleep 0.2; rm /tmp/n.$$; head -c 100000 /dev/zero";
+    let all = futures_util::future::join_all((0..12).map(|_| run(&session, most))).await;
+    for done in all {
+        let done = done.unwrap();
+        assert!((1..=4).contains(&(done.stdout[0] - b'0')));
+        assert_eq!(done.stdout.len(), 100_002);
+    }
+    session.close().await;
+    assert_eq!(std::fs::read_dir(folder.path().join("c")).unwrap().count(), 0, "no socket is left");
+}
+
+/// Kills the sshd that serves logins, but not the listener.
+const CUT: &str = "pkill -KILL -f '^sshd: (root|admin)' ; true";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_link_is_not_a_failed_script() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = connect(&target(&nodes[0], "root", &folder)).await.unwrap();
+    let slow = run(&session, "echo started; sleep 20; echo ended");
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        nodes[0].must(CUT);
+    };
+    let (result, ()) = tokio::join!(slow, cut);
+    let error = result.unwrap_err();
+    assert_eq!((error.kind, error.retryable, error.sent_anything), (ErrorKind::LinkLost, true, true), "{error:?}");
+    assert_eq!(error.message, "the connection to the host was lost");
+    assert_eq!(run(&session, "echo again").await.unwrap().stdout, b"again\n");
+    assert_eq!(session.generation(), 2);
+
+    assert_eq!(run(&session, "kill -9 $$").await.unwrap().status, 137);
+    let error = run(&session, "kill -9 $PPID; sleep 1").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Killed, "{error:?}");
+    assert_eq!(run(&session, "exit 127").await.unwrap().status, 127);
+    assert_eq!(run(&session, "exit 255").await.unwrap().status, 255);
+
+    nodes[0].must(CUT);
+    assert_eq!(run(&session, "echo third").await.unwrap().stdout, b"third\n", "nothing was sent on the dead link");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_observation_survives_a_dropped_link() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let reader = Reader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
+    let probe = forge::probe::Probe::Check {
+        id: "slow".into(),
+        script: "sleep 2; echo seen".into(),
+        user: None,
+        cwd: None,
+        env: Vec::new(),
+        timeout_s: 20,
+    };
+    let asked = forge::probe::compile(&[probe.clone()].into(), &[], forge::transport::token().unwrap());
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        nodes[0].must(CUT);
+    };
+    let secrets = SecretStore::default();
+    let (seen, ()) = tokio::join!(reader.observe(&asked, &secrets), cut);
+    assert!(seen.unwrap().get(&probe).is_ok());
+    assert_eq!(reader.session().generation(), 2);
+}
+
+/// Not a test: takes the lock and waits to be killed. Started by the next test.
+#[tokio::test(flavor = "multi_thread")]
+async fn helper_that_holds_the_lock() {
+    let Ok(parts) = std::env::var("FORGE_TEST_HOLD") else { return };
+    let [address, key, known, dir] = parts.split(' ').collect::<Vec<_>>()[..] else { panic!("{parts}") };
+    let target = Target {
+        address: address.into(),
+        user: Some("root".into()),
+        identity: Some(key.into()),
+        known_hosts: Some(known.into()),
+        config: Some("/dev/null".into()),
+        control_dir: dir.into(),
+        ..Target::default()
+    };
+    let reader = Reader::new(connect(&target).await.unwrap());
+    let writer = reader.lock(&owner("killed"), None).await.unwrap();
+    writer.act(&code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"), &SecretStore::default(), None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_controller_gives_the_lock_up() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&nodes[0], "root", &folder);
+    let parts = [
+        target.address.as_str(),
+        target.identity.as_ref().unwrap().as_str(),
+        target.known_hosts.as_ref().unwrap().as_str(),
+        target.control_dir.as_str(),
+    ];
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "transport::helper_that_holds_the_lock", "--nocapture"])
+        .env("FORGE_TEST_HOLD", parts.join(" "))
+        .spawn()
+        .unwrap();
+    let reader = Reader::new(connect(&target).await.unwrap());
+    while !nodes[0].exists("/tmp/acting") {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    match reader.lock(&owner("other"), None).await {
+        Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: killed\nby: me@c1"), "{owner:?}"),
+        other => panic!("{:?}", other.err()),
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    // The lock is free, but its script is still at work: nobody else may write yet.
+    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
+    match reader.lock(&owner("other"), None).await {
+        Err(LockError::Acting { owner }) => assert!(owner.raw().starts_with("run: killed\n"), "{owner:?}"),
+        other => panic!("{:?}", other.err()),
+    }
+    nodes[0].must("pkill -x sleep; sleep 0.5; pkill -x sleep; true");
+    let mut writer = reader.lock(&owner("other"), None).await;
+    for _ in 0..20 {
+        if writer.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        writer = reader.lock(&owner("other"), None).await;
+    }
+    writer.unwrap().act(&code("true"), &SecretStore::default(), None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&nodes[0], "root", &folder);
+    let reader = Reader::new(connect(&target).await.unwrap());
+    let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
+    // Our end dies and the host does not learn of it.
+    nodes[0].must("pkill -STOP -f '^sshd: root'");
+    local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
+    let other = Reader::new(connect(&target).await.unwrap());
+    assert!(matches!(other.lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(writer.is_lock_lost());
+    writer.relock(None).await.unwrap();
+    writer.act(&code("true"), &SecretStore::default(), None).await.unwrap();
+    assert!(matches!(other.lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
+    drop(writer);
+}
+
+fn long(text: &'static str, step: &str) -> LongStep {
+    LongStep {
+        unit: UnitName::new("r1", &StepId::new("test", step)),
+        body: Fragment::new().code(text),
+        token: Token::new("tok"),
+        limit: Duration::from_secs(60),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_step_survives_a_dropped_link() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&nodes[0], "root", &folder);
+    let secrets = SecretStore::default();
+    let reader = Reader::new(connect(&target).await.unwrap());
+    let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
+    let step = long("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; exit 9", "count");
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::New);
+    assert_eq!(nodes[0].must(&format!("systemctl is-active {}.service", step.unit)), "active");
+    assert_eq!(nodes[0].must("stat -c %a /run/forge /var/lib/forge/log"), "700\n700");
+
+    let mut heard = Vec::new();
+    let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        nodes[0].must(CUT);
+    };
+    let (end, ()) = tokio::join!(writer.follow(&step.unit, 0, &secrets, &mut sink), cut);
+    assert_eq!(end.unwrap().status, 9);
+    let expected: String = (1..=30).map(|i| format!("line {i}\n")).collect();
+    assert_eq!(String::from_utf8(heard).unwrap(), expected);
+    writer.act(&code("true"), &secrets, None).await.unwrap();
+    assert_eq!(nodes[0].read(&format!("/var/lib/forge/log/{}.log", step.unit)), expected.as_bytes());
+    writer.forget_long(&step.unit, &step.token, &secrets).await.unwrap();
+    assert_eq!(nodes[0].must("ls /run/forge"), "");
+
+    // The next run meets a unit that its predecessor left running, and one that the host lost.
+    let step = long("sleep 30", "left");
+    writer.start_long(&step, &secrets).await.unwrap();
+    writer.unlock().await;
+    match reader.lock(&owner("r2"), None).await {
+        Err(LockError::Units { units }) => assert_eq!(units[0].raw(), step.unit.as_str()),
+        other => panic!("{:?}", other.err()),
+    }
+    drop(reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap());
+    nodes[0].must("systemctl reboot || true");
+    let error = reader.follow(&step.unit, 0, &secrets, &mut |_, _| {}).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LongGone, "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_connection_is_found_again() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target { keep: Duration::from_secs(20), ..target(&nodes[0], "root", &folder) };
+    let pid = "ps -o ppid= $PPID";
+    let session = connect(&target).await.unwrap();
+    let first = run(&session, pid).await.unwrap().stdout;
+    session.close().await;
+    let session = connect(&target).await.unwrap();
+    assert_eq!(run(&session, pid).await.unwrap().stdout, first);
+    nodes[0].must(CUT);
+    assert_ne!(run(&session, pid).await.unwrap().stdout, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cost_is_near_the_floor() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&nodes[0], "root", &folder);
+    let (mut floor, mut ours) = (Duration::MAX, Duration::MAX);
+    for _ in 0..5 {
+        let started = Instant::now();
+        let config = Fleet::require().unwrap().ssh_config.to_str().unwrap();
+        local("ssh", &["-F", config, &nodes[0].address, "true"]);
+        floor = floor.min(started.elapsed());
+        let started = Instant::now();
+        let session = connect(&target).await.unwrap();
+        run(&session, "true").await.unwrap();
+        ours = ours.min(started.elapsed());
+        session.close().await;
+    }
+    eprintln!("floor {floor:?}, open and one script {ours:?}");
+    assert!(ours < floor * 2, "floor {floor:?}, open and one script {ours:?}");
+}
