@@ -175,7 +175,8 @@ impl Target {
         };
         let from = info.map(|i| describe(i.size, i.sha256.as_deref(), false));
         let mut change = Change::new("content", from.as_deref(), Some(&self.body.describe()));
-        change.diff = old.and_then(|old| diff::unified(old, &self.body.bytes)).map(Untrusted::from);
+        let diff = old.and_then(|old| diff::unified(old, &self.body.bytes)).filter(|diff| !diff.is_empty());
+        change.diff = diff.map(Untrusted::from);
         change
     }
 
@@ -245,10 +246,11 @@ pub(super) fn put_ownership(basis: &mut Value, info: &PathInfo) {
     basis["mode"] = json!(octal(info.mode));
 }
 
-/// Returns `content and mode differ`, `owner differs`.
+/// Returns `content and mode differ`, `owner differs`, `groups differ`.
 pub(super) fn differ(changes: &[Change]) -> String {
     let names: Vec<&str> = changes.iter().map(|c| c.attribute.as_str()).collect();
-    format!("{} {}", join(&names), if names.len() == 1 { "differs" } else { "differ" })
+    let one = names.len() == 1 && !names[0].ends_with('s');
+    format!("{} {}", join(&names), if one { "differs" } else { "differ" })
 }
 
 /// Returns the type of what stands at a path in words.

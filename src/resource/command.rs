@@ -19,7 +19,7 @@ For what no other kind can say. All parts are POSIX shell, run by `sh` with stdi
 status 0 means as desired, 1 (or one of `check_not`) means not; any other status means that the check could not
 tell, and the step is `unknown`. `creates: PATH` is the short form: as desired when something stands at the path.
 Without either the command is refused, since forge could not tell whether there is something to do. Nothing to do
-reads `the check says it is as desired`.
+reads `check says it is as desired`.
 
 **`verify`** is a second, sharper check: the step holds only when it exits 0 too.
 
@@ -187,12 +187,12 @@ impl Command {
 
     fn status(&self, part: &'static str, output: &Output) -> Result<Found, Unknown> {
         match output.status {
-            0 if part == "check" => Ok(Found::Holds("the check says it is as desired")),
+            0 if part == "check" => Ok(Found::Holds("check says it is as desired")),
             0 => Ok(Found::Holds("check and verify say it is as desired")),
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
-                Ok(Found::Not(format!("the {part} exited with {status}")))
+                Ok(Found::Not(format!("{part} exited with {status}")))
             }
-            status => Err(Unknown::new(format!("the {part} could not tell: it exited with {status}"))
+            status => Err(Unknown::new(format!("{part} could not tell: it exited with {status}"))
                 .said(last_line(output.stderr.raw()))),
         }
     }

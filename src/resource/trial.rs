@@ -1,0 +1,374 @@
+//! Actions carried out for real: judged with real probes, run by the shells of this machine, judged again.
+
+use super::cases::{fields, RUN};
+use super::{kind, Context, Judgement, Resource};
+use crate::model::{SecretStore, Value, Verdict};
+use crate::probe::{compile, parse, Observation, Probe};
+use crate::script::{Fragment, Script, Token};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// What every value must survive.
+const NASTY: &str = "it's \"-- $(id) `id` \\ ü\u{202e} \n\t*";
+
+/// A place of its own: forge's folders and the like lie inside it.
+struct Trial {
+    dir: tempfile::TempDir,
+    secrets: SecretStore,
+    /// Replacements in the scripts, so that nothing outside the place is touched.
+    moved: Vec<(&'static str, String)>,
+    /// Shell run before a script, in a mount namespace of its own.
+    inside: Option<String>,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("forge-state").to_str().unwrap().to_owned();
+        Self { dir, secrets: SecretStore::default(), moved: vec![("/var/lib/forge", state)], inside: None }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn build(&self, name: &str, written: &Value, absent: bool) -> Box<dyn Resource> {
+        let kind = kind(name).unwrap();
+        (kind.build)(&fields(kind.fields, written), absent).unwrap()
+    }
+
+    fn send(&self, shell: &str, text: &str) -> Output {
+        let text = self.moved.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+        let mut command = match &self.inside {
+            None => Command::new(shell),
+            Some(before) => {
+                let mut command = Command::new("unshare");
+                command.args(["-m", "sh", "-c", &format!("{before}\nexec {shell}")]);
+                command
+            }
+        };
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn script(&self, shell: &str, script: &Script) -> Output {
+        self.send(shell, script.text(&self.secrets).unwrap().expose_secret())
+    }
+
+    fn act(&self, shell: &str, body: Fragment) -> Output {
+        self.script(shell, &Script { body, token: Token::new(TOKEN), limit: Duration::from_secs(30) })
+    }
+
+    fn ask(&self, probes: Vec<Probe>) -> Observation {
+        let probes: BTreeSet<Probe> = probes.into_iter().collect();
+        let compiled = compile(&probes, &[], Token::new(TOKEN));
+        let output = self.script("dash", &compiled.script);
+        parse(&compiled, &output.stdout, None).unwrap()
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context { run: RUN, secrets: Some(&self.secrets), ..Context::default() }
+    }
+
+    fn judge(&self, resource: &dyn Resource) -> Judgement {
+        resource.judge(&self.ask(resource.probes()), &self.context())
+    }
+
+    /// Carries out what is to change; returns the output of the action.
+    fn change(&self, shell: &str, resource: &dyn Resource) -> Output {
+        let judgement = self.judge(resource);
+        assert_eq!(judgement.verdict, Verdict::Change, "{}", judgement.reason.raw());
+        self.act(shell, resource.act(&judgement, &self.context()).body)
+    }
+
+    /// Applies and proves: a change, then nothing to do; returns why not.
+    fn converge(&self, shell: &str, resource: &dyn Resource) -> String {
+        let output = self.change(shell, resource);
+        assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+        let again = self.judge(resource);
+        assert_eq!(again.verdict, Verdict::Ok, "{}: {:?}", again.reason.raw(), again.changes);
+        again.reason.raw().to_owned()
+    }
+
+    fn refused(&self, shell: &str, resource: &dyn Resource) -> String {
+        let output = self.change(shell, resource);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+}
+
+const SHELLS: [&str; 2] = ["dash", "bash"];
+
+/// These tests give files away, so they need root; elsewhere they say that they did not run.
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+fn mode(path: &str) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_file_with_a_nasty_name_and_body() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let path = trial.path(&NASTY.replace('/', "_"));
+        let written = json!({ "path": path, "content": NASTY, "owner": "nobody", "group": "daemon", "mode": "4750" });
+        let file = trial.build("file", &written, false);
+        assert_eq!(trial.converge(shell, file.as_ref()), "content, owner and mode are as declared");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), NASTY);
+        assert_eq!(mode(&path), 0o4750);
+        std::fs::write(&path, "drifted").unwrap();
+        trial.converge(shell, file.as_ref());
+        let kept = format!("{}/backups/{RUN}{path}", trial.path("forge-state"));
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "drifted");
+        assert_eq!(mode(&trial.path("forge-state")), 0o700);
+        let gone = trial.build("file", &written, true);
+        trial.converge(shell, gone.as_ref());
+        assert!(!Path::new(&path).exists());
+    }
+}
+
+#[test]
+fn a_large_and_binary_body() {
+    if !is_root() {
+        return;
+    }
+    use base64::Engine as _;
+    let bytes: Vec<u8> = (0..400_000u32).map(|i| (i % 251) as u8).collect();
+    let trial = Trial::new();
+    let path = trial.path("blob");
+    let encoded = base64::engine::general_purpose::STANDARD.encode(&bytes);
+    let file = trial.build("file", &json!({ "path": path, "source": { "base64": encoded } }), false);
+    trial.converge("dash", file.as_ref());
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn only_the_mode_of_a_file_is_put_right_in_place() {
+    if !is_root() {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt;
+    let trial = Trial::new();
+    let path = trial.path("f");
+    let file = trial.build("file", &json!({ "path": path, "content": "x" }), false);
+    trial.converge("dash", file.as_ref());
+    let inode = std::fs::metadata(&path).unwrap().ino();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+    trial.converge("dash", file.as_ref());
+    assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode);
+}
+
+#[test]
+fn a_link_is_replaced_and_its_target_left() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let (path, target) = (trial.path("link"), trial.path("target"));
+    std::fs::write(&target, "theirs").unwrap();
+    symlink(&target, &path).unwrap();
+    let file = trial.build("file", &json!({ "path": path, "content": "ours" }), false);
+    trial.converge("dash", file.as_ref());
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "theirs");
+    assert!(!std::fs::symlink_metadata(&path).unwrap().is_symlink());
+}
+
+#[test]
+fn a_candidate_that_is_not_valid_leaves_the_old_file() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let path = trial.path("conf");
+        std::fs::write(&path, "old").unwrap();
+        let validate = "grep -q good \"$FORGE_FILE\" || { echo bad >&2; exit 3; }";
+        let build = |content: &str| {
+            trial.build("file", &json!({ "path": path, "content": content, "validate": validate }), false)
+        };
+        let said = trial.refused(shell, build("nonsense").as_ref());
+        assert_eq!(
+            said,
+            format!("bad\nforge: the new body of {path} is not valid (exit status 3): the file was left as it was\n")
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 1, "no candidate is left");
+        trial.converge(shell, build("good").as_ref());
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_cleared() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let path = trial.path("conf");
+    let (left, other) = (trial.path(".conf.forge-20250101T000000-aaaa"), trial.path(".conf.forge-notes"));
+    std::fs::write(&left, "half").unwrap();
+    std::fs::write(&other, "theirs").unwrap();
+    let file = trial.build("file", &json!({ "path": path, "content": "whole", "backup": false }), false);
+    trial.converge("dash", file.as_ref());
+    assert!(!Path::new(&left).exists() && Path::new(&other).exists());
+}
+
+#[test]
+fn a_secret_body_is_compared_without_travelling() {
+    if !is_root() {
+        return;
+    }
+    let mut trial = Trial::new();
+    trial.secrets.insert("join", SecretString::from("correct horse".to_owned()));
+    let path = trial.path("token");
+    let file = trial.build("file", &json!({ "path": path, "content": "t=${secret join}\n", "mode": "0600" }), false);
+    trial.converge("dash", file.as_ref());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "t=correct horse\n");
+}
+
+#[test]
+fn directories_come_and_go() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let path = trial.path(&NASTY.replace('/', "_"));
+        let written = json!({ "path": path, "owner": "nobody", "mode": "1770" });
+        let directory = trial.build("directory", &written, false);
+        assert_eq!(trial.converge(shell, directory.as_ref()), "owner and mode are as declared");
+        std::fs::write(format!("{path}/.hidden"), "").unwrap();
+        let gone = trial.build("directory", &written, true);
+        assert_eq!(trial.judge(gone.as_ref()).reason.raw(), format!("`{path}` is not empty"));
+        let tree = trial.build("directory", &json!({ "path": path, "recursive": true }), true);
+        trial.converge(shell, tree.as_ref());
+        trial.converge(shell, directory.as_ref());
+        trial.converge(shell, gone.as_ref());
+    }
+}
+
+#[test]
+fn commands_are_checked_run_and_checked_again() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let mut trial = Trial::new();
+        trial.secrets.insert("join", SecretString::from("it's $secret".to_owned()));
+        std::fs::set_permissions(trial.dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let written = json!({
+            "check": "test \"$(cat out 2>/dev/null)\" = \"$WANT nobody $HOME\"",
+            "apply": "printf '%s' \"$WANT $(id -un) $HOME\" > out",
+            "verify": "test -O out",
+            "remove": "rm out",
+            "user": "nobody", "cwd": trial.dir.path(), "env": { "WANT": "${secret join}" },
+        });
+        let command = trial.build("command", &written, false);
+        assert_eq!(trial.converge(shell, command.as_ref()), "check and verify say it is as desired");
+        let body = std::fs::read_to_string(trial.path("out")).unwrap();
+        assert!(body.starts_with("it's $secret nobody /"), "{body}");
+        assert_eq!(mode(&trial.path("out")), 0o644);
+        trial.converge(shell, trial.build("command", &written, true).as_ref());
+    }
+}
+
+#[test]
+fn a_command_fails_with_its_own_status_or_at_its_limit() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let failing = trial.build("command", &json!({ "check": "false", "apply": "exit 7" }), false);
+    assert_eq!(trial.change("dash", failing.as_ref()).status.code(), Some(7));
+    let hanging = json!({ "check": "false", "apply": "sleep 60", "timeout": "1s" });
+    let said = trial.refused("dash", trial.build("command", &hanging, false).as_ref());
+    assert_eq!(said, "forge: the command was stopped after 1 s\n");
+    let stranger = json!({ "creates": "/nonexistent", "apply": "true", "user": "no-such-user" });
+    let said = trial.refused("dash", trial.build("command", &stranger, false).as_ref());
+    assert_eq!(said, "forge: user no-such-user does not exist\n");
+}
+
+/// Returns a trial whose `/etc` is a copy, so that accounts can come and go.
+fn with_own_etc() -> Option<Trial> {
+    let mut trial = Trial::new();
+    let etc = trial.path("etc");
+    let copied = Command::new("cp").args(["-a", "/etc", &etc]).status().is_ok_and(|s| s.success());
+    trial.inside = Some(format!("mount --bind '{etc}' /etc && mount -t tmpfs tmpfs /var/log || exit 1"));
+    let works = copied && trial.send("sh", "exit 0\n").status.success();
+    if !works {
+        eprintln!("skipped: no mount namespaces here");
+    }
+    works.then_some(trial)
+}
+
+#[test]
+fn accounts_come_change_and_go() {
+    if !is_root() {
+        return;
+    }
+    let Some(trial) = with_own_etc() else { return };
+    let home = trial.path("home of x");
+    let written = json!({
+        "name": "forge-trial", "uid": 64123, "groups": ["adm", "games"], "home": home, "shell": "/bin/sh",
+        "comment": "O'Brien $HOME -- ü",
+    });
+    let user = trial.build("user", &written, false);
+    trial.converge("dash", user.as_ref());
+    assert!(Path::new(&home).is_dir());
+    let other = json!({ "name": "forge-trial", "groups": [], "shell": "/usr/sbin/nologin", "group": "daemon", "locked": true });
+    assert_eq!(
+        trial.converge("dash", trial.build("user", &other, false).as_ref()),
+        "the account exists, and its group, groups, shell and password are as declared"
+    );
+    let more = json!({ "name": "forge-trial", "groups": ["audio"], "append": true });
+    trial.converge("dash", trial.build("user", &more, false).as_ref());
+    let gone = json!({ "name": "forge-trial", "remove_home": true });
+    trial.converge("dash", trial.build("user", &gone, true).as_ref());
+    assert!(!Path::new(&home).exists());
+    let system = json!({ "name": "forge-trial2", "system": true, "shell": "/usr/sbin/nologin", "groups": [] });
+    trial.converge("dash", trial.build("user", &system, false).as_ref());
+}
+
+#[test]
+fn a_unit_is_verified_under_its_own_name() {
+    if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
+        eprintln!("skipped: needs systemd-analyze");
+        return;
+    }
+    let mut trial = Trial::new();
+    let units = trial.path("units");
+    std::fs::create_dir(&units).unwrap();
+    trial.moved.push(("/etc/systemd/system", units.clone()));
+    let build = |program: &str| {
+        let content = format!("[Service]\nExecStart={program}\nUnknownKey=1\n");
+        trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
+    };
+    let act = |unit: &dyn Resource| {
+        let fresh = Judgement::change("new", vec![super::Change::new("content", None, Some(""))], Default::default(), Value::Null);
+        trial.act("dash", unit.act(&fresh, &trial.context()).body)
+    };
+    let refused = act(build("/nonexistent/program").as_ref());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("is not executable"), "{said}");
+    assert_eq!(std::fs::read_dir(&units).unwrap().count(), 0);
+    let taken = act(build("/bin/true").as_ref());
+    assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
+}

@@ -12,8 +12,8 @@ pub(super) const KIND: Kind = Kind {
     name: "user",
     summary: "An account of the host: number, groups, home, shell, lock.",
     doc: "\
-**Compared** are only the attributes that are declared. Nothing to do reads `the account is as declared` and
-names what was compared.
+**Compared** are only the attributes that are declared. Nothing to do names what was
+compared: `the account exists, and its uid and shell are as declared`.
 
 `groups` is the exact set of supplementary groups, or with `append: true` the least. Groups must exist; the
 account's own group of its name is made with it.
@@ -118,10 +118,10 @@ impl User {
         match state {
             UserState::Absent => Judgement::ok("there is no such account, as declared", json!({ "user": null })),
             UserState::Present(info) => {
-                let home = if self.remove_home { format!(" and its home `{}`", info.home) } else { String::new() };
+                let home = if self.remove_home { format!("; its home `{}` goes too", info.home) } else { String::new() };
                 let changes = vec![Change::new("user", Some(&self.name), None)];
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
-                Judgement::change(format!("the account{home} exists"), changes, Disruption::D0, basis)
+                Judgement::change(format!("the account exists{home}"), changes, Disruption::D0, basis)
             }
         }
     }
@@ -255,12 +255,7 @@ impl Table {
     fn judgement(self) -> Judgement {
         let basis = json!({ "user": self.basis });
         if self.changes.is_empty() {
-            let compared = super::support::join(&self.names);
-            return Judgement::ok(if compared.is_empty() {
-                "the account exists".to_owned()
-            } else {
-                format!("the account exists, and {compared} {} as declared", if self.names.len() == 1 { "is" } else { "are" })
-            }, basis);
+            return Judgement::ok(settled(&self.names), basis);
         }
         let mut reason = super::body::differ(&self.changes);
         let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
@@ -268,6 +263,15 @@ impl Table {
             reason.push_str("; running processes and files outside home keep the old uid");
         }
         Judgement::change(reason, self.changes, if renumbered { Disruption::D1 } else { Disruption::D0 }, basis)
+    }
+}
+
+/// Returns why nothing is to do.
+fn settled(compared: &[&str]) -> String {
+    match compared {
+        [] => "the account exists".to_owned(),
+        [one] if !one.ends_with('s') => format!("the account exists, and its {one} is as declared"),
+        several => format!("the account exists, and its {} are as declared", super::support::join(several)),
     }
 }
 

@@ -15,8 +15,10 @@ const LISTED: usize = 5;
 #[derive(Default)]
 struct Findings {
     changes: Vec<Change>,
-    /// One fragment per package, for the reason.
+    /// Why something is to change.
     reasons: Vec<String>,
+    /// What is as declared.
+    settled: Vec<String>,
     disruption: Disruption,
     /// Packages that apt does not offer as wanted: the name and what is offered.
     missing: Vec<(String, String)>,
@@ -37,19 +39,19 @@ pub(super) fn judge(
             false => findings.wanted(want, name, state),
         }
     }
-    conclude(want, findings, basis(states), seen, cx)
+    conclude(want, findings, basis(want, states), seen, cx)
 }
 
 fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation, cx: &Context<'_>) -> Judgement {
-    let reason = findings.reasons.join("; ");
     if findings.changes.is_empty() {
-        return Judgement::ok(reason, basis);
+        return Judgement::ok(findings.settled.join("; "), basis);
     }
+    let reason = findings.reasons.join("; ");
     if let Some(why) = findings.offers_unknown {
         return Judgement { basis, ..Judgement::unknown(&Unknown::new(why)) };
     }
     if findings.missing.is_empty() {
-        return Judgement::change(with_manager(reason, seen), findings.changes, findings.disruption, basis);
+        return Judgement::change(with_manager(want, reason, seen), findings.changes, findings.disruption, basis);
     }
     let offers: Vec<&str> = findings.missing.iter().map(|(_, offer)| offer.as_str()).collect();
     let offers = offers.join("; ");
@@ -59,7 +61,7 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
         return change(format!("{offers}, which an earlier step may change")).predicted();
     }
     if want.update {
-        return change(with_manager(format!("{offers}: the lists are updated first"), seen));
+        return change(with_manager(want, format!("{offers}: the lists are updated first"), seen));
     }
     Judgement::blocked(BlockClass::Rule, offers, basis)
         .hint("declare the repository before this step, or set `update: if-missing`")
@@ -72,15 +74,15 @@ fn comes(missing: &[String], cx: &Context<'_>) -> bool {
 }
 
 /// Adds what stands in the way now. It changes from minute to minute and is no part of the basis.
-fn with_manager(reason: String, seen: &Observation) -> String {
+fn with_manager(want: &Package, reason: String, seen: &Observation) -> String {
     let Ok(manager) = manager_state(seen, &Probe::PackageManager) else { return reason };
     let mut reason = reason;
     if let Some((pid, command)) = &manager.lock_holder {
         reason.push_str(&format!("; dpkg's lock is held by pid {pid} (`{}`)", command.raw()));
     }
-    if !manager.broken.is_empty() {
-        let names: Vec<&String> = manager.broken.keys().collect();
-        reason.push_str(&format!("; {} left unfinished, which is finished first", ticked(&names)));
+    let names: Vec<&String> = manager.broken.keys().filter(|name| !want.names.contains(name)).collect();
+    if !names.is_empty() {
+        reason.push_str(&format!("; dpkg left {} unfinished, which is put right first", ticked(&names)));
     }
     reason
 }
@@ -99,7 +101,7 @@ impl Findings {
 
     fn installed(&mut self, want: &Package, name: &str, installed: &str, state: &PackageState) {
         if !self.other_version(want, name, installed, state) {
-            self.reasons.push(format!("`{name}` {installed} is installed"));
+            self.settled.push(format!("`{name}` {installed} is installed"));
         }
     }
 
@@ -170,7 +172,7 @@ impl Findings {
                 self.change(name, want, "configuration", Some("left"), None);
                 self.reasons.push(format!("`{name}` left its configuration"));
             }
-            (None, _) => self.reasons.push(format!("`{name}` is not installed, as declared")),
+            (None, _) => self.settled.push(format!("`{name}` is not installed, as declared")),
         }
     }
 
@@ -208,9 +210,12 @@ fn listed(versions: &[String]) -> String {
 
 /// What apt offers decides whether the step can run, so it is part of the basis only where it is needed:
 /// a new version in the archive must not make a plan stale that does not want it.
-fn basis(states: &[(&str, &PackageState)]) -> Value {
+fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
     let entry = |(name, state): &(&str, &PackageState)| {
-        let seen = json!({ "version": state.version, "status": state.status, "held": state.held });
+        let mut seen = json!({ "version": state.version, "status": state.status });
+        if want.hold.is_some() {
+            seen["held"] = json!(state.held);
+        }
         ((*name).to_owned(), seen)
     };
     Value::Object(states.iter().map(entry).collect::<Map<_, _>>())

@@ -119,11 +119,11 @@ impl Parts {
     fn enablement(&mut self, want: &Service, unit: &UnitState) {
         let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
         let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
-        self.add(
-            Change::new("enabled", Some(found), Some(enabled_word(enabled))),
-            format!("it is {found}"),
-            Disruption::D0,
-        );
+        self.changes.push(Change::new("enabled", Some(found), Some(enabled_word(enabled))));
+        // The mask has said so already.
+        if !is_masked(unit) {
+            self.reasons.push(format!("it is {found}"));
+        }
     }
 
     fn activity(&mut self, want: &Service, unit: &UnitState) -> Result<(), Unknown> {
