@@ -1,11 +1,13 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod check;
 mod cx;
 mod expand;
 mod filter;
 mod inventory;
 mod load;
 mod project;
+mod render;
 mod scalar;
 mod table;
 mod template;
