@@ -7,6 +7,7 @@ mod filter;
 mod inventory;
 mod load;
 mod project;
+mod recipe;
 mod render;
 mod scalar;
 mod table;
