@@ -1,11 +1,14 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod check;
 mod cx;
 mod expand;
 mod filter;
 mod inventory;
 mod load;
 mod project;
+mod recipe;
+mod render;
 mod scalar;
 mod table;
 mod template;

@@ -1,8 +1,11 @@
-//! From declared steps and links to a graph: gates for whole recipes, a stable topological order.
+//! From declared steps and links to a graph: links of whole recipes unfolded, a stable topological order.
 
-use super::{Edge, Graph, StepIndex, cycle};
+use super::cycle::{self, Arc as Wait};
+use super::{Edge, Graph, StepIndex};
 use crate::diag::{Diag, Span};
 use crate::model::{Phase, StepId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 /// A step as it was declared, in the order of declaration.
 #[derive(Clone, Debug)]
@@ -53,9 +56,108 @@ impl Graph {
     ///
     /// # Errors
     /// Every cycle, whole, with the place of each of its links.
-    pub fn build(_steps: &[Declared], _links: &[Link]) -> Result<Graph, Vec<Diag>> {
-        let _: Option<(Edge, StepIndex, StepId)> = None;
-        cycle::nothing();
-        todo!("next commit")
+    pub fn build(steps: &[Declared], links: &[Link]) -> Result<Graph, Vec<Diag>> {
+        let by_recipe = positions(steps);
+        let mut edges = order_edges(&by_recipe);
+        for (at, link) in links.iter().enumerate() {
+            edges.extend(unfold(at, link, steps, &by_recipe));
+        }
+        edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
+        edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
+        let waits = waits(steps.len(), &edges);
+        let order = order(steps.len(), &waits);
+        if order.len() < steps.len() {
+            return Err(cycle::report(steps, links, &waits));
+        }
+        Ok(Graph::assemble(steps, edges, order))
     }
+
+    fn assemble(steps: &[Declared], edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
+        let steps: Vec<StepId> = steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect();
+        let mut index: HashMap<String, HashMap<String, StepIndex>> = HashMap::new();
+        for (at, id) in steps.iter().enumerate() {
+            index.entry(id.recipe.to_string()).or_default().insert(id.step.to_string(), StepIndex(at as u32));
+        }
+        let mut starts = vec![0u32; steps.len() + 1];
+        for at in 0..steps.len() {
+            starts[at + 1] = edges.partition_point(|edge| edge.to.0 as usize <= at) as u32;
+        }
+        Graph { steps, edges, order: order.into(), index, starts }
+    }
+}
+
+fn positions(steps: &[Declared]) -> BTreeMap<&str, Vec<usize>> {
+    let mut positions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        positions.entry(&step.recipe).or_default().push(at);
+    }
+    positions
+}
+
+fn order_edges(by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<Edge> {
+    let pair = |pair: &[usize]| edge(pair[0], Phase::Configured, pair[1], Why::Order, None);
+    by_recipe.values().flat_map(|steps| steps.windows(2).map(pair)).collect()
+}
+
+fn edge(from: usize, phase: Phase, to: usize, why: Why, link: Option<u32>) -> Edge {
+    Edge { from: StepIndex(from as u32), phase, to: StepIndex(to as u32), why, link }
+}
+
+fn unfold(at: usize, link: &Link, steps: &[Declared], by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<Edge> {
+    let ends = |end: &Endpoint| -> Vec<usize> {
+        let all = by_recipe.get(end.recipe.as_str()).map(Vec::as_slice).unwrap_or_default();
+        all.iter().copied().filter(|at| end.step.as_ref().is_none_or(|name| *name == steps[*at].step)).collect()
+    };
+    let (from, to) = (ends(&link.from), ends(&link.to));
+    let mut edges = Vec::with_capacity(from.len() * to.len());
+    for from in &from {
+        edges.extend(to.iter().map(|to| edge(*from, link.phase, *to, link.why, Some(at as u32))));
+    }
+    edges
+}
+
+/// Nodes are (step, phase), numbered by step and phase; an arc leads to the node that waits.
+pub(super) fn node(step: StepIndex, phase: Phase) -> usize {
+    step.0 as usize * 3 + phase as usize
+}
+
+fn waits(steps: usize, edges: &[Edge]) -> Vec<Vec<Wait>> {
+    let mut waits = vec![Vec::new(); steps * 3];
+    for step in 0..steps {
+        let at = |phase| node(StepIndex(step as u32), phase);
+        waits[at(Phase::Configured)].push(Wait { to: at(Phase::Effective), edge: None });
+        waits[at(Phase::Effective)].push(Wait { to: at(Phase::Verified), edge: None });
+    }
+    for edge in edges {
+        waits[node(edge.from, edge.phase)].push(Wait { to: node(edge.to, Phase::Configured), edge: Some(edge.clone()) });
+    }
+    waits
+}
+
+/// Steps by the moment they may be configured; of those that are free the first declared comes first.
+/// Shorter than `steps` when there is a cycle.
+fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
+    let mut open = vec![0usize; waits.len()];
+    waits.iter().flatten().for_each(|wait| open[wait.to] += 1);
+    // Later phases follow of themselves: they go first, so that what waits for them is free in time.
+    let key = |node: usize| Reverse((node % 3 == 0, node));
+    let mut free: BinaryHeap<_> = (0..waits.len()).filter(|node| open[*node] == 0).map(key).collect();
+    let mut order = Vec::with_capacity(steps);
+    while let Some(Reverse((configures, node))) = free.pop() {
+        if configures {
+            order.push(StepIndex((node / 3) as u32));
+        }
+        for wait in &waits[node] {
+            open[wait.to] -= 1;
+            if open[wait.to] == 0 {
+                free.push(key(wait.to));
+            }
+        }
+    }
+    order
+}
+
+/// Returns the steps that a set of nodes belongs to.
+pub(super) fn steps_of(nodes: &[usize]) -> BTreeSet<usize> {
+    nodes.iter().map(|node| node / 3).collect()
 }

@@ -1,2 +1,116 @@
-//! Cycles, printed whole.
-pub(super) fn nothing() {}
+//! Cycles, each printed whole with the places of its links.
+
+use super::build::{Declared, Link, Why, steps_of};
+use super::{Edge, StepIndex};
+use crate::diag::{Code, Diag};
+use crate::model::Phase;
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// One wait between nodes; `edge` is `None` between the phases of one step.
+#[derive(Clone, Debug)]
+pub(super) struct Arc {
+    pub to: usize,
+    pub edge: Option<Edge>,
+}
+
+/// Returns one diagnostic per knot of steps that wait for each other: its shortest circle.
+pub(super) fn report(steps: &[Declared], links: &[Link], waits: &[Vec<Arc>]) -> Vec<Diag> {
+    let mut knots: Vec<BTreeSet<usize>> = components(waits);
+    knots.sort_by_key(|knot| knot.first().copied());
+    knots.iter().filter_map(|knot| circle(knot, waits)).map(|circle| diagnose(&circle, steps, links)).collect()
+}
+
+fn components(waits: &[Vec<Arc>]) -> Vec<BTreeSet<usize>> {
+    let mut graph = DiGraph::<(), ()>::with_capacity(waits.len(), 0);
+    waits.iter().for_each(|_| {
+        graph.add_node(());
+    });
+    for (from, arcs) in waits.iter().enumerate() {
+        arcs.iter().for_each(|arc| {
+            graph.add_edge(NodeIndex::new(from), NodeIndex::new(arc.to), ());
+        });
+    }
+    let knots = tarjan_scc(&graph).into_iter().map(|knot| knot.into_iter().map(NodeIndex::index).collect::<BTreeSet<_>>());
+    knots.filter(|knot| knot.len() > 1 || knot.iter().any(|node| waits[*node].iter().any(|arc| arc.to == *node))).collect()
+}
+
+/// Returns the shortest circle through any node of a knot, as the waits along it.
+fn circle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Option<Vec<(usize, &'w Arc)>> {
+    knot.iter().filter_map(|start| around(*start, knot, waits)).min_by_key(Vec::len)
+}
+
+fn around<'w>(start: usize, knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Option<Vec<(usize, &'w Arc)>> {
+    let mut came: HashMap<usize, (usize, &Arc)> = HashMap::new();
+    let mut open = VecDeque::from([start]);
+    while let Some(node) = open.pop_front() {
+        for arc in waits[node].iter().filter(|arc| knot.contains(&arc.to)) {
+            if came.contains_key(&arc.to) {
+                continue;
+            }
+            came.insert(arc.to, (node, arc));
+            if arc.to == start {
+                return Some(walk_back(start, &came));
+            }
+            open.push_back(arc.to);
+        }
+    }
+    None
+}
+
+fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w Arc)>) -> Vec<(usize, &'w Arc)> {
+    let mut path = Vec::new();
+    let mut at = start;
+    while let Some((from, arc)) = came.get(&at) {
+        path.push((*from, *arc));
+        at = *from;
+        if at == start {
+            break;
+        }
+    }
+    path.reverse();
+    path
+}
+
+fn diagnose(circle: &[(usize, &Arc)], steps: &[Declared], links: &[Link]) -> Diag {
+    let name = |step: StepIndex| format!("{}/{}", steps[step.0 as usize].recipe, steps[step.0 as usize].step);
+    // The waits of a circle, from the one that waits to what it waits for.
+    let edges: Vec<&Edge> = circle.iter().rev().filter_map(|(_, arc)| arc.edge.as_ref()).collect();
+    let mut chain: Vec<String> = edges.iter().map(|edge| format!("`{}`", name(edge.to))).collect();
+    chain.extend(edges.first().map(|edge| format!("`{}`", name(edge.to))));
+    let message = match steps_of(&circle.iter().map(|(node, _)| *node).collect::<Vec<_>>()).len() {
+        1 => format!("{} waits for itself", chain.first().map_or("", String::as_str)),
+        _ => format!("steps wait for each other: {}", chain.join(" → ")),
+    };
+    let mut diag = Diag::error(Code::Cycle, message);
+    for edge in &edges {
+        let label = format!("`{}` {} `{}`{}", name(edge.to), verb(edge.why), name(edge.from), at(edge.phase));
+        diag = match edge.link.and_then(|link| links.get(link as usize)) {
+            Some(link) if diag.span.is_none() => diag.at(link.span).label(label),
+            Some(link) => diag.also(link.span, label),
+            None => diag.note(label),
+        };
+    }
+    if diag.span.is_none() {
+        diag.span = edges.first().map(|edge| steps[edge.to.0 as usize].span);
+    }
+    diag
+}
+
+fn verb(why: Why) -> &'static str {
+    match why {
+        Why::Order => "is written below",
+        Why::After => "comes after",
+        Why::Needs | Why::Barrier => "needs",
+        Why::Restart => "restarts on",
+        Why::Export => "reads a value of",
+    }
+}
+
+fn at(phase: Phase) -> String {
+    match phase {
+        Phase::Configured => String::new(),
+        other => format!(" to be {}", other.name()),
+    }
+}

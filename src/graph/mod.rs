@@ -9,6 +9,7 @@ mod cycle;
 pub use build::{Declared, Endpoint, Link, Why};
 
 use crate::model::{Phase, StepId};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A step by its position in the declared order.
@@ -33,6 +34,10 @@ pub struct Graph {
     pub(crate) steps: Vec<StepId>,
     pub(crate) edges: Vec<Edge>,
     pub(crate) order: Arc<[StepIndex]>,
+    /// Recipe → step → position.
+    index: HashMap<String, HashMap<String, StepIndex>>,
+    /// Where the edges that end at each step begin: `edges` is ordered by the step that waits.
+    starts: Vec<u32>,
 }
 
 impl Graph {
@@ -49,17 +54,118 @@ impl Graph {
 
     /// Returns the step of that recipe and name.
     pub fn find(&self, recipe: &str, step: &str) -> Option<StepIndex> {
-        let at = self.steps.iter().position(|id| &*id.recipe == recipe && &*id.step == step)?;
-        Some(StepIndex(at as u32))
+        self.index.get(recipe)?.get(step).copied()
     }
 
     /// Returns the edges that end at `to`: what it waits for.
     pub fn waits_for(&self, to: StepIndex) -> impl Iterator<Item = &Edge> {
-        self.edges.iter().filter(move |edge| edge.to == to)
+        let at = to.0 as usize;
+        let range = match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(start), Some(end)) => *start as usize..*end as usize,
+            _ => 0..0,
+        };
+        self.edges[range].iter()
     }
 
     /// Returns every edge, ordered by the step that waits.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{FileId, Span};
+    use proptest::prelude::*;
+
+    fn at(start: u32) -> Span {
+        Span { file: FileId(0), start, end: start + 1 }
+    }
+
+    fn step(recipe: &str, step: &str) -> Declared {
+        Declared { recipe: recipe.into(), step: step.into(), span: at(0) }
+    }
+
+    fn end(text: &str) -> Endpoint {
+        match text.split_once('/') {
+            Some((recipe, step)) => Endpoint { recipe: recipe.into(), step: Some(step.into()) },
+            None => Endpoint { recipe: text.into(), step: None },
+        }
+    }
+
+    fn link(to: &str, from: &str, phase: Phase, place: u32) -> Link {
+        Link { from: end(from), phase, to: end(to), why: Why::Needs, span: at(place) }
+    }
+
+    fn names(graph: &Graph) -> Vec<String> {
+        graph.order().iter().map(|index| graph.step(*index).to_string()).collect()
+    }
+
+    #[test]
+    fn order_keeps_declaration_unless_an_edge_says_otherwise() {
+        let steps = [step("fm", "pkg"), step("fm", "svc"), step("driver", "files"), step("driver", "load"), step("motd", "x")];
+        let graph = Graph::build(&steps, &[link("fm", "driver", Phase::Effective, 1)]).unwrap();
+        assert_eq!(names(&graph), ["driver/files", "driver/load", "fm/pkg", "fm/svc", "motd/x"]);
+        let waits = graph.waits_for(StepIndex(1)).map(|edge| (graph.step(edge.from).to_string(), edge.phase, edge.why)).collect::<Vec<_>>();
+        let expected = [
+            ("fm/pkg".to_owned(), Phase::Configured, Why::Order),
+            ("driver/files".to_owned(), Phase::Effective, Why::Needs),
+            ("driver/load".to_owned(), Phase::Effective, Why::Needs),
+        ];
+        assert_eq!(waits, expected);
+    }
+
+    #[test]
+    fn two_recipes_may_interleave_by_phase() {
+        let steps = [step("a", "1"), step("a", "2"), step("b", "1")];
+        let links = [link("b/1", "a/1", Phase::Configured, 1), link("a/2", "b/1", Phase::Effective, 2)];
+        assert_eq!(names(&Graph::build(&steps, &links).unwrap()), ["a/1", "b/1", "a/2"]);
+    }
+
+    #[test]
+    fn a_cycle_is_told_whole() {
+        let steps = [step("a", "1"), step("a", "2"), step("b", "1"), step("c", "1")];
+        let links = [link("b", "a/2", Phase::Effective, 10), link("c", "b", Phase::Verified, 20), link("a/1", "c/1", Phase::Configured, 30)];
+        let diags = Graph::build(&steps, &links).unwrap_err();
+        assert_eq!(diags.len(), 1);
+        let diag = &diags[0];
+        assert_eq!(diag.message, "steps wait for each other: `a/1` → `c/1` → `b/1` → `a/2` → `a/1`");
+        let mut places: Vec<_> = diag.others.iter().map(|(span, label)| (span.start, label.clone())).collect();
+        places.push((diag.span.unwrap().start, diag.label.clone().unwrap()));
+        places.sort();
+        let expected = [
+            (10, "`b/1` needs `a/2` to be effective".to_owned()),
+            (20, "`c/1` needs `b/1` to be verified".to_owned()),
+            (30, "`a/1` needs `c/1`".to_owned()),
+        ];
+        assert_eq!(places, expected);
+        assert_eq!(diag.notes, ["`a/2` is written below `a/1`"]);
+    }
+
+    #[test]
+    fn a_step_cannot_wait_for_itself() {
+        let steps = [step("a", "1")];
+        let diags = Graph::build(&steps, &[link("a/1", "a/1", Phase::Effective, 1)]).unwrap_err();
+        assert_eq!(diags[0].message, "`a/1` waits for itself");
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_respects_every_edge(links in proptest::collection::vec((0usize..12, 0usize..12, 0usize..3), 0..24)) {
+            let steps: Vec<Declared> = (0..12).map(|at| step(&format!("r{}", at / 3), &format!("s{}", at % 3))).collect();
+            let name = |at: usize| format!("{}/{}", steps[at].recipe, steps[at].step);
+            let links: Vec<Link> = links.iter().map(|(to, from, phase)| link(&name(*to), &name(*from), Phase::ALL[*phase], 1)).collect();
+            match Graph::build(&steps, &links) {
+                Ok(graph) => {
+                    let position = |index: StepIndex| graph.order().iter().position(|at| *at == index);
+                    prop_assert_eq!(graph.order().len(), 12);
+                    for edge in graph.edges() {
+                        prop_assert!(position(edge.from) < position(edge.to));
+                    }
+                }
+                Err(diags) => prop_assert!(!diags.is_empty() && diags.iter().all(|d| d.span.is_some())),
+            }
+        }
     }
 }

@@ -1,0 +1,409 @@
+//! Checks a rendered tree against a table of fields: every mistake at once, values typed.
+
+use super::scalar::{self, describe, shorten};
+use super::table::{not_a_bool, not_a_duration, out_of_range, quoted, unknown_key, wrong_type};
+use super::{Data, Key, Need, Node};
+use crate::diag::{Code, Diag, Span};
+use crate::model::{SecretStore, Value};
+use crate::resource::{Field, Fields, Type};
+
+/// Gives the files of the inventory's tree that a field names.
+pub(super) trait Local {
+    /// Returns the text of a file, or `{ base64: … }` of its bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be had, at `span`.
+    fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
+
+    /// Returns the rendered text of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be had, or what is wrong in it.
+    fn template(&self, path: &str, span: Span) -> Result<Result<String, Need>, Box<Diag>>;
+}
+
+/// What a check came to.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub fields: Fields,
+    /// Fields whose value is not known yet, by path (`env.HOME`), with what they wait for.
+    pub deferred: Vec<(String, Need)>,
+    pub diags: Vec<Diag>,
+}
+
+/// Checks `node` against `table`. `what` names it with its article: `a file`.
+pub(super) fn check(node: &Node, table: &'static [Field], what: &str, local: &dyn Local) -> Checked {
+    let mut check = Check { local, deferred: Vec::new(), diags: Vec::new() };
+    let fields = check.table(node, table, what, "");
+    Checked { fields, deferred: check.deferred, diags: check.diags }
+}
+
+struct Check<'c> {
+    local: &'c dyn Local,
+    deferred: Vec<(String, Need)>,
+    diags: Vec<Diag>,
+}
+
+/// A value that was refused: its mistake is among the diagnostics, or it is deferred.
+struct Refused;
+
+type Got = Result<Value, Refused>;
+
+impl Check<'_> {
+    fn table(&mut self, node: &Node, table: &'static [Field], what: &str, path: &str) -> Fields {
+        let mut fields = Fields::default();
+        let entries: &[(Key, Node)] = match &node.data {
+            Data::Map(entries) => entries,
+            Data::Null => &[],
+            _ => {
+                self.diags.push(wrong_type(node, what, "a map"));
+                return fields;
+            }
+        };
+        for (key, value) in entries {
+            let Some(field) = table.iter().find(|field| field.name == key.text) else {
+                self.diags.push(unknown_key(key, what, table.iter().map(|field| field.name)));
+                continue;
+            };
+            if matches!(value.data, Data::Null) {
+                continue;
+            }
+            if let Ok(value) = self.field(field, value, &join(path, field.name)) {
+                fields.0.insert(field.name, value);
+            }
+        }
+        self.missing(entries, table, what, node.span);
+        fields
+    }
+
+    fn missing(&mut self, entries: &[(Key, Node)], table: &[Field], what: &str, span: Span) {
+        let given = |field: &&Field| entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null));
+        for field in table.iter().filter(|field| field.required && !given(field)) {
+            self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).at(span));
+        }
+    }
+
+    fn field(&mut self, field: &Field, node: &Node, path: &str) -> Got {
+        match (field.ty, field.name) {
+            (Type::LocalFile, "template") => self.template(node, path),
+            (ty, _) => self.value(ty, node, path),
+        }
+    }
+
+    fn value(&mut self, ty: Type, node: &Node, path: &str) -> Got {
+        if let Data::Unknown(need) = &node.data {
+            self.deferred.push((path.to_owned(), need.clone()));
+            return Err(Refused);
+        }
+        match ty {
+            Type::List(inner) => self.list(*inner, node, path),
+            Type::Map(inner) => self.map(*inner, node, path),
+            Type::Table(table) => {
+                let fields = self.table(node, table, &quoted(path), path);
+                Ok(Value::Object(fields.0.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+            }
+            Type::Any => Ok(self.any(node, path)),
+            _ => self.scalar(ty, node, path),
+        }
+    }
+
+    fn list(&mut self, inner: Type, node: &Node, path: &str) -> Got {
+        let Data::Seq(items) = &node.data else {
+            let diag = wrong_type(node, &quoted(path), "a list");
+            let hint = match &node.data {
+                Data::Scalar { text, .. } => Some(format!("write `[{}]`", shorten(text))),
+                _ => None,
+            };
+            self.diags.push(Diag { hint, ..diag });
+            return Err(Refused);
+        };
+        let values: Vec<Got> = items.iter().enumerate().map(|(at, item)| self.value(inner, item, &format!("{path}[{at}]"))).collect();
+        values.into_iter().collect::<Result<Vec<_>, _>>().map(Value::Array)
+    }
+
+    fn map(&mut self, inner: Type, node: &Node, path: &str) -> Got {
+        let Data::Map(entries) = &node.data else {
+            return self.refuse(wrong_type(node, &quoted(path), "a map"));
+        };
+        let pair = |(key, node): &(Key, Node)| Ok((key.text.clone(), self.value(inner, node, &join(path, &key.text))?));
+        let values: Vec<Result<_, Refused>> = entries.iter().map(pair).collect();
+        values.into_iter().collect::<Result<_, _>>().map(Value::Object)
+    }
+
+    /// Any value is taken as it is; parts that are not known yet defer it.
+    fn any(&mut self, node: &Node, path: &str) -> Value {
+        if let Some(need) = super::render::first_need(node) {
+            self.deferred.push((path.to_owned(), need));
+        }
+        scalar::value(node)
+    }
+
+    fn scalar(&mut self, ty: Type, node: &Node, path: &str) -> Got {
+        let Data::Scalar { text, quoted } = &node.data else {
+            return self.refuse(wrong_type(node, &super::table::quoted(path), expected(ty)));
+        };
+        let result = match ty {
+            Type::Text => Ok(Value::from(text.as_str())),
+            Type::LocalFile => self.local.source(text, node.span),
+            _ => typed(ty, Scalar { node, text, quoted: *quoted, path }).map_err(Box::new),
+        };
+        result.or_else(|diag| self.refuse(*diag))
+    }
+
+    fn template(&mut self, node: &Node, path: &str) -> Got {
+        let text = match &node.data {
+            Data::Unknown(_) => return self.value(Type::Text, node, path),
+            Data::Scalar { text, .. } => text,
+            _ => return self.refuse(wrong_type(node, &quoted(path), expected(Type::LocalFile))),
+        };
+        match self.local.template(text, node.span) {
+            Ok(Ok(text)) => Ok(Value::from(text)),
+            Ok(Err(need)) => {
+                self.deferred.push((path.to_owned(), need));
+                Err(Refused)
+            }
+            Err(diag) => self.refuse(*diag),
+        }
+    }
+
+    fn refuse(&mut self, diag: Diag) -> Got {
+        self.diags.push(diag);
+        Err(Refused)
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    }
+}
+
+fn expected(ty: Type) -> &'static str {
+    match ty {
+        Type::Bool => "`true` or `false`",
+        Type::Int { .. } => "a whole number",
+        Type::Duration => "a duration",
+        Type::Mode => "quoted octal text",
+        Type::Path => "an absolute path",
+        Type::LocalFile => "a path in the inventory's tree",
+        _ => "text",
+    }
+}
+
+/// A scalar that is being typed.
+struct Scalar<'n> {
+    node: &'n Node,
+    text: &'n str,
+    quoted: bool,
+    path: &'n str,
+}
+
+impl Scalar<'_> {
+    fn bad(&self, why: impl std::fmt::Display) -> Diag {
+        Diag::error(Code::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten(self.text))).at(self.node.span)
+    }
+
+    fn wrong(&self, ty: Type) -> Diag {
+        wrong_type(self.node, &quoted(self.path), expected(ty))
+    }
+}
+
+fn typed(ty: Type, scalar: Scalar<'_>) -> Result<Value, Diag> {
+    match ty {
+        Type::Line => line(&scalar),
+        Type::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why)),
+        Type::Mode => mode(&scalar),
+        Type::Bool => boolean(&scalar),
+        Type::Int { min, max } => int(&scalar, min, max),
+        Type::Version => version(&scalar),
+        Type::Duration => scalar::duration(scalar.text).map(Value::from).ok_or_else(|| not_a_duration(scalar.node, &quoted(scalar.path))),
+        Type::Enum(known) => one_of(&scalar, known),
+        Type::Name => name(&scalar),
+        Type::Secret => secret(&scalar),
+        _ => Ok(Value::from(scalar.text)),
+    }
+}
+
+fn line(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    match scalar.text.contains(['\n', '\r']) {
+        true => Err(Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).at(scalar.node.span)),
+        false => Ok(Value::from(scalar.text)),
+    }
+}
+
+fn mode(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    let bits = scalar::mode(scalar.text);
+    match (bits, scalar.quoted) {
+        (Some(bits), true) => Ok(Value::from(bits)),
+        (Some(_), false) => {
+            let diag = Diag::error(Code::WrongType, format!("`{}` must be quoted octal text, found {}", scalar.path, scalar.text));
+            Err(diag.at(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text)))
+        }
+        (None, _) => Err(scalar.bad("must be octal permission bits").hint("write them like `\"0644\"`")),
+    }
+}
+
+fn boolean(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    match (scalar.quoted, scalar::boolean(scalar.text)) {
+        (false, Some(value)) => Ok(Value::Bool(value)),
+        _ => Err(not_a_bool(scalar.node, &quoted(scalar.path))),
+    }
+}
+
+fn int(scalar: &Scalar<'_>, min: i64, max: i64) -> Result<Value, Diag> {
+    match scalar::int(scalar.text).filter(|_| !scalar.quoted) {
+        Some(number) if (min..=max).contains(&number) => Ok(Value::from(number)),
+        Some(number) => Err(out_of_range(scalar.node, &quoted(scalar.path), number, min, max)),
+        None => Err(scalar.wrong(Type::Int { min, max })),
+    }
+}
+
+fn version(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    match is_version(scalar.text) {
+        true => Ok(Value::from(scalar.text)),
+        false => Err(scalar.bad("must be a version")),
+    }
+}
+
+/// A version reaches command lines and names of files: letters, digits and what Debian allows.
+pub(super) fn is_version(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'~' | b':' | b'_' | b'-');
+    text.len() <= 128 && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && text.bytes().all(inner)
+}
+
+fn one_of(scalar: &Scalar<'_>, known: &[&str]) -> Result<Value, Diag> {
+    match known.contains(&scalar.text) {
+        true => Ok(Value::from(scalar.text)),
+        false => {
+            let diag = Diag::error(Code::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten(scalar.text)));
+            Err(diag.at(scalar.node.span).suggest(scalar.text, known.iter().copied()))
+        }
+    }
+}
+
+fn name(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    match scalar::is_name(scalar.text) {
+        true => Ok(Value::from(scalar.text)),
+        false => Err(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not beginning with `-`")),
+    }
+}
+
+fn secret(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+    match SecretStore::mentions(scalar.text) {
+        true => Ok(Value::from(scalar.text)),
+        false => {
+            let diag = Diag::error(Code::BadValue, format!("`{}` is a secret and must not be written down", scalar.path));
+            Err(diag.at(scalar.node.span).hint("pass it as a parameter of type `secret`"))
+        }
+    }
+}
+
+/// Returns what stands at `node` for messages about parameters.
+pub(super) fn found(node: &Node) -> String {
+    describe(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::FileId;
+
+    struct Nothing;
+
+    impl Local for Nothing {
+        fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+            Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).at(span)))
+        }
+
+        fn template(&self, _: &str, _: Span) -> Result<Result<String, Need>, Box<Diag>> {
+            Ok(Err(Need::Facts))
+        }
+    }
+
+    const INNER: &[Field] = &[Field::required("key", Type::Line, "")];
+    const TABLE: &[Field] = &[
+        Field::required("path", Type::Path, ""),
+        Field::optional("mode", Type::Mode, ""),
+        Field::optional("backup", Type::Bool, ""),
+        Field::optional("count", Type::Int { min: 1, max: 9 }, ""),
+        Field::optional("version", Type::Version, ""),
+        Field::optional("wait", Type::Duration, ""),
+        Field::optional("state", Type::Enum(&["running", "stopped"]), ""),
+        Field::optional("names", Type::List(&Type::Name), ""),
+        Field::optional("env", Type::Map(&Type::Text), ""),
+        Field::optional("inner", Type::Table(INNER), ""),
+        Field::optional("password", Type::Secret, ""),
+        Field::optional("template", Type::LocalFile, ""),
+    ];
+
+    fn checked(text: &str) -> Checked {
+        let mut diags = Vec::new();
+        let node = super::super::yaml::parse(FileId(0), text, &mut diags).unwrap();
+        assert!(diags.is_empty(), "{diags:?}");
+        check(&node, TABLE, "a thing", &Nothing)
+    }
+
+    fn messages(text: &str) -> Vec<String> {
+        let one = |d: Diag| match d.hint {
+            Some(hint) => format!("{} ({hint})", d.message),
+            None => d.message,
+        };
+        checked(text).diags.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn values_are_typed() {
+        let text = "{path: /a//b/, mode: \"0644\", backup: true, count: 3, version: 560.10, wait: 10m, state: stopped, names: [a, b], env: {A: 1}, inner: {key: x}}";
+        let checked = checked(text);
+        assert!(checked.diags.is_empty(), "{:?}", checked.diags);
+        let fields = checked.fields;
+        assert_eq!(fields.text("path"), Some("/a/b"));
+        assert_eq!(fields.mode("mode"), Some(0o644));
+        assert_eq!((fields.bool("backup"), fields.int("count"), fields.int("wait")), (Some(true), Some(3), Some(600)));
+        assert_eq!(fields.text("version"), Some("560.10"));
+        assert_eq!(fields.texts("names").unwrap(), ["a", "b"]);
+        assert_eq!(fields.map("env").unwrap(), [("A".to_owned(), "1".to_owned())]);
+        assert_eq!(fields.0["inner"]["key"], "x");
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once() {
+        let text = "{mode: 0644, backup: yes, count: 12, version: \"1 2\", wait: 30, state: runing, names: a, env: [], inner: {kye: x}, password: hunter2, pth: /x}";
+        assert_eq!(
+            messages(text),
+            [
+                "`mode` must be quoted octal text, found 0644 (write `\"0644\"`)",
+                "`backup` must be `true` or `false`, found the text `yes` (write `true` without quotes)",
+                "`count` must be from 1 to 9, found 12",
+                "`version` must be a version, found `1 2`",
+                "`wait` must be a duration, found the number `30` (write the unit: `30s` or `30m`)",
+                "`state` cannot be `runing` (did you mean `running`?)",
+                "`names` must be a list, found the text `a` (write `[a]`)",
+                "`env` must be a map, found a list",
+                "unknown key `kye` in `inner` (did you mean `key`?)",
+                "`inner` needs `key`",
+                "`password` is a secret and must not be written down (pass it as a parameter of type `secret`)",
+                "unknown key `pth` in a thing (did you mean `path`?)",
+                "a thing needs `path`",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_and_paths_are_confined() {
+        assert_eq!(messages("{path: etc/x}"), ["`path` must be absolute, found `etc/x`"]);
+        assert_eq!(messages("{path: /etc/../x}"), ["`path` must not hold `..`, found `/etc/../x`"]);
+        assert_eq!(
+            messages("{path: /x, names: [-rf]}"),
+            ["`names[0]` must be a name, found `-rf` (use letters, digits and `_.@:+-`, not beginning with `-`)"]
+        );
+    }
+
+    #[test]
+    fn what_waits_is_named() {
+        let checked = checked("{path: /x, template: a.conf}");
+        assert_eq!(checked.deferred, [("template".to_owned(), Need::Facts)]);
+        assert!(checked.diags.is_empty());
+    }
+}

@@ -1,0 +1,115 @@
+//! `needs` and `after`: `nouveau`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
+
+use crate::config::cx::Cx;
+use crate::config::inventory::share;
+use crate::config::table::{self, Table};
+use crate::config::{Barrier, Data, Edge, Key, Node, Share};
+use crate::diag::{Code, Diag, Span};
+use crate::model::Phase;
+use std::collections::BTreeSet;
+
+/// Reads edges of one recipe; names of its own steps need no recipe before them.
+pub(super) struct Reader<'r> {
+    pub recipe: &'r str,
+    pub own: &'r BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// Reads a list of edges, or a map from edges to their barriers. `after` only orders: `barriers` tells
+    /// whether the key takes them.
+    pub fn read(&self, node: Option<&Node>, barriers: bool, cx: &mut Cx<'_>) -> Vec<Edge> {
+        let Some(node) = node else { return Vec::new() };
+        match &node.data {
+            Data::Seq(items) => items.iter().filter_map(|item| self.item(item, barriers, cx)).collect(),
+            Data::Map(entries) => entries.iter().filter_map(|(key, node)| self.entry(key, node, barriers, cx)).collect(),
+            Data::Scalar { text, .. } => self.edge(text, node.span, cx).into_iter().collect(),
+            _ => {
+                cx.push(table::wrong_type(node, "edges", "a list"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn item(&self, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+        match &node.data {
+            Data::Scalar { text, .. } => self.edge(text, node.span, cx),
+            _ => self.long(node, barriers, cx),
+        }
+    }
+
+    /// `{ recipe: nvidia-driver, step: load, phase: effective, of: selected, least: 90% }`
+    fn long(&self, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+        let table = Table::open(node, "an edge", &["recipe", "step", "phase", "of", "least"], &mut cx.diags)?;
+        let recipe = table.text("recipe", &mut cx.diags);
+        let step = table.text("step", &mut cx.diags);
+        if recipe.is_none() && step.is_none() {
+            cx.push(Diag::error(Code::MissingKey, "an edge needs `recipe` or `step`").at(node.span));
+            return None;
+        }
+        let phase = phase(&table, cx)?;
+        let barrier = barrier(&table, barriers, cx);
+        Some(Edge { recipe: recipe.unwrap_or_else(|| self.recipe.to_owned()), step, phase, barrier, span: node.span })
+    }
+
+    fn entry(&self, key: &Key, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+        let edge = self.edge(&key.text, key.span, cx)?;
+        if matches!(node.data, Data::Null) {
+            return Some(edge);
+        }
+        let table = Table::open(node, "an edge", &["of", "least", "phase"], &mut cx.diags)?;
+        let phase = if table.get("phase").is_some() { phase(&table, cx)? } else { edge.phase };
+        Some(Edge { phase, barrier: barrier(&table, barriers, cx), ..edge })
+    }
+
+    fn edge(&self, text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Edge> {
+        let (name, phase) = match text.rsplit_once('@') {
+            Some((name, phase)) => (name, parse_phase(phase, span, cx)?),
+            None => (text, Phase::Effective),
+        };
+        let (recipe, step) = match name.split_once('/') {
+            Some((recipe, step)) => (recipe, Some(step)),
+            None if self.own.contains(name) => (self.recipe, Some(name)),
+            None => (name, None),
+        };
+        if recipe.is_empty() || step.is_some_and(str::is_empty) {
+            let diag = Diag::error(Code::UnknownEdge, format!("`{text}` names no step")).at(span);
+            cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, each with `@phase` if need be"));
+            return None;
+        }
+        Some(Edge { recipe: recipe.to_owned(), step: step.map(str::to_owned), phase, barrier: None, span })
+    }
+}
+
+fn phase(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Phase> {
+    match table.get("phase") {
+        Some(node) => {
+            let text = table::text(node, "phase", &mut cx.diags)?;
+            parse_phase(&text, node.span, cx)
+        }
+        None => Some(Phase::Effective),
+    }
+}
+
+fn parse_phase(text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Phase> {
+    let phase = Phase::parse(text);
+    if phase.is_none() {
+        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a phase")).at(span);
+        cx.push(diag.suggest(text, Phase::ALL.map(Phase::name)));
+    }
+    phase
+}
+
+fn barrier(table: &Table<'_>, allowed: bool, cx: &mut Cx<'_>) -> Option<Barrier> {
+    let key = table.key("of").or(table.key("least"))?;
+    if !allowed {
+        cx.push(Diag::error(Code::BadValue, "`after` only orders and takes no barrier").at(key.span).hint("use `needs`"));
+        return None;
+    }
+    if let Some(of) = table.get("of")
+        && table::text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
+    {
+        cx.push(Diag::error(Code::BadValue, "`of` can only be `selected`").at(of.span));
+    }
+    let least = table.get("least").and_then(|node| share(node, "least", cx));
+    Some(Barrier { least: least.unwrap_or(Share::Percent(100)) })
+}

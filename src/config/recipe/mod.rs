@@ -1,0 +1,143 @@
+//! Recipes and stacks as written: read into [`Recipe`], each part checked by itself.
+
+mod edges;
+mod judged;
+pub(super) mod params;
+mod step;
+
+use super::cx::Cx;
+use super::inventory::{is_identifier, is_label};
+use super::table::{self, Table};
+use super::{Expr, Node, Recipe, Rule, Step, Use};
+use crate::diag::{Code, Diag, Span};
+use camino::Utf8Path;
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const KEYS: [&str; 9] = ["recipe", "summary", "params", "needs", "after", "rules", "steps", "verify", "uses"];
+
+/// Reads the root of a recipe's file. `None` when it has no usable name.
+pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
+    let table = Table::open(root, "a recipe", &KEYS, &mut cx.diags)?;
+    let (name, span) = name(&table, cx)?;
+    let own = step_names(&table);
+    let steps = steps(&table, &name, &own, cx);
+    let edges = edges::Reader { recipe: &name, own: &own };
+    let recipe = Recipe {
+        summary: table.text("summary", &mut cx.diags).unwrap_or_default(),
+        path: path.to_owned(),
+        params: params::read(table.get("params"), cx),
+        needs: edges.read(table.get("needs"), true, cx),
+        after: edges.read(table.get("after"), false, cx),
+        rules: table.items("rules", &mut cx.diags).into_iter().filter_map(|node| rule(node, cx)).collect(),
+        steps,
+        verify: table.items("verify", &mut cx.diags).into_iter().filter_map(|node| judged::verify(node, cx)).collect(),
+        uses: table.items("uses", &mut cx.diags).into_iter().filter_map(|node| uses(node, cx)).collect(),
+        name,
+        span,
+    };
+    report_shape(&table, &recipe, cx);
+    Some(recipe)
+}
+
+fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
+    let node = table.require("recipe", &mut cx.diags)?;
+    let name = table::text(node, "recipe", &mut cx.diags)?;
+    match is_label(&name) {
+        true => Some((name, node.span)),
+        false => {
+            let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name a recipe")).at(node.span);
+            cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+            None
+        }
+    }
+}
+
+/// A stack uses recipes and has no steps of its own; a recipe has steps, or at least something to verify.
+fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
+    if let (false, Some(key)) = (recipe.uses.is_empty(), table.key("steps").or(table.key("verify"))) {
+        let diag = Diag::error(Code::Exclusive, "a stack has no steps and no `verify` of its own").at(key.span);
+        cx.push(match table.key("uses") {
+            Some(uses) => diag.also(uses.span, "it is a stack because of this"),
+            None => diag,
+        });
+    }
+    if ["steps", "verify", "uses"].iter().all(|key| table.get(key).is_none()) {
+        cx.push(Diag::error(Code::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name)).at(recipe.span));
+    }
+}
+
+/// Names of steps, for edges that name one by its bare name.
+fn step_names(table: &Table<'_>) -> BTreeSet<String> {
+    let Some(Node { data: super::Data::Seq(items), .. }) = table.get("steps") else {
+        return BTreeSet::new();
+    };
+    let name = |node: &Node| match &node.data {
+        super::Data::Map(entries) => entries.iter().find(|(key, _)| key.text == "name").and_then(|(_, node)| match &node.data {
+            super::Data::Scalar { text, .. } => Some(text.clone()),
+            _ => None,
+        }),
+        _ => None,
+    };
+    items.iter().filter_map(name).collect()
+}
+
+fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Vec<Arc<Step>> {
+    let mut seen: IndexMap<String, Span> = IndexMap::new();
+    let mut steps = Vec::new();
+    for node in table.items("steps", &mut cx.diags) {
+        let Some(step) = step::read(node, recipe, own, cx) else { continue };
+        match seen.get(&step.name) {
+            Some(first) => {
+                let diag = Diag::error(Code::Duplicate, format!("step `{}` is named twice", step.name)).at(step.span);
+                cx.push(diag.label("named again here").also(*first, "first named here"));
+            }
+            None => {
+                seen.insert(step.name.clone(), step.span);
+                steps.push(Arc::new(step));
+            }
+        }
+    }
+    steps
+}
+
+fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
+    let table = Table::open(node, "a rule", &["when", "require", "else"], &mut cx.diags)?;
+    let when = expr(&table, "when", cx);
+    let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
+    table.require("require", &mut cx.diags)?;
+    let require = expr(&table, "require", cx)?;
+    Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), span: node.span })
+}
+
+fn uses(node: &Node, cx: &mut Cx<'_>) -> Option<Use> {
+    let table = Table::open(node, "an entry of `uses`", &["recipe", "when", "with"], &mut cx.diags)?;
+    let when = expr(&table, "when", cx);
+    let with = table::entries(table.get("with"), "with", &mut cx.diags);
+    let with = with.iter().map(|(key, node)| (key.text.clone(), (node.clone(), key.span))).collect();
+    let recipe = table.require("recipe", &mut cx.diags)?;
+    Some(Use { recipe: table::text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
+}
+
+/// Reads an expression. It is compiled with all others, when every name is known.
+fn expr(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Expr> {
+    let node = table.get(key)?;
+    let source = table::text(node, key, &mut cx.diags)?;
+    if source.trim_start().starts_with("{{") {
+        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is an expression already")).at(node.span);
+        cx.push(diag.hint("leave `{{` and `}}` out"));
+        return None;
+    }
+    Some(Expr { source, span: node.span })
+}
+
+/// Reports a name that templates could not read with a dot.
+fn identifier(name: &str, what: &str, span: Span, cx: &mut Cx<'_>) -> bool {
+    let fits = is_identifier(name);
+    if !fits {
+        let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name {what}")).at(span);
+        cx.push(diag.hint("use letters, digits and `_`, not beginning with a digit"));
+    }
+    fits
+}

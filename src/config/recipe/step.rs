@@ -1,0 +1,194 @@
+//! One step: common keys, and exactly one resource.
+
+use super::edges::Reader;
+use super::{expr, judged};
+use crate::config::cx::Cx;
+use crate::config::scalar;
+use crate::config::table::{self, Table};
+use crate::config::{Data, Key, Node, Step};
+use crate::diag::{Code, Diag, Span};
+use crate::model::{Disruption, Scope};
+use crate::resource::{self, Provision};
+use std::collections::BTreeSet;
+
+/// Keys that every step takes beside its resource.
+const COMMON: [&str; 18] = [
+    "name", "when", "otherwise", "each", "key", "needs", "after", "effective", "during", "restart_on", "provides", "export", "disruption", "scope",
+    "level", "timeout", "retries", "long",
+];
+
+pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Option<Step> {
+    let known: Vec<&str> = COMMON.into_iter().chain(resource::kinds().iter().map(|kind| kind.name)).collect();
+    let table = Table::open(node, "a step", &known, &mut cx.diags)?;
+    let (name, span) = name(&table, cx)?;
+    let edges = Reader { recipe, own };
+    let (kind, body) = resource(&table, &name, span, cx)?;
+    let step = Step {
+        when: expr(&table, "when", cx),
+        otherwise_absent: otherwise(&table, cx),
+        each: expr(&table, "each", cx),
+        key: expr(&table, "key", cx),
+        needs: edges.read(table.get("needs"), true, cx),
+        after: edges.read(table.get("after"), false, cx),
+        effective: judged::effective(&table, cx),
+        restart_on: texts(&table, "restart_on", cx),
+        provides: provides(&table, cx),
+        exports: judged::exports(&table, cx),
+        disruption: disruption(&table, cx),
+        scope: scope(&table, cx),
+        level: judged::level(&table, cx),
+        timeout_s: table.duration("timeout", &mut cx.diags),
+        retries: table.int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
+        long: table.bool("long", &mut cx.diags).unwrap_or(false),
+        kind,
+        body: body.clone(),
+        name,
+        span,
+    };
+    report(&table, &step, cx);
+    Some(step)
+}
+
+fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
+    let node = table.require("name", &mut cx.diags)?;
+    let name = table::text(node, "name", &mut cx.diags)?;
+    let fits = !name.trim().is_empty() && name.len() <= 100 && name.trim() == name && !name.contains(|c: char| c.is_control() || "/@[]{}".contains(c));
+    if !fits {
+        let diag = Diag::error(Code::BadStep, format!("`{}` cannot name a step", scalar::shorten(&name))).at(node.span);
+        cx.push(diag.hint("use a short text without `/`, `@`, brackets and braces"));
+        return None;
+    }
+    Some((name, node.span))
+}
+
+/// Returns the kind and the tree of the one resource.
+fn resource<'n>(table: &Table<'n>, name: &str, span: Span, cx: &mut Cx<'_>) -> Option<(&'static str, &'n Node)> {
+    let found: Vec<(&'static str, &Key)> = resource::kinds().iter().filter_map(|kind| Some((kind.name, table.key(kind.name)?))).collect();
+    match found.as_slice() {
+        [(kind, key)] => match table.get(kind) {
+            Some(node) => Some((kind, node)),
+            None => {
+                cx.push(Diag::error(Code::NoResource, format!("the `{kind}` of step `{name}` is empty")).at(key.span));
+                None
+            }
+        },
+        [] => {
+            let diag = Diag::error(Code::NoResource, format!("step `{name}` has no resource")).at(span);
+            let kinds: Vec<String> = resource::kinds().iter().map(|kind| format!("`{}`", kind.name)).collect();
+            cx.push(diag.hint(format!("add one of {}", kinds.join(", "))));
+            None
+        }
+        [(first, _), (second, key), ..] => {
+            let diag = Diag::error(Code::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`")).at(key.span);
+            cx.push(diag.hint("make two steps of it"));
+            None
+        }
+    }
+}
+
+fn otherwise(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
+    let Some(node) = table.get("otherwise") else { return false };
+    match table::text(node, "otherwise", &mut cx.diags).as_deref() {
+        Some("absent") | None => {}
+        Some(other) => cx.push(Diag::error(Code::BadValue, format!("`otherwise` can only be `absent`, found `{other}`")).at(node.span)),
+    }
+    if table.get("when").is_none() {
+        cx.push(Diag::error(Code::MissingKey, "`otherwise` needs `when`").at(node.span));
+    }
+    true
+}
+
+fn texts(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+    let items = table.items(key, &mut cx.diags);
+    items.into_iter().filter_map(|node| Some((table::text(node, key, &mut cx.diags)?, node.span))).collect()
+}
+
+fn provides(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<Provision> {
+    let Some(node) = table.get("provides") else { return Vec::new() };
+    let Some(table) = Table::open(node, "`provides`", &["files", "units", "users", "packages"], &mut cx.diags) else {
+        return Vec::new();
+    };
+    let mut provided = Vec::new();
+    for (text, span) in texts(&table, "files", cx) {
+        match scalar::host_path(&text) {
+            Ok(path) => provided.push(Provision::Path(path)),
+            Err(why) => cx.push(Diag::error(Code::BadValue, format!("`files` {why}, found `{text}`")).at(span)),
+        }
+    }
+    let kinds: [(&str, fn(String) -> Provision); 3] = [("units", Provision::Unit), ("users", Provision::User), ("packages", Provision::Package)];
+    for (key, make) in kinds {
+        for (text, span) in texts(&table, key, cx) {
+            match scalar::is_name(&text) {
+                true => provided.push(make(text)),
+                false => cx.push(Diag::error(Code::BadValue, format!("`{key}` must hold names, found `{text}`")).at(span)),
+            }
+        }
+    }
+    provided
+}
+
+fn disruption(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Disruption> {
+    let node = table.get("disruption")?;
+    let text = table::text(node, "disruption", &mut cx.diags)?;
+    let class = Disruption::parse(&text);
+    if class.is_none() {
+        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a disruption class")).at(node.span);
+        cx.push(diag.suggest(&text, ["D0", "D1", "D2", "D3"]));
+    }
+    class
+}
+
+fn scope(table: &Table<'_>, cx: &mut Cx<'_>) -> Scope {
+    let Some(node) = table.get("scope") else { return Scope::Host };
+    let text = table::text(node, "scope", &mut cx.diags).unwrap_or_default();
+    match Scope::parse(&text) {
+        Some(Scope::Cluster) => {
+            cx.push(Diag::error(Code::BadScope, "scope `cluster` is not supported by this version").at(node.span));
+            Scope::Host
+        }
+        Some(scope) => scope,
+        None => {
+            let diag = Diag::error(Code::BadScope, format!("`{text}` is not a scope")).at(node.span);
+            cx.push(diag.suggest(&text, Scope::ALL.map(Scope::name)));
+            Scope::Host
+        }
+    }
+}
+
+/// What no single key tells.
+fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
+    if let Some(key) = table.key("during") {
+        let diag = Diag::error(Code::BadStep, "`during` is not supported by this version").at(key.span);
+        cx.push(diag.hint("order the steps with `needs` and `restart_on`"));
+    }
+    if let (Some(key), None) = (table.key("key"), &step.each) {
+        cx.push(Diag::error(Code::BadStep, "`key` needs `each`").at(key.span));
+    }
+    if let (Some(key), true) = (table.key("long"), step.long && step.kind != "command") {
+        cx.push(Diag::error(Code::BadStep, format!("`long` is for `command`, not for `{}`", step.kind)).at(key.span));
+    }
+    if let (Some(key), false) = (table.key("restart_on"), step.kind == "service") {
+        cx.push(Diag::error(Code::BadStep, format!("`restart_on` is for `service`, not for `{}`", step.kind)).at(key.span));
+    }
+    report_command(step, cx);
+    report_fleet(step, cx);
+}
+
+fn has(body: &Node, key: &str) -> bool {
+    matches!(&body.data, Data::Map(entries) if entries.iter().any(|(k, node)| k.text == key && !matches!(node.data, Data::Null)))
+}
+
+fn report_command(step: &Step, cx: &mut Cx<'_>) {
+    if step.kind == "command" && !has(&step.body, "check") {
+        let diag = Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name)).at(step.span);
+        cx.push(diag.hint("add a read-only `check` that exits 0 when nothing is left to do"));
+    }
+}
+
+/// A `fleet` step judges what all hosts show: it may look and publish, not change.
+fn report_fleet(step: &Step, cx: &mut Cx<'_>) {
+    if step.scope == Scope::Fleet && (step.kind != "command" || has(&step.body, "apply")) {
+        let diag = Diag::error(Code::BadScope, format!("step `{}` has scope `fleet` and may only verify or publish", step.name)).at(step.span);
+        cx.push(diag.hint("use a `command` with `check` and without `apply`"));
+    }
+}

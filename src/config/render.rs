@@ -1,0 +1,178 @@
+//! Renders the templates of a tree; what cannot be known yet is marked, mistakes are placed.
+
+use super::scalar::is_template;
+use super::template::{Bindings, Eval, Form, Programs, TemplateError};
+use super::{Data, Expr, Key, Need, Node};
+use crate::diag::{Code, Diag, Sources, Span};
+use crate::model::Value;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Renders trees with one set of names, collecting what was read and what is wrong.
+pub(super) struct Renderer<'r> {
+    pub programs: &'r Programs,
+    pub sources: &'r Sources,
+    pub bindings: &'r Bindings,
+    pub reads: BTreeSet<String>,
+    pub diags: Vec<Diag>,
+}
+
+impl<'r> Renderer<'r> {
+    pub fn new(programs: &'r Programs, sources: &'r Sources, bindings: &'r Bindings) -> Self {
+        Self { programs, sources, bindings, reads: BTreeSet::new(), diags: Vec::new() }
+    }
+
+    /// Returns the tree with every template replaced by its value. A template that fails becomes null,
+    /// with its mistake in `diags`.
+    pub fn tree(&mut self, node: &Node) -> Node {
+        let data = match &node.data {
+            Data::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
+            Data::Seq(items) => Data::Seq(items.iter().map(|item| self.tree(item)).collect()),
+            Data::Map(entries) => Data::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect()),
+            other => other.clone(),
+        };
+        Node { span: node.span, data }
+    }
+
+    /// Keys are literal: what they name must be known at load.
+    fn key(&mut self, key: &Key) -> Key {
+        if is_template(&key.text) {
+            self.diags.push(Diag::error(Code::BadTemplate, "a key is literal and cannot hold a template").at(key.span));
+        }
+        key.clone()
+    }
+
+    /// Renders one template that stands at `span`.
+    pub fn text(&mut self, text: &str, span: Span) -> Node {
+        let program = self.programs.get(text, Form::Template);
+        let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(self.bindings));
+        match result {
+            Ok(Eval::Known { value, reads }) => {
+                self.reads.extend(reads);
+                node_of(&value, span)
+            }
+            Ok(Eval::Deferred(need)) => Node { span, data: Data::Unknown(need) },
+            Err(error) => {
+                self.diags.push(diagnose(&error, text, span, self.sources));
+                Node { span, data: Data::Null }
+            }
+        }
+    }
+
+    /// Evaluates a condition; `None` when it is wrong.
+    pub fn condition(&mut self, expr: &Expr) -> Option<Eval<bool>> {
+        self.evaluate(expr, |program, bindings| program.test(bindings))
+    }
+
+    /// Evaluates an expression; `None` when it is wrong.
+    pub fn value(&mut self, expr: &Expr) -> Option<Eval<Value>> {
+        self.evaluate(expr, |program, bindings| program.run(bindings))
+    }
+
+    fn evaluate<T>(&mut self, expr: &Expr, run: impl Fn(&super::template::Program, &Bindings) -> Result<Eval<T>, TemplateError>) -> Option<Eval<T>> {
+        let program = self.programs.get(&expr.source, Form::Expression);
+        let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| run(program, self.bindings));
+        match result {
+            Ok(Eval::Known { value, reads }) => {
+                self.reads.extend(reads.iter().cloned());
+                Some(Eval::Known { value, reads })
+            }
+            Ok(deferred) => Some(deferred),
+            Err(error) => {
+                self.diags.push(diagnose(&error, &expr.source, expr.span, self.sources));
+                None
+            }
+        }
+    }
+}
+
+/// Returns the tree of a value, as if it had been written at `span` with text in quotes.
+pub(super) fn node_of(value: &Value, span: Span) -> Node {
+    let data = match value {
+        Value::Null => Data::Null,
+        Value::Bool(flag) => Data::Scalar { text: flag.to_string(), quoted: false },
+        Value::Number(number) => Data::Scalar { text: number.to_string(), quoted: false },
+        Value::String(text) => Data::Scalar { text: text.clone(), quoted: true },
+        Value::Array(items) => Data::Seq(items.iter().map(|item| node_of(item, span)).collect()),
+        Value::Object(map) => {
+            let pair = |(key, value): (&String, &Value)| (Key { text: key.clone(), span }, node_of(value, span));
+            Data::Map(map.iter().map(pair).collect())
+        }
+    };
+    Node { span, data }
+}
+
+/// Returns the first thing that a tree waits for.
+pub(super) fn first_need(node: &Node) -> Option<Need> {
+    match &node.data {
+        Data::Unknown(need) => Some(need.clone()),
+        Data::Seq(items) => items.iter().find_map(first_need),
+        Data::Map(entries) => entries.iter().find_map(|(_, node)| first_need(node)),
+        _ => None,
+    }
+}
+
+/// Places a mistake of a template that stands at `span`.
+pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources: &Sources) -> Diag {
+    let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
+    let place = error.range.as_ref().map_or(span, |range| place(range, source, span, sources));
+    let diag = Diag::error(code, error.message.clone()).at(place);
+    match &error.hint {
+        Some(hint) => diag.hint(hint.clone()),
+        None => diag,
+    }
+}
+
+/// Finds the part of a file that a range of a template came from. YAML may have folded or escaped the
+/// text: the excerpt is looked for in what was typed, and the whole scalar is the fallback.
+pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &Sources) -> Span {
+    let typed = sources.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("");
+    let Some(excerpt) = source.get(range.clone()).filter(|excerpt| !excerpt.is_empty()) else { return span };
+    let verbatim = typed.find(source).map(|start| start + range.start);
+    match verbatim.or_else(|| typed.find(excerpt)) {
+        Some(at) => {
+            let start = span.start + at as u32;
+            Span { start, end: start + excerpt.len() as u32, ..span }
+        }
+        None => span,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::template::tree;
+    use serde_json::json;
+
+    #[test]
+    fn mistakes_are_placed_inside_their_scalar() {
+        let mut sources = Sources::default();
+        let text = "path: \"/etc/{{ params.nmae }}\"\ncontent: |\n  a\n  {{ params.nmae }}\n";
+        let file = sources.add("r.yaml", text);
+        let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
+        let bindings = Bindings { params: Some(tree("params", &json!({"name": "x"}))), ..Bindings::default() };
+        let programs = Programs::default();
+        let mut renderer = Renderer::new(&programs, &sources, &bindings);
+        renderer.tree(&node);
+        let places: Vec<_> = renderer.diags.iter().map(|d| (sources.line_col(d.span.unwrap()), d.message.as_str())).collect();
+        assert_eq!(places, [((1, 16), "`params.nmae` does not exist"), ((4, 6), "`params.nmae` does not exist")]);
+    }
+
+    #[test]
+    fn known_and_unknown_parts() {
+        let mut sources = Sources::default();
+        let text = "list: \"{{ params.list }}\"\nfact: \"{{ facts.os.id }}\"\nplain: 560.10\n";
+        let file = sources.add("r.yaml", text);
+        let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
+        let bindings = Bindings {
+            params: Some(tree("params", &json!({"list": ["a", 1]}))),
+            facts: Some(crate::config::template::facts(crate::config::FactSource::NotYet)),
+            ..Bindings::default()
+        };
+        let programs = Programs::default();
+        let mut renderer = Renderer::new(&programs, &sources, &bindings);
+        let tree = renderer.tree(&node);
+        assert_eq!(first_need(&tree), Some(Need::Facts));
+        assert_eq!(super::super::scalar::value(&tree), json!({"list": ["a", 1], "fact": null, "plain": "560.10"}));
+    }
+}
