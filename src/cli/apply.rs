@@ -45,7 +45,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     block_on(apply(cx, args, &output, &loaded))
 }
 
-async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded) -> Ending {
+async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded<B::Project>) -> Ending {
     let mut stop = Interrupts::catch()?;
     let seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);

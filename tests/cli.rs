@@ -1,0 +1,10 @@
+//! The command line from outside: the real binary, and the exit codes of what it prints.
+
+#[path = "cli/exit_codes.rs"]
+mod exit_codes;
+#[path = "cli/help.rs"]
+mod help;
+#[path = "cli/support.rs"]
+mod support;
+#[path = "cli/usage.rs"]
+mod usage;
