@@ -8,3 +8,5 @@ mod help;
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/validate.rs"]
+mod validate;

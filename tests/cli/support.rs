@@ -19,7 +19,9 @@ impl Place {
     }
 
     pub fn file(self, name: &str, text: &str) -> Self {
-        std::fs::write(self.folder.path().join(name), text).unwrap();
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
         self
     }
 

@@ -43,6 +43,18 @@ fn no_inventory_names_what_was_tried() {
 }
 
 #[test]
+fn the_variable_names_the_inventory() {
+    let said = Place::new().env("FORGE_INVENTORY", "there.yaml").forge(&["validate"]);
+    assert!(said.starts_with("exit 65\n") && said.contains("there.yaml"), "{said}");
+}
+
+#[test]
+fn the_folders_own_inventory_comes_last() {
+    let said = Place::new().file("inventory.yaml", "").forge(&["validate"]);
+    assert!(said.starts_with("exit 65\n") && said.contains("inventory.yaml"), "{said}");
+}
+
+#[test]
 fn two_inventories() {
     insta::assert_snapshot!(said(&["plan", "a.yaml", "-i", "b.yaml"]));
 }
