@@ -1,5 +1,12 @@
 //! The command line from outside: the real binary, and the exit codes of what it prints.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test looks from outside, and one that panics has failed"
+)]
+
 #[path = "cli/exit_codes.rs"]
 mod exit_codes;
 #[path = "cli/help.rs"]

@@ -65,7 +65,7 @@ fn write<B>(cx: &Cx<'_, B>, output: &Output<'_>, plan: &Plan, report: &Report) -
     let exit = report.exit_code();
     let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == Format::Text;
     match said {
-        true => output.into_file(&|writer, out| writer.report(report, exit, out))?,
+        true => output.file_beside(&|writer, out| writer.report(report, exit, out))?,
         false => output.result(&|writer, out| writer.report(report, exit, out))?,
     }
     Ok(exit)

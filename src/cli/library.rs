@@ -21,6 +21,7 @@ pub struct Library {
 }
 
 impl Library {
+    #[expect(clippy::disallowed_methods, reason = "a run is named after the time at which it began")]
     pub fn new() -> Self {
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
         let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();

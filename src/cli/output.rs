@@ -34,11 +34,11 @@ impl Output<'_> {
             Format::Json => render(&Json, &mut out),
         };
         pipe(written.and_then(|()| out.flush()))?;
-        self.into_file(render)
+        self.file_beside(render)
     }
 
     /// Writes the result to the file of `--json-into` only.
-    pub fn into_file(&self, render: Render<'_>) -> Result<(), CliError> {
+    pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
             Some(path) => super::file::replace(path, |out| render(&Json, out)),
@@ -79,7 +79,7 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text => self.into_file(render)?,
+            Format::Text => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }
