@@ -45,7 +45,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     block_on(apply(cx, args, &output, &loaded))
 }
 
-async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded) -> Ending {
+async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded<B::Project>) -> Ending {
     let mut stop = Interrupts::catch()?;
     let seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
@@ -65,7 +65,7 @@ fn write<B>(cx: &Cx<'_, B>, output: &Output<'_>, plan: &Plan, report: &Report) -
     let exit = report.exit_code();
     let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == Format::Text;
     match said {
-        true => output.into_file(&|writer, out| writer.report(report, exit, out))?,
+        true => output.file_beside(&|writer, out| writer.report(report, exit, out))?,
         false => output.result(&|writer, out| writer.report(report, exit, out))?,
     }
     Ok(exit)

@@ -1,11 +1,11 @@
 //! What verbs ask of the rest of the crate: one interface, so that verbs are tested without hosts.
 
 use super::settings::Settings;
-use crate::config::Project;
 use crate::diag::{Diag, Diags, Sources};
 use crate::engine::{Event, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
+use crate::view::Size;
 use camino::Utf8Path;
 use std::future::Future;
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,21 +26,29 @@ pub enum Ask {
 
 /// The library behind the verbs.
 pub trait Backend {
+    /// What a load comes to.
+    type Project;
     /// Hosts as they were observed, with whatever sessions stay open for what follows.
     type Seen: AsRef<[HostSeen]>;
     /// A wish to stop.
     type Cancel: Clone + Default;
 
     /// Reads an inventory and its recipes.
-    fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources);
+    fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
 
-    /// Returns the hosts that `selector` picks, in inventory order; all of them without one.
-    fn select(&self, project: &Project, selector: Option<&str>) -> Result<Vec<HostName>, Box<Diag>>;
+    /// Returns how much the project declares.
+    fn size(&self, project: &Self::Project) -> Size;
+
+    /// Returns the hosts that `--on` picks, in inventory order; all of them without one.
+    ///
+    /// # Errors
+    /// A selector, or a pattern of `--step` and `--skip`, that is malformed or picks nothing.
+    fn select(&self, project: &Self::Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>>;
 
     /// Observes hosts.
     fn observe(
         &self,
-        project: &Project,
+        project: &Self::Project,
         hosts: &[HostName],
         ask: Ask,
         settings: &Settings,
@@ -48,12 +56,12 @@ pub trait Backend {
     ) -> impl Future<Output = Self::Seen>;
 
     /// Plans, purely.
-    fn plan(&self, project: &Project, seen: &Self::Seen, settings: &Settings) -> Plan;
+    fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
 
     /// Carries a plan out and proves it.
     fn apply(
         &self,
-        project: &Project,
+        project: &Self::Project,
         plan: &Plan,
         seen: Self::Seen,
         settings: &Settings,
@@ -64,7 +72,7 @@ pub trait Backend {
     /// Judges what is declared to hold.
     fn verify(
         &self,
-        project: &Project,
+        project: &Self::Project,
         seen: Self::Seen,
         settings: &Settings,
         events: Events,

@@ -42,8 +42,11 @@ pub async fn ask(stop: &mut Interrupts, console: &Console, plan: &Plan) -> Resul
 
 fn question(plan: &Plan) -> String {
     let counts = plan.counts();
-    let these = if counts.change == 1 { "this" } else { "these" };
-    format!("apply {these} {} to {}? [y/N]", count(counts.change, "change"), count(counts.changing, "host"))
+    let changes = match counts.change {
+        1 => "this change".to_owned(),
+        many => format!("these {}", count(many, "change")),
+    };
+    format!("apply {changes} to {}? [y/N]", count(counts.changing, "host"))
 }
 
 fn is_yes(line: &str) -> bool {

@@ -10,6 +10,7 @@ use crate::model::HostName;
 use crate::plan::Plan;
 use crate::state::{RunDir, Store};
 use crate::transport;
+use crate::view::Size;
 use camino::Utf8Path;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ pub struct Library {
 }
 
 impl Library {
+    #[expect(clippy::disallowed_methods, reason = "a run is named after the time at which it began")]
     pub fn new() -> Self {
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
         let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
@@ -53,6 +55,7 @@ impl Library {
 }
 
 impl Backend for Library {
+    type Project = Project;
     type Seen = Observed;
     type Cancel = Cancel;
 
@@ -60,14 +63,28 @@ impl Backend for Library {
         config::load(path, &LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable })
     }
 
-    fn select(&self, project: &Project, selector: Option<&str>) -> Result<Vec<HostName>, Box<Diag>> {
-        match selector {
+    fn size(&self, project: &Project) -> Size {
+        Size::of(project)
+    }
+
+    fn select(&self, project: &Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>> {
+        if let Some(diag) = settings.filter.check(project) {
+            return Err(Box::new(diag));
+        }
+        match &settings.on {
             Some(selector) => config::select(project, selector),
             None => Ok(project.hosts.keys().cloned().collect()),
         }
     }
 
-    async fn observe(&self, project: &Project, hosts: &[HostName], ask: Ask, settings: &Settings, events: Events) -> Observed {
+    async fn observe(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        ask: Ask,
+        settings: &Settings,
+        events: Events,
+    ) -> Observed {
         let options = self.options(settings);
         match ask {
             Ask::Declared => engine::observe(project, hosts, &options, &events, false).await,
@@ -80,7 +97,15 @@ impl Backend for Library {
         engine::plan(project, seen, &settings.filter)
     }
 
-    async fn apply(&self, project: &Project, plan: &Plan, seen: Observed, settings: &Settings, events: Events, cancel: Cancel) -> Report {
+    async fn apply(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        seen: Observed,
+        settings: &Settings,
+        events: Events,
+        cancel: Cancel,
+    ) -> Report {
         let options = self.options(settings);
         let mut journal = self.journal(project, settings, &events);
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -89,13 +114,22 @@ impl Backend for Library {
             engine::apply(project, plan, seen, &options, &sender, &cancel).await
         };
         let (report, ()) = tokio::join!(work, forward(receiver, &events, journal.as_mut()));
-        if let Some(Err(error)) = journal.map(|run| run.write("plan.json", plan).and_then(|_| run.write("report.json", &report))) {
+        if let Some(Err(error)) =
+            journal.map(|run| run.write("plan.json", plan).and_then(|_| run.write("report.json", &report)))
+        {
             let _ = events.send(Event::NoHistory { why: error.to_string().into() });
         }
         report
     }
 
-    async fn verify(&self, project: &Project, seen: Observed, settings: &Settings, events: Events, _: Cancel) -> Report {
+    async fn verify(
+        &self,
+        project: &Project,
+        seen: Observed,
+        settings: &Settings,
+        events: Events,
+        _: Cancel,
+    ) -> Report {
         let began = Instant::now();
         let plan = engine::plan(project, &seen, &settings.filter);
         engine::verify(project, &plan, &self.options(settings), &events, began.elapsed())

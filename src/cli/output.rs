@@ -4,8 +4,7 @@ use super::args::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::settings::Settings;
-use crate::config::Project;
-use crate::diag::{Diag, Diags, Sources};
+use crate::diag::{self, Diag, Diags, Sources};
 use crate::model::ExitCode;
 use crate::view::progress::{Detail, Live, Plain, Progress};
 use crate::view::{self, Json, Text, Writer};
@@ -35,11 +34,11 @@ impl Output<'_> {
             Format::Json => render(&Json, &mut out),
         };
         pipe(written.and_then(|()| out.flush()))?;
-        self.into_file(render)
+        self.file_beside(render)
     }
 
     /// Writes the result to the file of `--json-into` only.
-    pub fn into_file(&self, render: Render<'_>) -> Result<(), CliError> {
+    pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
             Some(path) => super::file::replace(path, |out| render(&Json, out)),
@@ -67,7 +66,8 @@ impl Output<'_> {
 
     pub fn diag(&self, diag: &Diag, sources: &Sources) -> Result<(), CliError> {
         let mut err = (self.console.err)();
-        pipe(writeln!(err, "{}", view::render_diag(diag, sources)))
+        // The stream takes the colours away where none are wanted.
+        pipe(writeln!(err, "{}\n", diag::render(diag, sources, true)))
     }
 
     /// Writes a load that failed: diagnostics to stderr, and a document where JSON was asked for.
@@ -79,7 +79,7 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text => self.into_file(render)?,
+            Format::Text => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }
@@ -96,8 +96,8 @@ impl Output<'_> {
     }
 
     /// Says what is wrong with a selector, and returns the usage error it is.
-    pub fn selection_error(&self, diag: &Diag, project: &Project) -> CliError {
-        match self.diag(diag, &project.sources) {
+    pub fn selection_error(&self, diag: &Diag, sources: &Sources) -> CliError {
+        match self.diag(diag, sources) {
             Ok(()) => CliError::said(ExitCode::Usage),
             Err(error) => error,
         }

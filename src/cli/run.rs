@@ -9,7 +9,6 @@ use super::interrupt::Interrupts;
 use super::inventory::{self, Target};
 use super::output::Output;
 use super::settings::Settings;
-use crate::config::Project;
 use crate::model::{ExitCode, HostName};
 use crate::view::progress::consume;
 use std::future::Future;
@@ -24,7 +23,7 @@ pub struct Cx<'a, B> {
 }
 
 /// A project, and the hosts of it to work on.
-pub type Loaded = (Project, Vec<HostName>);
+pub type Loaded<P> = (P, Vec<HostName>);
 
 /// How a verb ends.
 pub type Ending = Result<ExitCode, CliError>;
@@ -41,7 +40,7 @@ impl<'a, B: Backend> Cx<'a, B> {
     }
 
     /// Reads the inventory and picks the hosts. Nothing is contacted.
-    pub fn load(&self, target: &Target) -> Result<Loaded, CliError> {
+    pub fn load(&self, target: &Target) -> Result<Loaded<B::Project>, CliError> {
         let output = self.output(target);
         let (project, diags, sources) = self.backend.load(&target.path, self.settings);
         let project = match project {
@@ -49,11 +48,8 @@ impl<'a, B: Backend> Cx<'a, B> {
             _ => return Err(output.failed_load(&target.path, diags, sources)?),
         };
         output.diags(&diags, &sources)?;
-        if let Some(diag) = self.settings.filter.check(&project) {
-            return Err(output.selection_error(&diag, &project));
-        }
-        let hosts = self.backend.select(&project, self.settings.on.as_deref());
-        let hosts = hosts.map_err(|diag| output.selection_error(&diag, &project))?;
+        let hosts = self.backend.select(&project, self.settings);
+        let hosts = hosts.map_err(|diag| output.selection_error(&diag, &sources))?;
         Ok((project, hosts))
     }
 
@@ -62,7 +58,7 @@ impl<'a, B: Backend> Cx<'a, B> {
         &self,
         stop: &mut Interrupts,
         output: &Output<'_>,
-        (project, hosts): &Loaded,
+        (project, hosts): &Loaded<B::Project>,
         ask: Ask,
     ) -> Result<B::Seen, CliError> {
         let work = self.shown(output, |events| self.backend.observe(project, hosts, ask, self.settings, events));

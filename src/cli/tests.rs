@@ -1,1 +1,287 @@
-//! tests
+//! Whole verbs, with hosts that exist only here: exit code, stdout and stderr in one text.
+
+use super::args::Cli;
+use super::backend::{Ask, Backend, Events};
+use super::console::{Console, Stream};
+use super::*;
+use crate::diag::{Code, Diag, Diags, Sources};
+use crate::engine::{Event, Report, StepResult};
+use crate::model::{HostName, Outcome};
+use crate::plan::{HostSeen, Plan};
+use crate::view::{Size, sample};
+use camino::Utf8Path;
+use clap::Parser;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+/// Answers every question from what it was made with.
+struct Fake {
+    plan: Plan,
+    report: Report,
+    broken: bool,
+    applied: Mutex<bool>,
+}
+
+impl Fake {
+    fn new(plan: Plan) -> Self {
+        let host = sample::host_report("node-01", vec![sample::step_report("banner", StepResult::Changed)], vec![]);
+        Self { plan, report: sample::report("apply", vec![host]), broken: false, applied: Mutex::new(false) }
+    }
+}
+
+impl Backend for Fake {
+    type Project = ();
+    type Seen = Vec<HostSeen>;
+    type Cancel = ();
+
+    fn load(&self, path: &Utf8Path, _: &Settings) -> (Option<()>, Diags, Sources) {
+        let mut sources = Sources::default();
+        let file = sources.add(path, "hosts: {}\nhots: {}\n");
+        let span = crate::diag::Span { file, start: 10, end: 14 };
+        let diag = Diag::error(Code::UnknownKey, "key `hots` is not known").at(span).hint("did you mean `hosts`?");
+        match self.broken {
+            true => (None, Diags(vec![diag]), sources),
+            false => (Some(()), Diags::default(), sources),
+        }
+    }
+
+    fn size(&self, (): &()) -> Size {
+        Size { hosts: 1, recipes: 2, steps: 3 }
+    }
+
+    fn select(&self, (): &(), settings: &Settings) -> Result<Vec<HostName>, Box<Diag>> {
+        match settings.on.as_deref() {
+            Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
+            _ => Ok(vec![sample::host("node-01")]),
+        }
+    }
+
+    async fn observe(&self, (): &(), hosts: &[HostName], _: Ask, _: &Settings, events: Events) -> Vec<HostSeen> {
+        let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
+        hosts.iter().map(|host| HostSeen::observed(host, Default::default(), 1)).collect()
+    }
+
+    fn plan(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Plan {
+        self.plan.clone()
+    }
+
+    async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
+        *self.applied.lock().unwrap() = true;
+        self.report.clone()
+    }
+
+    async fn verify(&self, (): &(), _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
+        Report { verb: "verify".into(), ..self.report.clone() }
+    }
+
+    fn stop(&self, (): &()) {}
+}
+
+/// Both streams in one, each line with the stream it went to.
+#[derive(Clone, Default)]
+struct Transcript(Arc<Mutex<Vec<(&'static str, String)>>>);
+
+struct Side(Transcript, &'static str);
+
+impl Write for Side {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = anstream::adapter::strip_str(std::str::from_utf8(bytes).unwrap()).to_string();
+        let mut said = self.0.0.lock().unwrap();
+        match said.last_mut() {
+            Some((side, last)) if *side == self.1 => last.push_str(&text),
+            _ => said.push((self.1, text)),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Transcript {
+    fn stream(&self, side: &'static str) -> Box<dyn Fn() -> Stream> {
+        let transcript = self.clone();
+        Box::new(move || Box::new(Side(transcript.clone(), side)))
+    }
+
+    fn text(&self) -> String {
+        let said = self.0.lock().unwrap();
+        said.iter()
+            .map(|(side, text)| format!("--- {side}\n{text}{}", if text.ends_with('\n') { "" } else { "\n" }))
+            .collect()
+    }
+}
+
+/// Runs a verb; `answer` is what somebody at the terminal says, if somebody is there.
+fn forge(fake: &Fake, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
+    let cli = Cli::parse_from(["forge"].iter().chain(arguments));
+    let environment = Environment::default();
+    let settings = Settings::new(&cli.global, &environment);
+    let transcript = Transcript::default();
+    let console = Console {
+        out: transcript.stream("stdout"),
+        err: transcript.stream("stderr"),
+        answer: Arc::new(move || Ok(answer.unwrap_or_default().to_owned())),
+        can_ask: answer.is_some(),
+        live: false,
+        live_colour: false,
+    };
+    let cx =
+        Cx { backend: fake, console: &console, typed: &cli.global, environment: &environment, settings: &settings };
+    let exit = finish(&cx, run(&cx, &cli.verb));
+    (exit.code(), transcript.text())
+}
+
+fn changing() -> Fake {
+    Fake::new(sample::plan(vec![sample::observed("node-01", vec![sample::nginx(), sample::ok("hosts")])]))
+}
+
+fn settled() -> Fake {
+    let fake = Fake::new(sample::plan(vec![sample::observed("node-01", vec![sample::ok("hosts")])]));
+    let ok = StepResult::AlreadyOk { reason: sample::because("as declared") };
+    let host = sample::host_report("node-01", vec![sample::step_report("hosts", ok)], vec![]);
+    Fake { report: sample::report("apply", vec![host]), ..fake }
+}
+
+#[test]
+fn plan_names_the_next_command() {
+    let (exit, said) = forge(&changing(), &["plan", "c.yaml", "--on", "node-01", "-q"], None);
+    assert_eq!(exit, 0);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn plan_tells_changes_by_its_exit_code_only_when_asked() {
+    assert_eq!(forge(&changing(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 2);
+    assert_eq!(forge(&settled(), &["plan", "c.yaml", "--detailed-exitcode"], None).0, 0);
+}
+
+#[test]
+fn a_dry_run_is_a_plan_and_needs_nobody() {
+    let fake = changing();
+    let (exit, said) = forge(&fake, &["apply", "c.yaml", "--dry-run", "-q"], None);
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (0, false));
+    assert!(said.ends_with("next: forge apply c.yaml\n"), "{said}");
+}
+
+#[test]
+fn apply_asks_and_goes_on_with_a_yes() {
+    let fake = changing();
+    let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some("y\n"));
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn apply_changes_nothing_without_a_yes() {
+    for answer in ["", "\n", "n\n"] {
+        let fake = changing();
+        let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
+        assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
+        assert!(said.ends_with("error: not applied; nothing was changed\n"), "{said}");
+    }
+}
+
+#[test]
+fn apply_with_nothing_to_do_says_one_line_and_asks_nothing() {
+    let (exit, said) = forge(&settled(), &["apply", "c.yaml", "-q"], Some(""));
+    assert_eq!((exit, said.as_str()), (0, "--- stdout\nnothing to do: 1 host, 1 step as declared\n"));
+}
+
+#[test]
+fn apply_reports_what_failed_where_the_plan_had_nothing_to_do() {
+    let mut fake = settled();
+    fake.report.hosts = vec![sample::ended("node-01", Outcome::Locked, "held by root@ci-7")];
+    let (exit, said) = forge(&fake, &["apply", "c.yaml", "--yes", "-q"], None);
+    assert_eq!(exit, 7);
+    assert!(said.contains("x locked: held by root@ci-7\n"), "{said}");
+}
+
+#[test]
+fn json_has_stdout_to_itself() {
+    let (exit, said) = forge(&changing(), &["apply", "c.yaml", "--yes", "--format", "json", "-q"], None);
+    assert_eq!(exit, 0);
+    let stdout: String = said.split("--- stdout\n").nth(1).unwrap().to_owned();
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(document["result"], "report");
+    assert!(said.starts_with("--- stderr\ncluster h100-prod"), "{said}");
+}
+
+#[test]
+fn json_goes_into_a_file_beside_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.json");
+    let (_, said) = forge(&settled(), &["apply", "c.yaml", "--yes", "-q", "--json-into", file.to_str().unwrap()], None);
+    let document: serde_json::Value = serde_json::from_str(&fs_err::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(document["result"], "report");
+    assert_eq!(said, "--- stdout\nnothing to do: 1 host, 1 step as declared\n");
+}
+
+#[test]
+fn a_broken_inventory_contacts_nothing() {
+    let fake = Fake { broken: true, ..changing() };
+    for verb in ["plan", "verify", "facts"] {
+        let (exit, said) = forge(&fake, &[verb, "c.yaml"], None);
+        assert_eq!(exit, 65);
+        assert!(!said.contains("observing"), "{said}");
+        assert!(said.ends_with("error: 1 error in `c.yaml`; nothing was contacted\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_broken_inventory_is_a_document_too() {
+    let fake = Fake { broken: true, ..changing() };
+    let (exit, said) = forge(&fake, &["plan", "c.yaml", "--format", "json"], None);
+    assert_eq!(exit, 65);
+    let stdout = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
+    let document: serde_json::Value = serde_json::from_str(stdout).unwrap();
+    assert_eq!(document["inventories"][0]["diagnostics"][0]["place"]["line"], 2);
+}
+
+#[test]
+fn a_selector_that_picks_nothing_is_usage() {
+    let (exit, said) = forge(&changing(), &["plan", "c.yaml", "--on", "nobody"], None);
+    assert_eq!(exit, 64);
+    assert!(said.starts_with("--- stderr\nerror[F0203]: selector `nobody` selects no host"), "{said}");
+}
+
+#[test]
+fn validate_checks_every_inventory() {
+    let (exit, said) = forge(&changing(), &["validate", "a.yaml", "b.yaml"], None);
+    let line = |file: &str| format!("valid: {file}: 1 host, 2 recipes, 3 steps\n");
+    assert_eq!((exit, said), (0, format!("--- stdout\n{}{}", line("a.yaml"), line("b.yaml"))));
+    let fake = Fake { broken: true, ..changing() };
+    let (exit, said) = forge(&fake, &["validate", "a.yaml", "b.yaml"], None);
+    assert_eq!(exit, 65);
+    assert!(said.ends_with("--- stdout\nnot valid: a.yaml: 1 error\nnot valid: b.yaml: 1 error\n"), "{said}");
+}
+
+#[test]
+fn progress_goes_to_stderr() {
+    let (exit, said) = forge(&changing(), &["facts", "c.yaml"], None);
+    assert_eq!(exit, 0);
+    let (stderr, stdout) = said.split_once("--- stdout\n").unwrap();
+    assert!(stderr.ends_with(" observing 1 host\n"), "{said}");
+    assert_eq!(stdout, "\nfacts: 1 host\n");
+}
+
+#[test]
+fn verify_has_the_reports_exit_code() {
+    let (exit, said) = forge(&changing(), &["verify", "c.yaml", "-q"], None);
+    assert_eq!(exit, 0);
+    assert!(said.contains("\nverified: 1 host: 1 changed;"), "{said}");
+}
+
+#[test]
+fn facts_exit_by_what_they_show() {
+    use crate::probe::Unknown;
+    let host = |name: &str| HostSeen::observed(&sample::host(name), Default::default(), 1);
+    let mut unknown = host("a");
+    unknown.facts.0.insert("gpus".into(), Err(Unknown::new("timed out after 10 s")));
+    let why = crate::plan::Unreachable { why: "no route to host".into(), hint: None };
+    let silent = HostSeen::unreachable(&sample::host("b"), why);
+    assert_eq!(facts::exit_code(&[host("c")]), ExitCode::Done);
+    assert_eq!(facts::exit_code(&[host("c"), unknown.clone()]), ExitCode::Unknown);
+    assert_eq!(facts::exit_code(&[unknown, silent]), ExitCode::Unreachable);
+}

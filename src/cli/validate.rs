@@ -4,7 +4,7 @@ use super::args::InventoryArg;
 use super::backend::Backend;
 use super::run::{Cx, Ending};
 use crate::model::ExitCode;
-use crate::view::{CheckedInventory, Size, Validation};
+use crate::view::{CheckedInventory, Validation};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Check inventories and their recipes; no host is contacted
@@ -39,6 +39,6 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 
 fn check<B: Backend>(cx: &Cx<'_, B>, path: &Utf8Path) -> CheckedInventory {
     let (project, diags, sources) = cx.backend.load(path, cx.settings);
-    let size = project.as_ref().filter(|_| !diags.has_errors()).map(Size::of);
+    let size = project.as_ref().filter(|_| !diags.has_errors()).map(|project| cx.backend.size(project));
     CheckedInventory { path: path.to_owned(), diags, sources, size }
 }

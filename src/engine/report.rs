@@ -74,6 +74,8 @@ impl HostReport {
         let outcome = match self.outcome {
             Outcome::Ok | Outcome::Changed | Outcome::Skipped | Outcome::Cancelled => None,
             Outcome::Pending => Some(ExitCode::Pending),
+            // The host failed by its verification alone: that has a code of its own.
+            Outcome::Failed if self.failed_by_verification() => None,
             Outcome::Blocked | Outcome::Failed => Some(ExitCode::HostsFailed),
             Outcome::Stale => Some(ExitCode::Stale),
             Outcome::Locked => Some(ExitCode::Locked),
@@ -84,10 +86,17 @@ impl HostReport {
         outcome.into_iter().chain(steps).chain(verify)
     }
 
-    /// Returns the outcome that steps and verifications add up to.
+    fn failed_by_verification(&self) -> bool {
+        let step_failed = self.steps.iter().any(|s| matches!(s.result, StepResult::Failed { .. }));
+        !step_failed && self.verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed))
+    }
+
+    /// Returns the outcome that steps and verifications add up to. What is unknown was left alone, so it
+    /// makes a host `skipped`, never `ok`.
     pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> Outcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
         let verify_failed = verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed));
+        let unproven = verify.iter().any(|v| v.result.code() == Some(ExitCode::Unknown));
         if any(|r| matches!(r, StepResult::Failed { .. })) || verify_failed {
             Outcome::Failed
         } else if any(|r| matches!(r, StepResult::Blocked { .. })) {
@@ -96,7 +105,7 @@ impl HostReport {
             Outcome::Stale
         } else if any(|r| matches!(r, StepResult::Cancelled)) {
             Outcome::Cancelled
-        } else if any(|r| matches!(r, StepResult::Skipped { .. })) {
+        } else if unproven || any(|r| matches!(r, StepResult::Skipped { .. } | StepResult::Unknown { .. })) {
             Outcome::Skipped
         } else if any(|r| matches!(r, StepResult::Pending { .. })) {
             Outcome::Pending

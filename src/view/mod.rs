@@ -7,13 +7,15 @@ pub mod escape;
 pub mod fold;
 mod json;
 pub mod progress;
+#[cfg(test)]
+pub(crate) mod sample;
 mod style;
 mod text;
 mod validation;
 mod words;
 
 pub use json::Json;
-pub use text::{Text, render_diag};
+pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, took};
 

@@ -1,3 +1,5 @@
+//! Recorded answers about apt's offers, and what they are read as.
+
 use super::*;
 use crate::probe::section::testing::recorded;
 use crate::probe::section::End;

@@ -1,3 +1,5 @@
+//! Recorded answers about a recipe's own checks, and what they are read as.
+
 use super::*;
 use crate::probe::section::testing::{answers, printed};
 

@@ -1,3 +1,5 @@
+//! Recorded answers about the package manager as a whole, and what they are read as.
+
 use super::*;
 use crate::probe::section::testing::{answers, printed, recorded};
 use std::collections::BTreeMap;

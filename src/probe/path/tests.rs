@@ -1,3 +1,5 @@
+//! Recorded answers about paths, and what they are read as.
+
 use super::*;
 use crate::probe::section::End;
 use crate::probe::section::testing::{answers, printed, recorded};

@@ -1,3 +1,5 @@
+//! Recorded answers about systemd units, and what they are read as.
+
 use super::*;
 use crate::probe::section::testing::{answers, printed, recorded};
 use crate::probe::section::End;

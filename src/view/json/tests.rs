@@ -1,1 +1,100 @@
-//! tests to come
+//! What programs read: the shape of each document, and that it is the same text once parsed.
+
+use super::*;
+use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};
+use crate::view::escape::{self, tests::HOSTILE};
+use crate::view::{CheckedInventory, sample};
+
+fn json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Value) {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let value = serde_json::from_str(&text).unwrap();
+    (text, value)
+}
+
+#[test]
+fn a_plan_carries_its_counts_and_exit_code() {
+    let plan = sample::rich_plan();
+    let (_, value) = json(|out| Json.plan(&plan, ExitCode::Changes, out));
+    let keys: Vec<_> = value.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["version", "result", "forge", "exit", "counts", "plan"]);
+    assert_eq!(value["result"], "plan");
+    assert_eq!(value["exit"], serde_json::json!({"code": 2, "name": "changes"}));
+    assert_eq!(value["counts"]["change"], 45);
+    assert_eq!(value["plan"]["hosts"][0]["host"], "gpu02");
+}
+
+#[test]
+fn a_plan_reads_back_as_it_was() {
+    let plan = sample::rich_plan();
+    let (_, value) = json(|out| Json.plan(&plan, ExitCode::Done, out));
+    assert_eq!(serde_json::from_value::<Plan>(value["plan"].clone()).unwrap(), plan);
+}
+
+#[test]
+fn a_report_tells_each_step() {
+    let report = sample::rich_report();
+    let (_, value) = json(|out| Json.report(&report, report.exit_code(), out));
+    assert_eq!(value["exit"]["code"], 3);
+    let step = &value["report"]["hosts"][1]["steps"][1];
+    assert_eq!(step["result"], "failed");
+    assert_eq!(step["failure"]["why"], "exit status 100");
+}
+
+#[test]
+fn facts_are_a_value_or_a_reason() {
+    let mut seen = HostSeen::observed(&sample::host("a"), Default::default(), 1);
+    seen.facts.0.insert("kernel".into(), Ok("6.1".into()));
+    seen.facts.0.insert("gpus".into(), Err(crate::probe::Unknown::new("timed out after 10 s")));
+    let (_, value) = json(|out| Json.facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
+    let expected = serde_json::json!({
+        "gpus": {"unknown": {"why": "timed out after 10 s", "said": null}},
+        "kernel": {"value": "6.1"},
+    });
+    assert_eq!(value["facts"][0]["facts"], expected);
+    assert_eq!(value["facts"][0]["reach"], "observed");
+}
+
+#[test]
+fn diagnostics_have_file_line_and_column() {
+    let mut sources = Sources::default();
+    sources.add("inventory.yaml", "hosts:\n  ä: {}\n  a: {}\n");
+    let span = |start, end| Span { file: FileId(0), start, end };
+    let diag = Diag::error(Code::Duplicate, "host `a` is named twice")
+        .at(span(18, 19))
+        .label("again")
+        .also(span(9, 11), "first")
+        .hint("rename one");
+    let checked = CheckedInventory { path: "inventory.yaml".into(), diags: Diags(vec![diag]), sources, size: None };
+    let validation = Validation { inventories: vec![checked] };
+    let (_, value) = json(|out| Json.validation(&validation, ExitCode::Input, out));
+    let expected = serde_json::json!({
+        "path": "inventory.yaml",
+        "valid": false,
+        "diagnostics": [{
+            "code": "F0103",
+            "severity": "error",
+            "message": "host `a` is named twice",
+            "place": {"file": "inventory.yaml", "line": 3, "column": 3, "label": "again"},
+            "others": [{"file": "inventory.yaml", "line": 2, "column": 3, "label": "first"}],
+            "notes": [],
+            "hint": "rename one",
+        }],
+    });
+    assert_eq!(value["inventories"][0], expected);
+}
+
+#[test]
+fn hostile_text_is_inert_and_the_same_once_parsed() {
+    for (raw, _) in HOSTILE {
+        let plan = sample::hostile_plan(raw);
+        let (text, value) = json(|out| Json.plan(&plan, ExitCode::Done, out));
+        assert!(!text.chars().any(escape::hidden), "{raw:?} came through in {text}");
+        let shown = crate::model::SecretStore::mask(raw);
+        assert_eq!(value["plan"]["hosts"][0]["steps"][0]["reason"], shown.as_str());
+        let report = sample::hostile_report(raw);
+        let (text, _) = json(|out| Json.report(&report, ExitCode::Done, out));
+        assert!(!text.chars().any(escape::hidden), "{raw:?} came through in {text}");
+    }
+}

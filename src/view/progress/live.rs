@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Hosts with a line of their own at most; the bar counts the others, so that small terminals do not scroll.
 const LINES: usize = 12;
+const BAR: &str = "{spinner} [{bar:30}] {pos}/{len} {msg} {elapsed}";
+const LINE: &str = "  {prefix} {msg}";
 const TICK: Duration = Duration::from_millis(120);
 
 /// Draws on a terminal. Colours are written where `colour` says so.
@@ -28,7 +30,7 @@ impl Live {
     pub fn new(target: ProgressDrawTarget, detail: Detail, colour: bool) -> Self {
         let screen = MultiProgress::with_draw_target(target);
         let overall = screen.add(ProgressBar::no_length());
-        overall.set_style(style("{spinner} [{bar:30}] {pos}/{len} {msg} {elapsed}"));
+        overall.set_style(style(BAR));
         overall.enable_steady_tick(TICK);
         Self { screen, overall, active: IndexMap::new(), lines: IndexMap::new(), detail, colour, failed: 0 }
     }
@@ -49,7 +51,7 @@ impl Live {
     fn draw(&mut self, host: &HostName) {
         if self.lines.len() < LINES && !self.lines.contains_key(host) {
             let line = self.screen.insert_before(&self.overall, ProgressBar::new_spinner());
-            line.set_style(style("  {prefix} {msg}"));
+            line.set_style(style(LINE));
             line.set_prefix(escape::line(host.as_str()).into_owned());
             self.lines.insert(host.clone(), line);
         }
@@ -81,28 +83,21 @@ impl Live {
         self.overall.inc(1);
     }
 
-    /// A line that stays, above what moves.
-    fn keep(&self, event: &Event) {
-        // What a long step prints is on the host's line; with it, everything else would scroll away.
-        if matches!(event, Event::StepOutput { .. }) {
-            return;
+    /// Returns the line that stays, above what moves.
+    fn lasting(&self, event: &Event) -> Option<String> {
+        let line = words::line(event).filter(|line| self.detail >= line.from && stays(event, self.detail))?;
+        match self.colour {
+            true => Some(line.text),
+            false => Some(anstream::adapter::strip_str(&line.text).to_string()),
         }
-        let Some(line) = words::line(event).filter(|line| self.detail >= line.from && lasting(event, self.detail))
-        else {
-            return;
-        };
-        let text = match self.colour {
-            true => line.text,
-            false => anstream::adapter::strip_str(&line.text).to_string(),
-        };
-        // A terminal that went away must not stop a run.
-        let _ = self.screen.println(text);
     }
 }
 
 /// On a terminal the moving lines tell the ordinary; only what matters afterwards stays.
-fn lasting(event: &Event, detail: Detail) -> bool {
+fn stays(event: &Event, detail: Detail) -> bool {
     match event {
+        // With what a long step prints, everything else would scroll away: it is on the host's line.
+        Event::StepOutput { .. } => false,
         Event::ObserveStarted { .. } | Event::ApplyStarted { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
         Event::HostFinished { .. } => detail >= Detail::Verbose,
@@ -112,7 +107,10 @@ fn lasting(event: &Event, detail: Detail) -> bool {
 
 impl Progress for Live {
     fn event(&mut self, event: &Event) {
-        self.keep(event);
+        if let Some(line) = self.lasting(event) {
+            // A terminal that went away must not stop a run.
+            let _ = self.screen.println(line);
+        }
         match event {
             Event::ObserveStarted { hosts } => self.phase("hosts observed", *hosts),
             Event::ApplyStarted { hosts, .. } => self.phase("hosts", *hosts),
@@ -157,12 +155,75 @@ fn style(template: &str) -> ProgressStyle {
 mod tests {
     use super::*;
     use crate::model::StepId;
-    use indicatif::InMemoryTerm;
 
-    fn live(detail: Detail) -> (InMemoryTerm, Live) {
-        let term = InMemoryTerm::new(24, 100);
-        let live = Live::new(ProgressDrawTarget::term_like(Box::new(term.clone())), detail, false);
+    fn live(detail: Detail) -> Live {
+        let live = Live::new(ProgressDrawTarget::hidden(), detail, false);
         live.overall.disable_steady_tick();
-        (term, live)
+        live
+    }
+
+    /// Returns what stands on the lines of hosts.
+    fn lines(live: &Live) -> Vec<String> {
+        live.lines.values().map(|line| format!("{} {}", line.prefix(), line.message())).collect()
+    }
+
+    fn started(host: &str) -> Event {
+        let (step, title) = (StepId::new("base", "nginx"), "nginx".into());
+        Event::StepStarted { host: HostName::new(host), step, title, long: true }
+    }
+
+    fn output(line: &str) -> Event {
+        Event::StepOutput { host: HostName::new("node-01"), step: StepId::new("base", "nginx"), line: line.into() }
+    }
+
+    fn finished(host: &str, outcome: Outcome) -> Event {
+        Event::HostFinished { host: HostName::new(host), outcome, reason: "why".into() }
+    }
+
+    #[test]
+    fn each_active_host_has_a_line_with_what_it_does() {
+        let mut live = live(Detail::Normal);
+        live.event(&Event::ApplyStarted { run: "r".into(), hosts: 2, steps: 2 });
+        live.event(&started("node-01"));
+        assert_eq!(lines(&live), ["node-01 base/nginx"]);
+        live.event(&output("\u{1b}[2Jx"));
+        assert_eq!(lines(&live), ["node-01 base/nginx | \\x1b[2Jx"]);
+        live.event(&finished("node-01", Outcome::Failed));
+        assert_eq!(lines(&live), [""; 0]);
+        assert_eq!((live.overall.position(), live.overall.length()), (1, Some(2)));
+        assert_eq!(live.overall.message(), "hosts, 1 host not done");
+    }
+
+    #[test]
+    fn a_host_beyond_the_last_line_gets_one_when_another_is_done() {
+        let mut live = live(Detail::Normal);
+        (0..=LINES).for_each(|n| live.event(&started(&format!("node-{n:02}"))));
+        assert_eq!(lines(&live).len(), LINES);
+        assert!(!lines(&live).contains(&"node-12 base/nginx".to_owned()));
+        live.event(&finished("node-03", Outcome::Ok));
+        assert_eq!(lines(&live).last().map(String::as_str), Some("node-12 base/nginx"));
+        assert!(!lines(&live).contains(&"node-03 base/nginx".to_owned()));
+    }
+
+    #[test]
+    fn only_what_matters_afterwards_stays() {
+        let kept = |detail, event: &Event| live(detail).lasting(event);
+        assert_eq!(kept(Detail::Verbose, &output("x")), None);
+        assert_eq!(kept(Detail::Normal, &started("node-01")), None);
+        assert_eq!(kept(Detail::Normal, &finished("node-01", Outcome::Failed)), None);
+        assert_eq!(
+            kept(Detail::Verbose, &finished("node-01", Outcome::Failed)).as_deref(),
+            Some("node-01 done, failed: why")
+        );
+        let why = crate::plan::Unreachable { why: "no route to host".into(), hint: None };
+        let unreachable = Event::Unreachable { host: HostName::new("node-02"), why };
+        assert_eq!(kept(Detail::Normal, &unreachable).as_deref(), Some("node-02 unreachable: no route to host"));
+    }
+
+    #[test]
+    fn the_templates_are_valid() {
+        for template in [BAR, LINE] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
     }
 }

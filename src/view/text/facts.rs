@@ -12,6 +12,8 @@ use std::io::{self, Write};
 
 /// Longer values are cut in the table: the whole is in the JSON output.
 const VALUE_CHARS: usize = 100;
+/// Longer values push their hosts out of the column.
+const COLUMN_CHARS: usize = 40;
 /// Longer lists and maps are counted, unless more is asked for.
 const FEW: usize = 6;
 
@@ -40,7 +42,7 @@ fn rows<'a>(name: &str, seen: &'a [HostSeen], all: bool) -> Rows<'a> {
         let cells = match host.facts.0.get(name) {
             None => continue,
             Some(Ok(value)) => flatten(value, all),
-            Some(Err(unknown)) => vec![(String::new(), Cell::Unknown(said(unknown)))],
+            Some(Err(unknown)) => vec![(String::new(), Cell::Unknown(format!("unknown: {}", said(unknown))))],
         };
         for cell in cells {
             rows.entry(cell).or_default().push(&host.host);
@@ -81,19 +83,37 @@ fn show(value: &Value, all: bool) -> String {
 
 fn fact(name: &str, rows: &Rows<'_>, total: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", paint(HEAD, escape::line(name)))?;
-    let path_width = rows.keys().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
+    let paths = width(rows.keys().map(|(path, _)| path.as_str()));
+    let values = width(rows.keys().map(|(_, cell)| cell.text())).min(COLUMN_CHARS);
     for ((path, cell), hosts) in rows {
-        let path = match path_width {
+        let path = match paths {
             0 => String::new(),
             width => format!("{path:<width$}  "),
         };
-        let value = match cell {
-            Cell::Known(value) => value.clone(),
-            Cell::Unknown(why) => paint(UNKNOWN, format!("unknown: {why}")).to_string(),
-        };
+        let value = cell.padded(if hosts.len() == total { 0 } else { values });
         writeln!(out, "  {path}{value}{}", paint(DIM, which(hosts, total)))?;
     }
     Ok(())
+}
+
+fn width<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+impl Cell {
+    fn text(&self) -> &str {
+        match self {
+            Self::Known(text) | Self::Unknown(text) => text,
+        }
+    }
+
+    fn padded(&self, width: usize) -> String {
+        let text = format!("{:<width$}", self.text());
+        match self {
+            Self::Known(_) => text,
+            Self::Unknown(_) => paint(UNKNOWN, text).to_string(),
+        }
+    }
 }
 
 /// Which hosts: nothing where it is all of them.
@@ -110,7 +130,7 @@ fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "unreachable"))?;
+    writeln!(out, "\n{}", paint(HEAD, "unreachable"))?;
     groups.values().try_for_each(|(why, hosts)| unreachable_group(why, hosts, out))
 }
 
@@ -131,5 +151,5 @@ fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     if missing > 0 {
         line.push_str(&format!(", {} unknown", paint(UNKNOWN, missing)));
     }
-    writeln!(out, "{line}")
+    writeln!(out, "\n{line}")
 }

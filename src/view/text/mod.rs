@@ -1,7 +1,6 @@
 //! The text writer: for people, grouped by what is equal, worst first.
 
 mod closing;
-mod diags;
 mod diff;
 mod facts;
 mod group;
@@ -14,8 +13,6 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod validation;
-
-pub use diags::render_diag;
 
 use super::{Validation, Writer};
 use crate::engine::Report;

@@ -41,7 +41,7 @@ impl Sort {
             Self::Stale => "stale: moved since the plan, left alone",
             Self::Blocked => "blocked",
             Self::Unknown => "unknown: could not be judged",
-            Self::Hosts => "hosts that were not worked on",
+            Self::Hosts => "hosts that did not get through",
             Self::Pending => "pending: waits for a reload or reboot",
             Self::Skipped => "skipped",
         }

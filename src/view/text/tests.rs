@@ -1,1 +1,137 @@
-//! tests to come
+//! What people read, word for word, and that nothing a host says acts on their terminal.
+
+use super::*;
+use crate::model::Outcome;
+use crate::probe::Unknown;
+use crate::view::escape::{self, tests::HOSTILE};
+use crate::view::sample;
+use serde_json::json;
+
+fn plain(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
+}
+
+fn text(verbose: u8) -> Text {
+    Text { verbose, target: Some("inventory.yaml --on gpu".into()) }
+}
+
+fn plan(verbose: u8, plan: &Plan) -> String {
+    plain(|out| text(verbose).plan(plan, ExitCode::Done, out))
+}
+
+fn report(report: &Report) -> String {
+    plain(|out| text(0).report(report, report.exit_code(), out))
+}
+
+#[test]
+fn a_plan_with_everything() {
+    insta::assert_snapshot!(plan(0, &sample::rich_plan()));
+}
+
+#[test]
+fn a_plan_with_everything_and_detail() {
+    insta::assert_snapshot!(plan(1, &sample::rich_plan()));
+}
+
+#[test]
+fn nothing_to_do_is_one_line() {
+    let hosts =
+        ["a", "b", "c"].map(|name| sample::observed(name, (0..14).map(|n| sample::ok(&n.to_string())).collect()));
+    assert_eq!(plan(0, &sample::plan(hosts.to_vec())), "nothing to do: 3 hosts, 42 steps as declared\n");
+}
+
+#[test]
+fn a_step_of_one_host_keeps_its_place_in_the_order() {
+    let first = sample::observed("a", vec![sample::motd(), sample::gone()]);
+    let second = sample::observed("b", vec![sample::motd(), sample::nginx(), sample::gone()]);
+    let shown = plan(0, &sample::plan(vec![first, second]));
+    let at = |what: &str| shown.find(what).unwrap();
+    assert!(at("/etc/motd") < at("package nginx") && at("package nginx") < at("/etc/legacy.conf"), "{shown}");
+}
+
+#[test]
+fn equal_steps_with_other_reasons_are_not_folded() {
+    let mut other = sample::motd();
+    other.reason = "content differs".into();
+    let hosts = vec![sample::observed("a", vec![sample::motd()]), sample::observed("b", vec![other])];
+    let shown = plan(0, &sample::plan(hosts));
+    assert!(shown.contains("    on a\n") && shown.contains("    on b\n"), "{shown}");
+}
+
+#[test]
+fn secrets_are_withheld_even_when_a_change_carries_them() {
+    let shown = plan(1, &sample::plan(vec![sample::observed("a", vec![sample::secret()])]));
+    assert!(shown.contains("content: (secret, not shown)") && !shown.contains("hunter"), "{shown}");
+}
+
+#[test]
+fn a_report_with_everything() {
+    insta::assert_snapshot!(report(&sample::rich_report()));
+}
+
+#[test]
+fn a_report_of_success_ends_without_a_next_command() {
+    let host = sample::host_report("a", vec![sample::step_report("x", crate::engine::StepResult::Changed)], vec![]);
+    assert_eq!(
+        report(&sample::report("apply", vec![host])),
+        "a  changed      1 changed    4.2 s\n\napplied: 1 host: 1 changed; 1 step changed (12 s)\n"
+    );
+}
+
+#[test]
+fn a_verification_that_fails_says_so() {
+    let failed = crate::engine::VerifyResult::Failed { reason: "exit status 7".into() };
+    let host = sample::host_report("a", vec![], vec![sample::verify_report("page answers", failed)]);
+    insta::assert_snapshot!(report(&sample::report("verify", vec![host])));
+}
+
+#[test]
+fn a_host_that_fails_without_a_step_tells_why() {
+    let shown = report(&sample::report("apply", vec![sample::ended("a", Outcome::Failed, "lost the link twice")]));
+    assert!(shown.contains("x failed: lost the link twice\n    hint: run `ssh -v` to see more\n    on a\n"), "{shown}");
+}
+
+fn seen() -> Vec<HostSeen> {
+    let host = |name: &str, kernel: &str| {
+        let mut seen = HostSeen::observed(&sample::host(name), Default::default(), 1);
+        seen.facts.0.insert("kernel".into(), Ok(json!(kernel)));
+        seen.facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
+        seen.facts.0.insert("packages".into(), Ok(json!((0..40).map(|n| format!("p{n}")).collect::<Vec<_>>())));
+        seen
+    };
+    let mut odd = host("gpu03", "6.1.0-30");
+    odd.facts.0.insert("os".into(), Err(Unknown::new("timed out after 10 s").said("\u{1b}[31mslow")));
+    let why = crate::plan::Unreachable { why: "connection refused".into(), hint: None };
+    vec![host("gpu01", "6.1.0-28"), host("gpu02", "6.1.0-28"), odd, HostSeen::unreachable(&sample::host("gpu04"), why)]
+}
+
+#[test]
+fn facts_as_a_table() {
+    insta::assert_snapshot!(plain(|out| text(0).facts(&seen(), ExitCode::Done, out)));
+}
+
+/// Everything written, without the colours that forge itself writes: those are known sequences, so that a
+/// host's own sequences are not stripped with them.
+fn without_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+    use crate::view::style::{ADD, BAD, CHANGE, DIM, DISRUPT, GOOD, HEAD, REMOVE, UNKNOWN};
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    let styles = [DISRUPT, BAD, GOOD, ADD, REMOVE, CHANGE, UNKNOWN, HEAD, DIM];
+    let own = styles.iter().flat_map(|style| [format!("{style}"), format!("{style:#}")]);
+    own.fold(String::from_utf8(out).unwrap(), |text, sequence| text.replace(&sequence, ""))
+}
+
+#[test]
+fn nothing_that_a_host_says_acts_on_the_terminal() {
+    let harmless = |shown: &str, raw: &str| {
+        let acts = shown.chars().find(|c| escape::hidden(*c));
+        assert_eq!(acts, None, "{raw:?} came through in:\n{shown:?}");
+    };
+    for (raw, _) in HOSTILE {
+        harmless(&without_own_colours(|out| text(1).plan(&sample::hostile_plan(raw), ExitCode::Done, out)), raw);
+        harmless(&without_own_colours(|out| text(1).report(&sample::hostile_report(raw), ExitCode::Done, out)), raw);
+    }
+    harmless(&without_own_colours(|out| text(1).facts(&seen(), ExitCode::Done, out)), "facts");
+}

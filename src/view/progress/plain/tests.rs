@@ -1,1 +1,96 @@
-//! tests
+//! Lines of progress, word for word.
+
+use super::*;
+use crate::engine::{StepResult, VerifyResult};
+use crate::model::{Outcome, StepId};
+use crate::plan::Unreachable;
+use crate::view::escape::{self, tests::HOSTILE};
+use crate::view::sample::{because, failure, host};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn shown(detail: Detail, events: &[Event]) -> String {
+    let shared = Shared::default();
+    let mut plain = Plain::new(Box::new(shared.clone()), detail, || "12:01:33".into());
+    events.iter().for_each(|event| plain.event(event));
+    plain.finish();
+    let bytes = shared.0.lock().unwrap().clone();
+    anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
+}
+
+fn finished(result: StepResult) -> Event {
+    let (step, title, took) = (StepId::new("base", "nginx"), because("nginx"), Duration::from_millis(2_100));
+    Event::StepFinished { host: host("node-01"), step, title, result, changes: vec![], took }
+}
+
+fn all() -> Vec<Event> {
+    let step = || StepId::new("base", "nginx");
+    let flight = || vec![(host("node-01"), step())];
+    let node = || host("node-01");
+    let because_verify =
+        |result| Event::Verified { host: node(), recipe: "base".into(), name: "page answers".into(), result };
+    vec![
+        Event::ObserveStarted { hosts: 3 },
+        Event::Connecting { host: node() },
+        Event::Retrying { host: node(), why: because("connection reset"), attempt: 2 },
+        Event::Observed { host: node(), trips: 2, took: Duration::from_millis(310) },
+        Event::Unreachable { host: host("node-02"), why: Unreachable { why: because("no route to host"), hint: None } },
+        Event::ApplyStarted { run: "20261121T093015-4f2a".into(), hosts: 2, steps: 5 },
+        Event::HostStarted { host: node(), steps: 1 },
+        Event::Reattached { host: node(), unit: "forge-x.service".into() },
+        Event::Waiting { host: node(), step: step(), what: because("`base/key` on node-03") },
+        Event::StepStarted { host: node(), step: step(), title: because("nginx"), long: true },
+        Event::StepOutput { host: node(), step: step(), line: because("Unpacking nginx …") },
+        finished(StepResult::Changed),
+        finished(StepResult::AlreadyOk { reason: because("installed") }),
+        finished(failure()),
+        finished(StepResult::Skipped { reason: because("needs `base/repo`") }),
+        because_verify(VerifyResult::Held),
+        because_verify(VerifyResult::Failed { reason: because("exit status 7") }),
+        Event::HostFinished { host: node(), outcome: Outcome::Changed, reason: because("") },
+        Event::HostFinished { host: node(), outcome: Outcome::Failed, reason: because("1 step failed") },
+        Event::BudgetSpent { failed: 2, allowed: 1 },
+        Event::Stopping { in_flight: flight() },
+        Event::Stopping { in_flight: vec![] },
+        Event::Detached { in_flight: flight() },
+    ]
+}
+
+#[test]
+fn verbose_tells_everything() {
+    insta::assert_snapshot!(shown(Detail::Verbose, &all()));
+}
+
+#[test]
+fn normal_tells_what_changed_and_what_went_wrong() {
+    insta::assert_snapshot!(shown(Detail::Normal, &all()));
+}
+
+#[test]
+fn quiet_tells_only_what_went_wrong() {
+    insta::assert_snapshot!(shown(Detail::Quiet, &all()));
+}
+
+#[test]
+fn a_line_of_a_host_is_one_harmless_line() {
+    for (raw, harmless) in HOSTILE {
+        let event = Event::StepOutput { host: host("a"), step: StepId::new("r", "s"), line: because(raw) };
+        let line = shown(Detail::Verbose, &[event]);
+        assert_eq!(line, format!("12:01:33 a r/s | {harmless}\n"));
+        assert!(!line.chars().any(escape::hidden));
+    }
+}

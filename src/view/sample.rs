@@ -1,0 +1,322 @@
+//! Plans and reports made by hand, for the tests of all writers.
+
+use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
+use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use crate::resource::Change;
+use std::time::Duration;
+
+pub fn host(name: &str) -> HostName {
+    HostName::new(name)
+}
+
+pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str) -> StepPlan {
+    StepPlan {
+        id: StepId::new("base", step),
+        kind: kind.into(),
+        title: title.into(),
+        verdict,
+        reason: reason.into(),
+        changes: Vec::new(),
+        disruption: Disruption::D0,
+        scope: Scope::Host,
+        level: Level::L0,
+        basis: "sha256:00".into(),
+        envelope: None,
+        waits_for: None,
+        place: "recipes/base.yaml:7:5".into(),
+        long: false,
+    }
+}
+
+pub fn ok(name: &str) -> StepPlan {
+    step(name, "file", &format!("/etc/{name}"), Verdict::Ok, "content, owner and mode are as declared")
+}
+
+pub fn motd() -> StepPlan {
+    let mut content = Change::new("content", None, None);
+    content.diff = Some("@@ -1,2 +1,2 @@\n-old\tline\n+new\tline\n same\n".into());
+    StepPlan {
+        changes: vec![content, Change::new("mode", Some("0600"), Some("0644"))],
+        ..step("banner", "file", "/etc/motd", Verdict::Change, "content and mode differ")
+    }
+}
+
+pub fn nginx() -> StepPlan {
+    StepPlan {
+        changes: vec![Change::new("version", None, Some("1.22.1-9"))],
+        disruption: Disruption::D1,
+        ..step("nginx", "package", "nginx", Verdict::Change, "not installed")
+    }
+}
+
+pub fn secret() -> StepPlan {
+    let change = Change { secret: true, ..Change::new("content", Some("hunter2"), Some("hunter3")) };
+    StepPlan { changes: vec![change], ..step("token", "file", "/etc/token", Verdict::Change, "content differs") }
+}
+
+pub fn predicted() -> StepPlan {
+    let envelope = Envelope {
+        until: "base/nginx has run".into(),
+        disruption: Disruption::D1,
+        resource: "file /etc/nginx/nginx.conf".into(),
+    };
+    StepPlan {
+        envelope: Some(envelope),
+        ..step(
+            "config",
+            "file",
+            "/etc/nginx/nginx.conf",
+            Verdict::Change,
+            "cannot be judged before `nginx` is installed",
+        )
+    }
+}
+
+pub fn gone() -> StepPlan {
+    StepPlan {
+        changes: vec![Change::new("exists", Some("file"), None)],
+        ..step("legacy", "file", "/etc/legacy.conf", Verdict::Change, "is there")
+    }
+}
+
+pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
+    HostPlan { host: host(name), reach: Reach::Observed, steps, verify: Vec::new(), undeclared: Vec::new() }
+}
+
+pub fn silent(name: &str, why: &str) -> HostPlan {
+    let why = Unreachable { why: why.into(), hint: Some("check that the host is up and its address is right".into()) };
+    HostPlan { reach: Reach::Unreachable(why), ..observed(name, Vec::new()) }
+}
+
+pub fn verify(name: &str, verdict: Verdict, reason: &str) -> VerifyPlan {
+    VerifyPlan {
+        recipe: "base".into(),
+        name: name.into(),
+        verdict,
+        reason: reason.into(),
+        level: Level::L2,
+        place: "recipes/base.yaml:30:5".into(),
+    }
+}
+
+pub fn plan(hosts: Vec<HostPlan>) -> Plan {
+    Plan {
+        version: 1,
+        forge: "0.1.0".into(),
+        cluster: "h100-prod".into(),
+        inventory: "inventory.yaml".into(),
+        id: "sha256:11".into(),
+        hosts,
+    }
+}
+
+/// Nine hosts that are the same, one that is not, one that is silent: every part of a plan.
+pub fn rich_plan() -> Plan {
+    let changing = || vec![ok("hosts"), motd(), nginx(), predicted(), secret(), gone()];
+    let mut hosts: Vec<_> = (2..=10).map(|n| observed(&format!("gpu{n:02}"), changing())).collect();
+    hosts.iter_mut().for_each(|host| host.verify.push(verify("page answers", Verdict::Pending, "")));
+    let mut odd = observed("gpu01", odd_steps());
+    odd.verify = vec![
+        verify("page answers", Verdict::Change, "exit status 7"),
+        verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
+    ];
+    odd.undeclared = vec!["old/agent".into()];
+    hosts.push(odd);
+    hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
+    plan(hosts)
+}
+
+fn odd_steps() -> Vec<StepPlan> {
+    let blocked = |name, class, why| step(name, "command", name, Verdict::Blocked(class), why);
+    vec![
+        ok("hosts"),
+        StepPlan { waits_for: Some("base/repo".into()), ..nginx() },
+        step("repo", "file", "/etc/apt/sources.list.d/x.list", Verdict::Unknown, "permission denied"),
+        step("gsp", "file", "/etc/modprobe.d/gsp.conf", Verdict::Pending, "loaded with another value"),
+        blocked("fabric", BlockClass::Hardware, "no NVSwitch is there"),
+        blocked("gpu-rule", BlockClass::Rule, "open kernel modules ignore it"),
+        blocked("unload", BlockClass::Busy, "pid 4711 (python3) holds /dev/nvidia0"),
+        step("mlx", "command", "mlx", Verdict::NotApplicable, "`when` is false"),
+    ]
+}
+
+/// Every field of a plan that a host or an author can fill is `text`.
+pub fn hostile_plan(text: &str) -> Plan {
+    let texts = || Some(Untrusted::from(text));
+    let change = Change { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
+    let diff = Change { diff: texts(), ..change.clone() };
+    let hostile = |verdict| StepPlan {
+        id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
+        changes: vec![change.clone(), diff.clone()],
+        envelope: Some(Envelope { until: text.into(), disruption: Disruption::D3, resource: text.into() }),
+        place: text.into(),
+        ..step(text, text, text, verdict, text)
+    };
+    let mut first = observed(
+        text,
+        vec![
+            hostile(Verdict::Change),
+            hostile(Verdict::Unknown),
+            hostile(Verdict::Ok),
+            hostile(Verdict::Blocked(BlockClass::Busy)),
+        ],
+    );
+    first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
+    first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
+    first.undeclared = vec![text.into()];
+    let why = Unreachable { why: text.into(), hint: texts() };
+    let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
+    Plan {
+        cluster: text.into(),
+        inventory: text.into(),
+        forge: text.into(),
+        id: text.into(),
+        ..plan(vec![first, second])
+    }
+}
+
+pub fn report(verb: &str, hosts: Vec<HostReport>) -> Report {
+    Report {
+        version: 1,
+        run: "20261121T093015-4f2a".into(),
+        verb: verb.into(),
+        cluster: "h100-prod".into(),
+        plan: Some("sha256:11".into()),
+        hosts,
+        budget_spent: false,
+        interrupted: false,
+        took: Duration::from_millis(12_300),
+    }
+}
+
+pub fn step_report(step: &str, result: StepResult) -> StepReport {
+    StepReport {
+        id: StepId::new("base", step),
+        title: step.into(),
+        result,
+        changes: Vec::new(),
+        took: Duration::from_millis(2_100),
+        place: "recipes/base.yaml:7:5".into(),
+    }
+}
+
+pub fn verify_report(name: &str, result: VerifyResult) -> VerifyReport {
+    VerifyReport { recipe: "base".into(), name: name.into(), result, place: "recipes/base.yaml:30:5".into() }
+}
+
+/// A host whose outcome follows from what is in it.
+pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+    let outcome = HostReport::outcome_of(&steps, &verify);
+    HostReport {
+        host: host(name),
+        outcome,
+        reason: "".into(),
+        hint: None,
+        steps,
+        verify,
+        took: Duration::from_millis(4_200),
+    }
+}
+
+pub fn ended(name: &str, outcome: Outcome, reason: &str) -> HostReport {
+    HostReport {
+        outcome,
+        reason: reason.into(),
+        hint: Some("run `ssh -v` to see more".into()),
+        ..host_report(name, Vec::new(), Vec::new())
+    }
+}
+
+pub fn failure() -> StepResult {
+    StepResult::Failed {
+        failure: Failure {
+            why: "exit status 100".into(),
+            tail: "Reading package lists...\nE: Unable to locate package nginx\n".into(),
+            hint: Some("run `apt-get update` on the host".into()),
+            log: Some("/var/lib/forge/logs/base-nginx.log".into()),
+        },
+    }
+}
+
+pub fn because(text: &str) -> Untrusted {
+    text.into()
+}
+
+/// Every outcome and every way a step or verification ends.
+pub fn rich_report() -> Report {
+    let fails = || {
+        vec![
+            step_report("banner", StepResult::Changed),
+            step_report("nginx", failure()),
+            step_report("page", StepResult::Skipped { reason: because("needs `base/nginx`") }),
+        ]
+    };
+    let odd = vec![
+        step_report("a", StepResult::AlreadyOk { reason: because("as declared") }),
+        step_report("b", StepResult::Pending { reason: because("waits for a reboot") }),
+        step_report(
+            "c",
+            StepResult::Blocked { class: BlockClass::Busy, reason: because("pid 4711 (python3) holds /dev/nvidia0") },
+        ),
+        step_report("d", StepResult::Unknown { reason: because("timed out after 10 s") }),
+        step_report("e", StepResult::Stale { reason: because("content is another one than when it was planned") }),
+        step_report("f", StepResult::NotApplicable { reason: because("`when` is false") }),
+        step_report("g", StepResult::Cancelled),
+    ];
+    let unproven = vec![
+        verify_report("page answers", VerifyResult::Failed { reason: because("exit status 7") }),
+        verify_report("GSP is off", VerifyResult::Unknown { reason: because("timed out after 10 s") }),
+        verify_report("fabric is up", VerifyResult::Skipped { reason: because("`base` did not get through") }),
+        verify_report("held", VerifyResult::Held),
+    ];
+    report(
+        "apply",
+        vec![
+            host_report(
+                "node-01",
+                vec![step_report("banner", StepResult::Changed)],
+                vec![verify_report("page answers", VerifyResult::Held)],
+            ),
+            host_report("node-02", fails(), Vec::new()),
+            host_report("node-03", fails(), Vec::new()),
+            host_report("node-04", odd, unproven),
+            ended("node-05", Outcome::Unreachable, "no route to host"),
+            ended("node-06", Outcome::Locked, "held by root@ci-7 since 09:30, run 20261121T093015-4f2a"),
+            ended("node-07", Outcome::Cancelled, "the run was stopped before this host began"),
+        ],
+    )
+}
+
+/// Every field of a report that a host or an author can fill is `text`.
+pub fn hostile_report(text: &str) -> Report {
+    let failed = Failure { why: text.into(), tail: text.into(), hint: Some(text.into()), log: Some(text.into()) };
+    let results = [
+        StepResult::Failed { failure: failed },
+        StepResult::Skipped { reason: text.into() },
+        StepResult::Blocked { class: BlockClass::Rule, reason: text.into() },
+    ];
+    let steps = results.map(|result| StepReport {
+        id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
+        title: text.into(),
+        place: text.into(),
+        ..step_report("x", result)
+    });
+    let verify = VerifyReport {
+        recipe: text.into(),
+        name: text.into(),
+        result: VerifyResult::Failed { reason: text.into() },
+        place: text.into(),
+    };
+    let mut first = host_report(text, steps.to_vec(), vec![verify]);
+    first.reason = text.into();
+    let mut second = ended(text, Outcome::Unreachable, text);
+    second.hint = Some(text.into());
+    Report {
+        run: text.into(),
+        verb: text.into(),
+        cluster: text.into(),
+        plan: Some(text.into()),
+        ..report("apply", vec![first, second])
+    }
+}

@@ -1,0 +1,19 @@
+//! The command line from outside: the real binary, and the exit codes of what it prints.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test looks from outside, and one that panics has failed"
+)]
+
+#[path = "cli/exit_codes.rs"]
+mod exit_codes;
+#[path = "cli/help.rs"]
+mod help;
+#[path = "cli/support.rs"]
+mod support;
+#[path = "cli/usage.rs"]
+mod usage;
+#[path = "cli/validate.rs"]
+mod validate;

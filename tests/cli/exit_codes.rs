@@ -1,0 +1,199 @@
+//! The table of exit codes: every number, and the order for every combination that a value can hold.
+
+use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
+use forge::plan::{HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use std::time::Duration;
+
+/// Worst first, as the contract has it; written out here so that a change of the type shows.
+const ORDER: [u8; 15] = [130, 1, 64, 65, 69, 8, 3, 5, 6, 7, 4, 9, 10, 2, 0];
+
+fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
+    let codes: Vec<u8> = codes.into_iter().collect();
+    ORDER.into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+}
+
+#[test]
+fn the_order_is_the_contracts() {
+    assert_eq!(ExitCode::WORST_FIRST.map(ExitCode::code), ORDER);
+}
+
+#[test]
+fn of_any_two_the_worse_one_wins_in_either_order() {
+    for (at, worse) in ExitCode::WORST_FIRST.into_iter().enumerate() {
+        for better in ExitCode::WORST_FIRST.into_iter().skip(at) {
+            assert_eq!(ExitCode::worst([worse, better]), worse);
+            assert_eq!(ExitCode::worst([better, worse]), worse);
+        }
+    }
+    assert_eq!(ExitCode::worst([]), ExitCode::Done);
+}
+
+/// Calls `check` with every subset of `all`.
+fn subsets<T: Copy>(all: &[T], check: impl Fn(&[T])) {
+    for mask in 0..1u32 << all.len() {
+        let subset: Vec<T> =
+            all.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, item)| *item).collect();
+        check(&subset);
+    }
+}
+
+// --- reports ------------------------------------------------------------------------------------
+
+fn step(result: StepResult) -> StepReport {
+    let (id, took) = (StepId::new("r", "s"), Duration::ZERO);
+    StepReport { id, title: "t".into(), result, changes: vec![], took, place: String::new() }
+}
+
+fn verify(result: VerifyResult) -> VerifyReport {
+    VerifyReport { recipe: "r".into(), name: "v".into(), result, place: String::new() }
+}
+
+fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+    let (host, took) = (HostName::new("h"), Duration::ZERO);
+    HostReport { host, outcome, reason: "".into(), hint: None, steps, verify, took }
+}
+
+fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+    ended(HostReport::outcome_of(&steps, &verify), steps, verify)
+}
+
+fn failure() -> Failure {
+    Failure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None }
+}
+
+fn why() -> forge::model::Untrusted {
+    "why".into()
+}
+
+/// One thing that can hold of a run, with the code that it means.
+type Holds = (u8, fn(&mut Report));
+
+const OF_REPORTS: &[Holds] = &[
+    (130, |r| r.interrupted = true),
+    (8, |r| r.budget_spent = true),
+    (3, |r| r.hosts.push(added_up(vec![step(StepResult::Failed { failure: failure() })], vec![]))),
+    (3, |r| r.hosts.push(added_up(vec![step(StepResult::Blocked { class: BlockClass::Busy, reason: why() })], vec![]))),
+    (5, |r| {
+        r.hosts.push(added_up(vec![step(StepResult::Changed)], vec![verify(VerifyResult::Failed { reason: why() })]))
+    }),
+    (6, |r| r.hosts.push(added_up(vec![step(StepResult::Stale { reason: why() })], vec![]))),
+    (7, |r| r.hosts.push(ended(Outcome::Locked, vec![], vec![]))),
+    (4, |r| r.hosts.push(ended(Outcome::Unreachable, vec![], vec![]))),
+    (9, |r| r.hosts.push(added_up(vec![step(StepResult::Unknown { reason: why() })], vec![]))),
+    (9, |r| r.hosts.push(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]))),
+    (10, |r| r.hosts.push(added_up(vec![step(StepResult::Pending { reason: why() })], vec![]))),
+    (0, |r| r.hosts.push(added_up(vec![step(StepResult::Changed)], vec![verify(VerifyResult::Held)]))),
+];
+
+fn report() -> Report {
+    Report {
+        version: 1,
+        run: "run".into(),
+        verb: "apply".into(),
+        cluster: "c".into(),
+        plan: None,
+        hosts: vec![],
+        budget_spent: false,
+        interrupted: false,
+        took: Duration::ZERO,
+    }
+}
+
+#[test]
+fn every_combination_in_a_report() {
+    subsets(OF_REPORTS, |subset| {
+        let mut report = report();
+        subset.iter().for_each(|(_, happen)| happen(&mut report));
+        let codes: Vec<u8> = subset.iter().map(|(code, _)| *code).collect();
+        assert_eq!(report.exit_code().code(), worst(codes.clone()), "{codes:?}");
+    });
+}
+
+#[test]
+fn a_failed_step_outweighs_the_verification_it_breaks() {
+    let steps = vec![step(StepResult::Failed { failure: failure() })];
+    let mut report = report();
+    report.hosts.push(added_up(steps, vec![verify(VerifyResult::Failed { reason: why() })]));
+    assert_eq!(report.exit_code(), ExitCode::HostsFailed);
+}
+
+#[test]
+fn what_is_unknown_never_makes_a_host_ok() {
+    let unknown = StepResult::Unknown { reason: why() };
+    assert_eq!(added_up(vec![step(StepResult::Changed), step(unknown)], vec![]).outcome, Outcome::Skipped);
+    assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, Outcome::Skipped);
+}
+
+// --- plans --------------------------------------------------------------------------------------
+
+fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
+    let step = StepPlan {
+        id: StepId::new("r", "s"),
+        kind: "file".into(),
+        title: "t".into(),
+        verdict,
+        reason: why(),
+        changes: vec![],
+        disruption: Disruption::D0,
+        scope: Scope::Host,
+        level: Level::L0,
+        basis: String::new(),
+        envelope: None,
+        waits_for: waits_for.map(str::to_owned),
+        place: String::new(),
+        long: false,
+    };
+    HostPlan { host: HostName::new("h"), reach: Reach::Observed, steps: vec![step], verify: vec![], undeclared: vec![] }
+}
+
+fn judged(verdict: Verdict) -> HostPlan {
+    let verify = VerifyPlan {
+        recipe: "r".into(),
+        name: "v".into(),
+        verdict,
+        reason: why(),
+        level: Level::L0,
+        place: String::new(),
+    };
+    HostPlan { steps: vec![], verify: vec![verify], ..planned(Verdict::Ok, None) }
+}
+
+fn silent() -> HostPlan {
+    HostPlan {
+        reach: Reach::Unreachable(Unreachable { why: why(), hint: None }),
+        steps: vec![],
+        ..planned(Verdict::Ok, None)
+    }
+}
+
+/// One thing that can hold of a plan: its code, whether only `--detailed-exitcode` tells it, and the host.
+type Found = (u8, bool, fn() -> HostPlan);
+
+const OF_PLANS: &[Found] = &[
+    (3, false, || planned(Verdict::Blocked(BlockClass::Hardware), None)),
+    (3, false, || planned(Verdict::Blocked(BlockClass::Rule), None)),
+    (5, true, || judged(Verdict::Change)),
+    (4, false, silent),
+    (9, false, || planned(Verdict::Unknown, None)),
+    (9, false, || judged(Verdict::Unknown)),
+    (10, true, || planned(Verdict::Pending, None)),
+    (2, true, || planned(Verdict::Change, None)),
+    (0, false, || planned(Verdict::Change, Some("r/other"))),
+    (0, false, || planned(Verdict::NotApplicable, None)),
+    (0, false, || judged(Verdict::Pending)),
+];
+
+#[test]
+fn every_combination_in_a_plan() {
+    subsets(OF_PLANS, |subset| {
+        let hosts = subset.iter().map(|(_, _, host)| host()).collect();
+        let plan =
+            Plan { version: 1, forge: "0".into(), cluster: "c".into(), inventory: "i".into(), id: "x".into(), hosts };
+        for detailed in [false, true] {
+            let codes: Vec<u8> =
+                subset.iter().filter(|(_, only, _)| detailed || !only).map(|(code, _, _)| *code).collect();
+            assert_eq!(plan.exit_code(detailed).code(), worst(codes.clone()), "{codes:?}, detailed: {detailed}");
+        }
+    });
+}

@@ -1,0 +1,41 @@
+//! Help and version: on stdout, with 0.
+
+use super::support::Place;
+
+fn said(arguments: &[&str]) -> String {
+    Place::new().forge(arguments)
+}
+
+#[test]
+fn version() {
+    assert_eq!(said(&["--version"]), format!("exit 0\n--- stdout\nforge {}\n--- stderr\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_long_help_has_every_exit_code() {
+    insta::assert_snapshot!(said(&["--help"]));
+}
+
+#[test]
+fn apply_has_examples() {
+    insta::assert_snapshot!(said(&["apply", "--help"]));
+}
+
+#[test]
+fn every_verb_has_examples() {
+    for verb in ["plan", "apply", "verify", "validate", "facts"] {
+        let said = said(&[verb, "--help"]);
+        assert!(said.starts_with("exit 0\n") && said.contains("\nExamples:\n  forge "), "{verb}: {said}");
+    }
+}
+
+#[test]
+fn colours_are_off_in_a_pipe() {
+    assert!(!said(&["--help"]).contains('\u{1b}'));
+    assert!(!said(&["plan"]).contains('\u{1b}'));
+}
+
+#[test]
+fn colours_can_be_asked_for() {
+    assert!(said(&["plan", "--color", "always"]).contains("\u{1b}["));
+}

@@ -1,0 +1,43 @@
+//! `forge validate` on real files: text, JSON, and a file beside the text.
+
+use super::support::Place;
+
+const VALID: &str = "cluster: c
+hosts:
+  node-[1:2]: {}
+apply:
+  - { recipe: motd, on: all }
+";
+
+const RECIPE: &str = "recipe: motd
+summary: A greeting
+steps:
+  - name: greeting
+    file: { path: /etc/motd, content: \"hello\\n\" }
+";
+
+fn place() -> Place {
+    Place::new().file("inventory.yaml", VALID).file("recipes/motd.yaml", RECIPE)
+}
+
+#[test]
+fn a_valid_inventory_says_what_it_declares() {
+    assert_eq!(
+        place().forge(&["validate"]),
+        "exit 0\n--- stdout\nvalid: inventory.yaml: 2 hosts, 1 recipe, 1 step\n--- stderr\n"
+    );
+}
+
+#[test]
+fn a_broken_inventory_says_where() {
+    let place = place().file("inventory.yaml", &VALID.replace("recipe: motd", "recipe: modt"));
+    insta::assert_snapshot!(place.forge(&["validate"]));
+}
+
+#[test]
+fn the_document_goes_beside_the_text() {
+    let place = place();
+    place.forge(&["validate", "--json-into", "out.json"]);
+    let document: serde_json::Value = serde_json::from_str(&place.read("out.json")).unwrap();
+    assert_eq!(document["inventories"][0]["declares"], serde_json::json!({"hosts": 2, "recipes": 1, "steps": 1}));
+}

@@ -1,0 +1,243 @@
+//! The walls between rooms, sizes and heads of files. What it finds, it names with file and line.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test looks from outside, and one that panics has failed"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Rooms that form one layer import each other; every other room imports only rooms below its own.
+/// Highest first, and the order of `src/lib.rs`.
+const LAYERS: &[&[&str]] = &[
+    &["cli"],
+    &["view"],
+    &["engine"],
+    &["plan"],
+    // A project holds its graph, and the graph is built from the project's recipes.
+    &["config", "graph"],
+    &["resource"],
+    &["facts"],
+    &["state"],
+    &["transport"],
+    &["probe"],
+    &["script"],
+    &["diag"],
+    &["model"],
+];
+
+/// Text that may stand only in some places, with the reason.
+struct Ban {
+    /// Whole words or paths, as they stand in code.
+    words: &'static [&'static str],
+    /// Prefixes of paths under `src/` where they may not stand; empty for all.
+    within: &'static [&'static str],
+    /// Prefixes of paths under `src/` where they may stand all the same.
+    but: &'static [&'static str],
+    reason: &'static str,
+}
+
+const BANS: &[Ban] = &[
+    Ban {
+        words: &["tokio", "std::fs", "fs_err", "std::process::Command", "std::net", "openssh"],
+        within: &["resource/", "plan/", "probe/", "script/", "facts/", "graph/", "diag/", "model/"],
+        but: &[],
+        reason: "these rooms do no I/O",
+    },
+    Ban { words: &["serde_saphyr"], within: &[], but: &["config/yaml"], reason: "one file calls the YAML reader" },
+    Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },
+    Ban {
+        words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream", "indicatif"],
+        within: &[],
+        but: &["view/", "cli/"],
+        reason: "nothing below `view` and `cli` prints",
+    },
+    Ban {
+        words: &["std::env::var", "env::var", "env::vars"],
+        within: &[],
+        but: &["cli/env.rs"],
+        reason: "variables are declared once",
+    },
+    Ban { words: &["process::exit"], within: &[], but: &[], reason: "the exit code is returned" },
+    Ban {
+        words: &["SystemTime::now", "Instant::now", "Zoned::now", "Timestamp::now"],
+        within: &["plan/", "resource/", "config/", "graph/", "probe/", "script/", "facts/", "diag/", "model/"],
+        but: &[],
+        reason: "planning reads no clock",
+    },
+];
+
+const MAX_LINES: usize = 700;
+
+/// A source file: its path under `src/` and its lines.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// Lines with code, numbered from 1, without comments and what stands after `mod tests {`.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().take_while(|line| !line.starts_with("mod tests {"));
+        lines.enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// The folder of the modules that this file declares: `probe/` for `probe/mod.rs`, `cli/run/` for `cli/run.rs`.
+    fn modules(&self) -> String {
+        let stem = self.path.trim_end_matches(".rs");
+        match stem {
+            "lib" | "main" => String::new(),
+            stem => format!("{}/", stem.strip_suffix("/mod").unwrap_or(stem)),
+        }
+    }
+
+    /// Modules that only tests compile, as paths without their ending: `#[cfg(test)]`, then `mod name;`.
+    fn test_modules(&self) -> Vec<String> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let pairs = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]");
+        let names = pairs.filter_map(|pair| pair[1].rsplit_once("mod ")?.1.strip_suffix(';'));
+        names.map(|name| format!("{}{name}", self.modules())).collect()
+    }
+
+    fn room(&self) -> Option<&str> {
+        self.path.split_once('/').map(|(room, _)| room)
+    }
+}
+
+/// Everything that is compiled into forge itself.
+fn code() -> Vec<Source> {
+    let mut sources = sources();
+    let tests: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    sources.retain(|source| {
+        !tests.iter().any(|test| source.path == format!("{test}.rs") || source.path.starts_with(&format!("{test}/")))
+    });
+    sources
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut sources = Vec::new();
+    collect(&root, &root, &mut sources);
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(root, &path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            sources.push(Source { path: path.strip_prefix(root).unwrap().display().to_string(), text });
+        }
+    }
+}
+
+fn assert_none(found: &[String]) {
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+fn layer(room: &str) -> Option<usize> {
+    LAYERS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// Rooms named after `crate::` in a line, also in `crate::{a, b}`.
+fn imports(line: &str) -> Vec<&str> {
+    let after = line
+        .match_indices("crate::")
+        .filter(|(at, _)| !line[..*at].ends_with('$'))
+        .map(|(at, found)| &line[at + found.len()..]);
+    after
+        .flat_map(|rest| match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap_or("").split(',').map(first_word).collect::<Vec<_>>(),
+            None => vec![first_word(rest)],
+        })
+        .collect()
+}
+
+fn first_word(text: &str) -> &str {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+#[test]
+fn rooms_import_only_rooms_below() {
+    let mut found = Vec::new();
+    for source in &code() {
+        let Some(own) = source.room().and_then(layer) else { continue };
+        for (number, line) in source.code() {
+            let above = imports(line).into_iter().filter(|room| layer(room).is_some_and(|other| other < own));
+            found.extend(above.map(|room| format!("src/{}:{number}: imports `{room}`, which lies above", source.path)));
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn every_room_has_a_layer_and_the_order_is_that_of_lib() {
+    let lib = sources().into_iter().find(|source| source.path == "lib.rs").unwrap();
+    let rooms: Vec<&str> =
+        lib.text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let layers: Vec<Option<usize>> = rooms.iter().map(|room| layer(room)).collect();
+    assert!(layers.iter().all(Option::is_some), "a room without a layer: {rooms:?}");
+    assert!(layers.is_sorted(), "the order of `src/lib.rs` is not that of the layers: {rooms:?}");
+}
+
+#[test]
+fn bans_hold() {
+    let mut found = Vec::new();
+    let sources = code();
+    for (source, ban) in sources.iter().flat_map(|source| BANS.iter().map(move |ban| (source, ban))) {
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| source.path.starts_with(prefix));
+        if starts(ban.but) || !(ban.within.is_empty() || starts(ban.within)) {
+            continue;
+        }
+        for (number, line) in source.code() {
+            let named = ban.words.iter().filter(|word| mentions(line, word));
+            found.extend(named.map(|word| format!("src/{}:{number}: names `{word}`: {}", source.path, ban.reason)));
+        }
+    }
+    assert_none(&found);
+}
+
+/// Whether `word` stands in the line as code, not as part of another word or inside a string.
+fn mentions(line: &str, word: &str) -> bool {
+    let word_like = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let joined_before = line[..at].ends_with(word_like);
+        let joined_after = !word.ends_with('!') && line[at + word.len()..].starts_with(word_like);
+        let in_string = line[..at].matches('"').count() % 2 == 1;
+        !joined_before && !joined_after && !in_string
+    })
+}
+
+#[test]
+fn every_file_has_a_head_and_a_bearable_length() {
+    let mut found = Vec::new();
+    for source in sources() {
+        if !source.text.starts_with("//! ") {
+            found.push(format!("src/{}:1: no `//!` head that says its one job", source.path));
+        }
+        let lines = source.text.lines().count();
+        if lines > MAX_LINES {
+            found.push(format!("src/{}: {lines} lines, more than {MAX_LINES}", source.path));
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn the_checks_see_what_they_look_for() {
+    assert_eq!(imports("use crate::{cli::run, model};"), ["cli", "model"]);
+    assert_eq!(imports("    let x: crate::view::Text = crate::model::f();"), ["view", "model"]);
+    assert_eq!(imports("use super::crates;"), [""; 0]);
+    assert!(mentions("use tokio::sync;", "tokio") && mentions("    println!(\"x\");", "println!"));
+    assert!(!mentions("use tokio_stream::x;", "tokio") && !mentions("say(\"use tokio\")", "tokio"));
+    assert!(!mentions("    eprintln!(\"x\");", "println!"));
+}
