@@ -64,6 +64,7 @@ pub struct FactSnippet {
     pub timeout_s: u64,
     /// Whether it touches a device or a network mount: such probes run on a second channel.
     pub device: bool,
-    /// Whether it does no more than read files that cannot hang: such snippets share one section.
+    /// Whether it is short and not known to hang: such snippets share one section, and one that does hang
+    /// costs those after it.
     pub quick: bool,
 }

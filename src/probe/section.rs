@@ -69,15 +69,14 @@ impl Raw {
     /// Returns why an answer is missing in this output.
     pub fn lack(&self, section: &Section) -> Unknown {
         let said = String::from_utf8_lossy(&self.stderr);
-        if let Some(tool) = said.lines().find_map(|line| line.strip_prefix("forge-missing ")) {
-            return Unknown::new(format!("`{tool}` is missing"));
-        }
+        let missing = said.lines().find_map(|line| line.strip_prefix("forge-missing "));
         let said = said.trim_end();
-        match self.end {
-            End::TimedOut => Unknown::new(format!("timed out after {} s", section.timeout_s)),
+        match (self.end, missing) {
+            (End::TimedOut, _) => Unknown::new(format!("timed out after {} s", section.timeout_s)),
+            (_, Some(tool)) => Unknown::new(format!("`{tool}` is missing")),
             _ if self.truncated => Unknown::new(format!("{} printed more than {} bytes", section.name, section.cap)),
-            End::Exited(0) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
-            End::Exited(status) => Unknown::new(format!("{} failed with status {status}", section.name)).said(said),
+            (End::Exited(0), _) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
+            (End::Exited(status), _) => Unknown::new(format!("{} failed with status {status}", section.name)).said(said),
         }
     }
 }

@@ -84,7 +84,8 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
         let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
         assert!(seen.get(&fact("os")).is_ok());
         assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "what came before the hang stands");
-        assert_eq!(seen.get(&fact("links")), Err(late.clone()));
+        let silent = Unknown::new("the second channel did not answer");
+        assert_eq!(seen.get(&fact("links")), Err(if device.is_some() { late.clone() } else { silent }));
     }
 }
 
