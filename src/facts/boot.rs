@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
     snippet: FactSnippet {
         name: "boot",
         snippet: "read -r i </proc/sys/kernel/random/boot_id || exit; printf 'id\\t%s\\n' \"$i\"\n\
-                  grep '^btime ' /proc/stat | tr ' ' '\\t'",
+                  grep '^btime ' /proc/stat",
         timeout_s: 5,
         device: false,
         quick: true,
@@ -27,7 +27,7 @@ pub(super) const FACT: Fact = Fact {
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let text = done(output)?;
     let id = field(text, "id").filter(|id| !id.is_empty()).ok_or_else(|| unread("the boot id", output))?;
-    let btime = field(text, "btime").and_then(|time| time.parse::<u64>().ok());
+    let btime = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
     Ok(json!({ "id": id, "btime": btime.ok_or_else(|| unread("`btime`", output))? }))
 }
 
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn id_and_time_are_read() {
         // origin: field, Debian 12
-        let text = "id\t1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c\nbtime\t1795253207\n";
+        let text = "id\t1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c\nbtime 1795253207\n";
         let expected = json!({"id": "1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c", "btime": 1_795_253_207});
         assert_eq!(parsed(&FACT, text), Ok(expected));
         assert_eq!(why(&FACT, 0, "id\tx\n"), "`btime` is not in the answer");
