@@ -42,7 +42,8 @@ mod tests {
     fn what_is_not_readable_is_null() {
         // origin: field, Debian 12
         let text = "machine_id\t3d1219c7c4c5404aaa1f6d2a48adfda4\nproduct_uuid\t\nhostname\tnode-01\n";
-        let expected = json!({"machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4", "product_uuid": null, "hostname": "node-01"});
+        let expected =
+            json!({"machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4", "product_uuid": null, "hostname": "node-01"});
         assert_eq!(parsed(&FACT, text), Ok(expected));
         assert_eq!(why(&FACT, 0, ""), "the host name is not in the answer");
     }

@@ -33,7 +33,8 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &Output) -> Result<Value, Unknown> {
     done(output)?.lines().map(device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
-        Unknown::new("a line of the answer is no device").said(output.stdout.raw().chars().take(200).collect::<String>())
+        Unknown::new("a line of the answer is no device")
+            .said(output.stdout.raw().chars().take(200).collect::<String>())
     })
 }
 

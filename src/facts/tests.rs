@@ -35,8 +35,14 @@ fn this_machine_tells_its_facts() {
         let facts = observe(shell);
         assert_eq!(facts.0.len(), all().len(), "every fact has an answer");
         let value = |name: &str| facts.0[name].clone().unwrap_or_else(|why| panic!("{name} is unknown: {why:?}"));
-        assert_eq!(value("kernel")["release"], Value::from(std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim()));
-        assert_eq!(value("boot")["id"], Value::from(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux").trim()));
+        assert_eq!(
+            value("kernel")["release"],
+            Value::from(std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim())
+        );
+        assert_eq!(
+            value("boot")["id"],
+            Value::from(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux").trim())
+        );
         assert_eq!(value("cpu")["count"].as_u64(), std::thread::available_parallelism().ok().map(|n| n.get() as u64));
         assert!(value("memory")["total"].as_u64() > Some(1 << 20));
         assert!(value("disk")["/"]["total"].as_u64() > Some(1 << 20));

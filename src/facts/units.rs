@@ -54,7 +54,8 @@ mod tests {
                     -.mount                            loaded    active   mounted   Root Mount\n\
                     ssh.service                        loaded    failed   failed    OpenBSD Secure Shell server\n\
                     home.mount                         not-found inactive dead      home.mount\n";
-        let expected = json!({"failed": {"ssh.service": "failed"}, "counts": {"active": 1, "failed": 1, "inactive": 2}});
+        let expected =
+            json!({"failed": {"ssh.service": "failed"}, "counts": {"active": 1, "failed": 1, "inactive": 2}});
         assert_eq!(parsed(&FACT, text), Ok(expected));
     }
 

@@ -61,7 +61,9 @@ fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
     while let Some([name, status, stdout]) = fields.row() {
         let wanted = |p: &&Probe| matches!(p, Probe::Fact { name: n } if n.as_bytes() == name);
         let probe = section.probes.iter().find(wanted);
-        let (Some(probe), Some(status)) = (probe, text(status).and_then(|status| status.parse().ok())) else { continue };
+        let (Some(probe), Some(status)) = (probe, text(status).and_then(|status| status.parse().ok())) else {
+            continue;
+        };
         let stderr = own_words(&said, name).as_bytes().to_vec();
         let one = Raw { end: End::Exited(status), began: true, stdout: stdout.to_vec(), stderr, truncated: false };
         out.insert(probe.clone(), answer(section, &one).map(Reading::Output));
@@ -90,11 +92,15 @@ mod tests {
     fn each_quick_fact_has_its_own_status_words_and_reason() {
         let section = shared_section(&["a", "b", "c", "d"]);
         let mut raw = printed("a\x000\x00one\x00b\x001\x00\x00c\x00127\x00\x00d\x000\x00cut");
-        raw.stderr = b"\nforge-fact a\n\nforge-fact b\nno such thing\n\nforge-fact c\nforge-missing perl\n\nforge-fact d".to_vec();
+        raw.stderr =
+            b"\nforge-fact a\n\nforge-fact b\nno such thing\n\nforge-fact c\nforge-missing perl\n\nforge-fact d"
+                .to_vec();
         raw.end = End::TimedOut;
         let seen = answers(&section, &raw);
         let of = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
-            Ok(Reading::Output(output)) => Ok((output.status, output.stdout.raw().to_owned(), output.stderr.raw().to_owned())),
+            Ok(Reading::Output(output)) => {
+                Ok((output.status, output.stdout.raw().to_owned(), output.stderr.raw().to_owned()))
+            }
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         };

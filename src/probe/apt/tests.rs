@@ -1,6 +1,6 @@
 use super::*;
-use crate::probe::section::testing::recorded;
 use crate::probe::section::End;
+use crate::probe::section::testing::recorded;
 use crate::probe::{PackageState, Reading};
 
 const FIXTURE: &str = include_str!("../../../tests/fixtures/probe/apt.txt");
