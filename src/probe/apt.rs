@@ -1,6 +1,6 @@
 //! What apt offers: one `apt-cache policy` over all names. It adds to what `dpkg-query` answered.
 
-use super::package::{amend, names};
+use super::package::{amend, name, names};
 use super::section::{Raw, Section};
 use super::{Observation, Probe};
 use std::collections::BTreeMap;
@@ -8,23 +8,24 @@ use std::collections::BTreeMap;
 /// Root's `apt-cache` writes its caches anew when they are stale, and a plan writes nothing. As a user
 /// who may read everything and write nothing it uses fresh caches and builds stale ones in memory. Where
 /// capabilities do not allow that, it goes without caches, which is slower.
-const SNIPPET: &str = r#"need apt-cache; need dpkg
-printf '%s\n' "$(dpkg --print-architecture)"
+const SNIPPET: &str = r#"
 forge_policy() {
-if [ -w /var/cache/apt ]; then
-c=dac_read_search; u='--reuid=65534 --regid=65534 --clear-groups'
-if setpriv $u --inh-caps=+$c --ambient-caps=+$c test ! -w /var/cache/apt 2>/dev/null
-then exec setpriv $u --inh-caps=+$c --ambient-caps=+$c apt-cache policy -- "$@"
-else exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
-fi
-fi
-exec apt-cache policy -- "$@"
+need apt-cache
+[ -w /var/cache/apt ] || exec apt-cache policy -- "$@"
+setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search \
+  apt-cache policy -- "$@" 2>/dev/null && exit 0
+exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
 }
 forge_policy"#;
 
+/// Prints the native architecture first. Only names with an architecture need it.
+const ARCH: &str = "need dpkg; dpkg --print-architecture || exit";
+
 pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
     let mut section = Section::new("`apt-cache`", probes, read);
-    section.body = names(section.body.code(SNIPPET), &section.probes);
+    let qualified = section.probes.iter().filter_map(name).any(|name| name.contains(':'));
+    let arch = if qualified { ARCH } else { "echo" };
+    section.body = names(section.body.code(arch).code(SNIPPET), &section.probes);
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
     (!section.probes.is_empty()).then_some(section)

@@ -1,13 +1,13 @@
 //! Facts: quick snippets share a section; the others have one each.
 
 use super::section::{End, Fields, Raw, Section, text};
-use super::{FactSnippet, Observation, Output, Probe, Reading};
-use crate::model::Untrusted;
+use super::{FactSnippet, Observation, Output, Probe, Reading, Unknown};
 use crate::script::Fragment;
 
-/// Opens and closes a quick snippet: name, status and output become three fields.
-const OPEN: &str = "\nforge_fact";
-const FACT: &str = "forge_fact() { o=$(eval \"$2\"); r=$?; printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
+/// Runs a quick snippet: name, status and output become three fields. What it says on stderr follows a line
+/// with its name.
+const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
+                    printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
 
 /// Builds the sections of the facts that `probes` ask for: those of the second channel, and the others.
 pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>, Vec<Section>) {
@@ -31,7 +31,7 @@ fn shared(facts: Vec<(Probe, &FactSnippet)>) -> Option<Section> {
     let timeout_s = facts.iter().map(|(_, fact)| fact.timeout_s).max()?;
     let mut body = Fragment::new().code(FACT);
     for (_, fact) in &facts {
-        body = body.code(OPEN).word(fact.name).nested(Fragment::new().code(fact.snippet));
+        body = body.code("\nforge_fact").word(fact.name).nested(Fragment::new().code(fact.snippet));
     }
     let probes = facts.into_iter().map(|(probe, _)| probe).collect();
     let mut section = Section { timeout_s, ..Section::new("the snippet", probes, read_shared) };
@@ -40,28 +40,73 @@ fn shared(facts: Vec<(Probe, &FactSnippet)>) -> Option<Section> {
 }
 
 fn read_single(section: &Section, raw: &Raw, out: &mut Observation) {
-    let missing = String::from_utf8_lossy(&raw.stderr).contains("forge-missing ");
     for probe in &section.probes {
-        let answer = match raw.end {
-            End::Exited(status) if !raw.truncated && !missing => Ok(super::check::output(raw, status)),
-            _ => Err(raw.lack(section)),
-        };
-        out.insert(probe.clone(), answer.map(Reading::Output));
+        out.insert(probe.clone(), answer(section, raw).map(Reading::Output));
+    }
+}
+
+fn answer(section: &Section, raw: &Raw) -> Result<Output, Unknown> {
+    let missing = raw.stderr.windows(14).any(|at| at == b"forge-missing ");
+    match raw.end {
+        End::Exited(status) if !raw.truncated && !missing => Ok(super::check::output(raw, status)),
+        _ => Err(raw.lack(section)),
     }
 }
 
 /// A fact whose three fields came is answered, even if a later one was stopped.
 fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
     section.all_unknown(&raw.lack(section), out);
+    let said = String::from_utf8_lossy(&raw.stderr);
     let mut fields = Fields::new(&raw.stdout);
     while let Some([name, status, stdout]) = fields.row() {
         let wanted = |p: &&Probe| matches!(p, Probe::Fact { name: n } if n.as_bytes() == name);
         let probe = section.probes.iter().find(wanted);
-        let status = text(status).and_then(|status| status.parse().ok());
-        if let (Some(probe), Some(status)) = (probe, status) {
-            let stdout = Untrusted::from_bytes(stdout);
-            let output = Output { status, stdout, ..Output::default() };
-            out.insert(probe.clone(), Ok(Reading::Output(output)));
-        }
+        let (Some(probe), Some(status)) = (probe, text(status).and_then(|status| status.parse().ok())) else {
+            continue;
+        };
+        let stderr = own_words(&said, name).as_bytes().to_vec();
+        let one = Raw { end: End::Exited(status), began: true, stdout: stdout.to_vec(), stderr, truncated: false };
+        out.insert(probe.clone(), answer(section, &one).map(Reading::Output));
+    }
+}
+
+/// Returns what the snippet of that name said on stderr.
+fn own_words<'a>(said: &'a str, name: &[u8]) -> &'a str {
+    let mut parts = said.split("forge-fact ").skip(1).filter_map(|part| part.split_once('\n'));
+    parts.find(|(of, _)| of.as_bytes() == name).map_or("", |(_, words)| words.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed};
+
+    fn shared_section(names: &[&'static str]) -> Section {
+        let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true };
+        let facts: Vec<FactSnippet> = names.iter().map(|name| snippet(*name)).collect();
+        let probes: Vec<Probe> = names.iter().map(|name| Probe::Fact { name: (*name).into() }).collect();
+        sections(&probes, &facts).1.remove(0)
+    }
+
+    #[test]
+    fn each_quick_fact_has_its_own_status_words_and_reason() {
+        let section = shared_section(&["a", "b", "c", "d"]);
+        let mut raw = printed("a\x000\x00one\x00b\x001\x00\x00c\x00127\x00\x00d\x000\x00cut");
+        raw.stderr =
+            b"\nforge-fact a\n\nforge-fact b\nno such thing\n\nforge-fact c\nforge-missing perl\n\nforge-fact d"
+                .to_vec();
+        raw.end = End::TimedOut;
+        let seen = answers(&section, &raw);
+        let of = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
+            Ok(Reading::Output(output)) => {
+                Ok((output.status, output.stdout.raw().to_owned(), output.stderr.raw().to_owned()))
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        };
+        assert_eq!(of("a"), Ok((0, "one".into(), String::new())));
+        assert_eq!(of("b"), Ok((1, String::new(), "no such thing".into())));
+        assert_eq!(of("c"), Err("`perl` is missing".into()));
+        assert_eq!(of("d"), Err("timed out after 3 s".into()), "it was cut short");
     }
 }

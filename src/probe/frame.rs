@@ -42,8 +42,8 @@ pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token) ->
 }
 
 /// Reads the output of a compiled script into answers: every probe that was compiled has one afterwards.
-/// `device` is what the second channel printed, as far as it came; where it hangs or is cut, the questions
-/// that are left are unknown and the rest stands.
+/// `device` is what the second channel printed, as far as it came within its limit; where it hangs or is
+/// cut, the questions that are left are unknown and the rest stands.
 ///
 /// # Errors
 /// The output of the first channel was cut or is not in frames.
@@ -56,7 +56,11 @@ pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Resul
     let first = Frames::read(token, &compiled.sections, stdout);
     first.whole(compiled.sections.len(), ends(stdout, token))?;
     first.fill(&compiled.sections, &mut seen);
-    Frames::read(token, &compiled.device_sections, device.unwrap_or_default()).fill(&compiled.device_sections, &mut seen);
+    let late = &compiled.device_sections;
+    match device {
+        Some(out) => Frames::read(token, late, out).fill(late, &mut seen),
+        None => late.iter().for_each(|s| s.all_unknown(&Unknown::new("the second channel did not answer"), &mut seen)),
+    }
     Ok(seen)
 }
 
@@ -155,19 +159,21 @@ fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let engine = base64::engine::general_purpose::STANDARD;
     let (stdout, stderr) = payload.split_once('!')?;
-    let (mut encoded, mut status, mut began, mut done) = (String::new(), None, false, false);
+    let (mut encoded, mut status) = (String::new(), None);
+    let (mut began, mut done, mut over) = (false, false, false);
     for (i, piece) in stdout.split(':').enumerate() {
         match piece {
             _ if i % 2 == 0 => encoded.push_str(piece),
             "began" => began = true,
             "done" => done = true,
+            "over" => over = true,
             number => status = Some(number.parse().ok()?),
         }
     }
     let status: i32 = status?;
     let mut stdout = engine.decode(encoded).ok()?;
     let mut stderr = engine.decode(stderr).ok()?;
-    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP);
+    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over;
     // 124 and 137 are what `timeout` says; recipes' code may say so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
     Some(Raw { end, began, stdout, stderr, truncated })

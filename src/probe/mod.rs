@@ -21,7 +21,7 @@ mod shell;
 mod unit;
 mod user;
 
-pub use frame::{compile, parse, Compiled, FrameError};
+pub use frame::{Compiled, FrameError, compile, parse};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 
@@ -47,7 +47,14 @@ pub enum Probe {
     /// All records are read together.
     Records,
     /// A recipe's own read-only command. `id` names it in messages.
-    Check { id: String, script: String, user: Option<String>, cwd: Option<String>, env: Vec<(String, String)>, timeout_s: u64 },
+    Check {
+        id: String,
+        script: String,
+        user: Option<String>,
+        cwd: Option<String>,
+        env: Vec<(String, String)>,
+        timeout_s: u64,
+    },
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
 }
@@ -64,6 +71,7 @@ pub struct FactSnippet {
     pub timeout_s: u64,
     /// Whether it touches a device or a network mount: such probes run on a second channel.
     pub device: bool,
-    /// Whether it does no more than read files that cannot hang: such snippets share one section.
+    /// Whether it is short and not known to hang: such snippets share one section, and one that does hang
+    /// costs those after it.
     pub quick: bool,
 }

@@ -106,7 +106,8 @@ struct Seen<'a> {
 
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let seen = Seen::parse(&raw.stdout);
-    let wanted: Vec<&Probe> = section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
+    let wanted: Vec<&Probe> =
+        section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
     for probe in &section.probes {
         let Some(path) = path(probe) else { continue };
         let number = wanted.iter().position(|other| *other == probe);

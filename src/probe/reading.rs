@@ -160,7 +160,10 @@ pub struct RecordsState {
 /// The key is left out.
 impl std::fmt::Debug for RecordsState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecordsState").field("records", &self.records).field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("RecordsState")
+            .field("records", &self.records)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
     }
 }
 

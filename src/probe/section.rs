@@ -7,7 +7,8 @@ use crate::script::Fragment;
 pub(crate) const STDERR_CAP: u64 = 16_384;
 
 /// Shell that every section of forge's own may use: `need TOOL` ends it when a tool is missing.
-pub(crate) const PRELUDE: &str = "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
+pub(crate) const PRELUDE: &str =
+    "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
 
 /// A merged group of probes: code to run on the host, and how to read what it printed.
 pub(crate) struct Section {
@@ -69,15 +70,16 @@ impl Raw {
     /// Returns why an answer is missing in this output.
     pub fn lack(&self, section: &Section) -> Unknown {
         let said = String::from_utf8_lossy(&self.stderr);
-        if let Some(tool) = said.lines().find_map(|line| line.strip_prefix("forge-missing ")) {
-            return Unknown::new(format!("`{tool}` is missing"));
-        }
+        let missing = said.lines().find_map(|line| line.strip_prefix("forge-missing "));
         let said = said.trim_end();
-        match self.end {
-            End::TimedOut => Unknown::new(format!("timed out after {} s", section.timeout_s)),
+        match (self.end, missing) {
+            (End::TimedOut, _) => Unknown::new(format!("timed out after {} s", section.timeout_s)),
+            (_, Some(tool)) => Unknown::new(format!("`{tool}` is missing")),
             _ if self.truncated => Unknown::new(format!("{} printed more than {} bytes", section.name, section.cap)),
-            End::Exited(0) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
-            End::Exited(status) => Unknown::new(format!("{} failed with status {status}", section.name)).said(said),
+            (End::Exited(0), _) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
+            (End::Exited(status), _) => {
+                Unknown::new(format!("{} failed with status {status}", section.name)).said(said)
+            }
         }
     }
 }
@@ -162,7 +164,8 @@ mod tests {
 
     #[test]
     fn reasons_are_told_in_order_of_what_explains_most() {
-        let raw = |end, stderr: &str, truncated| Raw { end, began: true, stdout: vec![], stderr: stderr.into(), truncated };
+        let raw =
+            |end, stderr: &str, truncated| Raw { end, began: true, stdout: vec![], stderr: stderr.into(), truncated };
         let lack = |raw: Raw| raw.lack(&section()).why;
         assert_eq!(lack(raw(End::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
         assert_eq!(lack(raw(End::TimedOut, "", false)), "timed out after 20 s");

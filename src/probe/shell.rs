@@ -14,20 +14,29 @@ const GRACE_S: u64 = 4;
 /// Seconds for the shell itself.
 const SLACK_S: u64 = 15;
 
-/// `forge_run NUMBER LIMIT CAP FOREIGN CODE` prints one line: token, number, length, payload. The payload is
-/// base64 of stdout, with `:STATUS:` somewhere inside (a colon is no base64, so the place does not matter),
-/// then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
+/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length,
+/// payload. The payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is no base64, so the
+/// place does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own
+/// stdout and stderr.
 ///
-/// Readers take one byte more than the cap, which tells that something was cut. Recipes' code is read to
-/// its end, so that its status is its own and not SIGPIPE's; the reader has a limit too, since a process
-/// that left the group keeps the pipe open beyond the kill.
-const RUNNER: &str = r#"forge_take() {
-if [ "$1" = 0 ]; then exec head -c "$2"; fi
-exec timeout -k 1 "$1" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"
+/// Processes are what an observation costs, about a millisecond each, so forge's own code gets as few as
+/// possible: what it prints beyond the cap is dropped once it is there, and empty stderr is not encoded.
+///
+/// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
+/// not SIGPIPE's. The readers have limits too, since a process that left the group keeps the pipes open
+/// beyond the kill.
+const RUNNER: &str = r#"forge_own() {
+p=$(exec 5>&1
+e=$( { { timeout -k 2 "$2" sh -c "$4" </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
+[ -z "$e" ] || e=$(printf %s "$e" | base64 -w0)
+printf '!%s' "$e")
+[ "${#p}" -le "$3" ] || p=:0::over:!
+printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
 }
-forge_run() {
-p=$(exec 5>&1; r=0; [ "$4" = 0 ] || r=$(($2 + 4))
-e=$( { { timeout -k 2 "$2" sh -c "$5" </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$r" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$r" 16385 | base64 -w0 )
+forge_take() { exec timeout -k 1 "$(($1 + 4))" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"; }
+forge_foreign() {
+p=$(exec 5>&1
+e=$( { { timeout -k 2 "$2" sh -c "$4" </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$2" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$2" 16385 | base64 -w0 )
 printf '!%s' "$e")
 printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
 }
@@ -55,11 +64,11 @@ pub(crate) fn script(sections: &[Section], token: Token) -> Script {
 }
 
 fn run(body: Fragment, number: usize, section: &Section) -> Fragment {
-    body.code("forge_run")
+    let encoded = (section.cap + STDERR_CAP).div_ceil(3) * 4 + 64;
+    body.code(if section.foreign { "forge_foreign" } else { "forge_own" })
         .number(number as u64)
         .number(section.timeout_s)
-        .number(section.cap + 1)
-        .number(u64::from(section.foreign))
+        .number(if section.foreign { section.cap + 1 } else { encoded })
         .nested(section.body.clone())
         .code("\n")
 }

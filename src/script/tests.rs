@@ -34,7 +34,9 @@ fn print(value: &str) -> Fragment {
 
 #[test]
 fn a_script_cut_at_any_byte_runs_nothing() {
-    let body = Fragment::new().code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n").then(print("}\nforge_main\necho ran\n"));
+    let body = Fragment::new()
+        .code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n")
+        .then(print("}\nforge_main\necho ran\n"));
     let text = script(body).expect("no NUL");
     for shell in ["dash", "bash"] {
         assert!(!run(shell, text.as_bytes()).is_empty(), "the whole script runs");
@@ -48,8 +50,30 @@ fn a_script_cut_at_any_byte_runs_nothing() {
 #[test]
 fn hostile_values_arrive_as_they_are() {
     let values = [
-        "", "'", "''", "\\", "\\'", "\"", "a\nb\n", "\n", "$(touch /tmp/x)", "`id`", "$HOME", "-n", "%s", "*", "~", "\u{202e}txt.exe",
-        "\u{1b}[31m\u{7}", "\r\n", "\t", "!!", "#", "\u{441}\u{81}\u{88}", "\u{e000}x\u{e001}", "'; rm -rf /nowhere; '",
+        "",
+        "'",
+        "''",
+        "\\",
+        "\\'",
+        "\"",
+        "a\nb\n",
+        "\n",
+        "$(touch /tmp/x)",
+        "`id`",
+        "$HOME",
+        "-n",
+        "%s",
+        "*",
+        "~",
+        "\u{202e}txt.exe",
+        "\u{1b}[31m\u{7}",
+        "\r\n",
+        "\t",
+        "!!",
+        "#",
+        "\u{441}\u{81}\u{88}",
+        "\u{e000}x\u{e001}",
+        "'; rm -rf /nowhere; '",
     ];
     let body = values.iter().fold(Fragment::new().code("printf '%s\\n--\\n'"), |body, value| body.word(*value));
     let expected: String = values.iter().map(|value| format!("{value}\n--\n")).collect();

@@ -1,8 +1,8 @@
 //! Recorded answers about apt's offers, and what they are read as.
 
 use super::*;
-use crate::probe::section::testing::recorded;
 use crate::probe::section::End;
+use crate::probe::section::testing::recorded;
 use crate::probe::{PackageState, Reading};
 
 const FIXTURE: &str = include_str!("../../../tests/fixtures/probe/apt.txt");

@@ -139,7 +139,8 @@ fn a_check_that_cannot_begin_says_why() {
 #[test]
 fn names_of_every_kind_are_found_with_digest_body_and_target() {
     let dir = tempfile::tempdir().expect("a folder");
-    let names = ["plain", "a b", "q'uote", "li\nne", "back\\slash", "$(touch x)", "\u{202e}bidi", "\u{441}\u{1b}[1m", "-n"];
+    let names =
+        ["plain", "a b", "q'uote", "li\nne", "back\\slash", "$(touch x)", "\u{202e}bidi", "\u{441}\u{1b}[1m", "-n"];
     let path = |name: &str| format!("{}/{name}", dir.path().display());
     let mut probes = Vec::new();
     for name in names {
@@ -155,7 +156,11 @@ fn names_of_every_kind_are_found_with_digest_body_and_target() {
         for (name, group) in names.iter().zip(probes.chunks(4)) {
             let file = info(&seen, &group[0]);
             assert_eq!((file.kind, file.size), (PathType::File, 8 + name.len() as u64));
-            assert_eq!(file.body.as_ref().map(|b| b.raw().to_owned()), Some(format!("body of {name}")), "{shell} {name:?}");
+            assert_eq!(
+                file.body.as_ref().map(|b| b.raw().to_owned()),
+                Some(format!("body of {name}")),
+                "{shell} {name:?}"
+            );
             assert_eq!(file.sha256.as_deref().map(str::len), Some(64), "{shell} {name:?}");
             assert_eq!(info(&seen, &group[1]).target.expect("a link").raw(), path(name));
             assert_eq!(seen.get(&group[2]), Ok(&Reading::Path(PathState::Absent)), "{name:?}");
@@ -212,14 +217,17 @@ fn what_cannot_be_asked_is_answered_with_the_reason() {
     ];
     let seen = ask("dash", &probes);
     let why = probes.each_ref().map(|probe| seen.get(probe).expect_err("cannot be asked").why);
-    assert_eq!(why, [
-        "the path holds a NUL byte",
-        "is not a package name",
-        "is a template: a unit needs a name after `@`",
-        "is not a user name",
-        "is not a fact that forge knows",
-        "the check holds a NUL byte",
-    ]);
+    assert_eq!(
+        why,
+        [
+            "the path holds a NUL byte",
+            "is not a package name",
+            "is a template: a unit needs a name after `@`",
+            "is not a user name",
+            "is not a fact that forge knows",
+            "the check holds a NUL byte",
+        ]
+    );
 }
 
 #[test]
@@ -252,7 +260,10 @@ fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     probes.extend(["bash", "coreutils", "not-here"].map(|name| Probe::Package { name: name.into() }));
     probes.extend(["ssh.service", "cron.service"].map(|name| Probe::Unit { name: name.into() }));
     probes.extend(["root", "nobody", "daemon"].map(|name| Probe::User { name: name.into() }));
-    probes.extend((0..10).map(|n| Probe::Path { path: format!("/etc/{}", if n % 2 == 0 { "passwd" } else { "group" }), want: Some(format!("{n:064}")) }));
+    probes.extend((0..10).map(|n| Probe::Path {
+        path: format!("/etc/{}", if n % 2 == 0 { "passwd" } else { "group" }),
+        want: Some(format!("{n:064}")),
+    }));
     let before = [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")];
     let apt_aside: Vec<Probe> = probes.iter().filter(|p| !matches!(p, Probe::Package { .. })).cloned().collect();
     let best = (0..5).map(|_| {

@@ -84,7 +84,8 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
         let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
         assert!(seen.get(&fact("os")).is_ok());
         assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "what came before the hang stands");
-        assert_eq!(seen.get(&fact("links")), Err(late.clone()));
+        let silent = Unknown::new("the second channel did not answer");
+        assert_eq!(seen.get(&fact("links")), Err(if device.is_some() { late.clone() } else { silent }));
     }
 }
 
@@ -123,11 +124,44 @@ fn facts() -> [FactSnippet; 2] {
 /// Text that looks like what the snippets print, in pieces.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let known = [
-        "errors\0", "sums\0", "body\0", "/a\0", "/a -> \0", "81a4\0", "-\0", "\0", "\n", "\\", ": ", "passwd\0", "groups\0",
-        "shadow\0", "root\0", "root:x:0:0::/:/sh", "key\0", "units\0", "record\0", "lines\0", "./a.json\0", "Id=ssh.service\n",
-        "LoadState=x\n", "ActiveState=y\nMainPID=1\n", "\nforge-maps\n", "/proc/1/maps:a b c d e /usr/x (deleted)\n",
-        "forge-end\n", "holder\0", "packages\0", "bash\tamd64\tinstall\tinstalled\t1\n", "bash:\n", "  Candidate: 1\n",
-        "     1 500\n", "        500 x\n", "amd64\n", "quick\0", "2\0", "ActiveEnterTimestamp=Sat 9999-99-99 1:1:1 UTC\n",
+        "errors\0",
+        "sums\0",
+        "body\0",
+        "/a\0",
+        "/a -> \0",
+        "81a4\0",
+        "-\0",
+        "\0",
+        "\n",
+        "\\",
+        ": ",
+        "passwd\0",
+        "groups\0",
+        "shadow\0",
+        "root\0",
+        "root:x:0:0::/:/sh",
+        "key\0",
+        "units\0",
+        "record\0",
+        "lines\0",
+        "./a.json\0",
+        "Id=ssh.service\n",
+        "LoadState=x\n",
+        "ActiveState=y\nMainPID=1\n",
+        "\nforge-maps\n",
+        "/proc/1/maps:a b c d e /usr/x (deleted)\n",
+        "forge-end\n",
+        "holder\0",
+        "packages\0",
+        "bash\tamd64\tinstall\tinstalled\t1\n",
+        "bash:\n",
+        "  Candidate: 1\n",
+        "     1 500\n",
+        "        500 x\n",
+        "amd64\n",
+        "quick\0",
+        "2\0",
+        "ActiveEnterTimestamp=Sat 9999-99-99 1:1:1 UTC\n",
     ];
     let piece = prop_oneof![8 => prop::sample::select(known.to_vec()).prop_map(|p| p.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..8)];
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())

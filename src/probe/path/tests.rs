@@ -9,7 +9,8 @@ fn fixture() -> Raw {
 }
 
 fn all(probes: &[(&str, Option<&str>)], raw: &Raw) -> Vec<Result<Reading, Unknown>> {
-    let probe = |(path, want): &(&str, Option<&str>)| Probe::Path { path: (*path).into(), want: want.map(str::to_owned) };
+    let probe =
+        |(path, want): &(&str, Option<&str>)| Probe::Path { path: (*path).into(), want: want.map(str::to_owned) };
     let probes: Vec<Probe> = probes.iter().map(probe).collect();
     let section = sections(probes.clone()).remove(0);
     let seen = answers(&section, raw);

@@ -1,9 +1,9 @@
 //! Recorded answers about systemd units, and what they are read as.
 
 use super::*;
-use crate::probe::section::testing::{answers, printed, recorded};
-use crate::probe::section::End;
 use crate::probe::Unknown;
+use crate::probe::section::End;
+use crate::probe::section::testing::{answers, printed, recorded};
 
 fn fixture() -> Raw {
     recorded(include_str!("../../../tests/fixtures/probe/unit.txt"))
@@ -72,7 +72,9 @@ fn mappings_that_may_not_be_read_are_said_to_be_unread() {
 
 #[test]
 fn only_programs_and_libraries_count_as_deleted() {
-    let line = |path: &str| format!("7f04274bd000-7f04274d3000 r-xp 00002000 00:65 831555                     {path} (deleted)");
+    let line = |path: &str| {
+        format!("7f04274bd000-7f04274d3000 r-xp 00002000 00:65 831555                     {path} (deleted)")
+    };
     assert_eq!(deleted(&line("/usr/lib/a b.so")), Some("/usr/lib/a b.so"));
     for path in ["/memfd:x", "/dev/shm/x", "/tmp/x.so", "/SYSV00000000", "/var/lib/x.so"] {
         assert_eq!(deleted(&line(path)), None, "{path}");

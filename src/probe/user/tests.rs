@@ -1,9 +1,9 @@
 //! Recorded answers about accounts, and what they are read as.
 
 use super::*;
-use crate::probe::section::testing::{answers, printed, recorded};
-use crate::probe::section::End;
 use crate::probe::Unknown;
+use crate::probe::section::End;
+use crate::probe::section::testing::{answers, printed, recorded};
 
 fn one(name: &str, raw: &Raw) -> Result<UserState, Unknown> {
     let probe = Probe::User { name: name.to_owned() };
@@ -45,7 +45,10 @@ fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
 
 #[test]
 fn a_failing_or_cut_answer_is_not_an_absent_account() {
-    assert_eq!(one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why, "`getent` did not answer it");
+    assert_eq!(
+        one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why,
+        "`getent` did not answer it"
+    );
     let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00bo");
     raw.end = End::TimedOut;
     assert_eq!(one("bob", &raw), Err(Unknown::new("timed out after 20 s")));

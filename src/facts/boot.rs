@@ -1,0 +1,48 @@
+//! `boot`: which boot of the host this is.
+
+use super::Fact;
+use super::read::{done, field, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "boot",
+    doc: "The current boot. A reboot is proven by another id, read over a fresh session.",
+    fields: &[
+        ("id", "`/proc/sys/kernel/random/boot_id`"),
+        ("btime", "when the kernel started, in whole seconds since the epoch, from `/proc/stat`"),
+    ],
+    snippet: FactSnippet {
+        name: "boot",
+        snippet: "read -r i </proc/sys/kernel/random/boot_id || exit; printf 'id\\t%s\\n' \"$i\"\n\
+                  grep '^btime ' /proc/stat",
+        timeout_s: 5,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let id = field(text, "id").filter(|id| !id.is_empty()).ok_or_else(|| unread("the boot id", output))?;
+    let btime = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
+    Ok(json!({ "id": id, "btime": btime.ok_or_else(|| unread("`btime`", output))? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn id_and_time_are_read() {
+        // origin: field, Debian 12
+        let text = "id\t1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c\nbtime 1795253207\n";
+        let expected = json!({"id": "1f0ed2f4-8fc8-41a4-b97f-d5a8a0f37a7c", "btime": 1_795_253_207});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 0, "id\tx\n"), "`btime` is not in the answer");
+        assert_eq!(why(&FACT, 1, "id\t"), "its snippet failed with status 1");
+    }
+}

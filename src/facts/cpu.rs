@@ -1,0 +1,57 @@
+//! `cpu`: processors.
+
+use super::Fact;
+use super::read::{done, field, text_or_null, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "cpu",
+    doc: "Processors, from `/sys/devices/system/cpu/online` and `/proc/cpuinfo`.",
+    fields: &[
+        ("count", "logical processors that are online"),
+        ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),
+    ],
+    snippet: FactSnippet {
+        name: "cpu",
+        snippet: "read -r o </sys/devices/system/cpu/online || exit; printf 'online\\t%s\\n' \"$o\"\n\
+                  while IFS=: read -r k v; do case $k in 'model name'*) printf 'model\\t%s\\n' \"$v\"; break ;; esac; done </proc/cpuinfo",
+        timeout_s: 5,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let count = field(text, "online").and_then(count).ok_or_else(|| unread("the list of processors", output))?;
+    Ok(json!({ "count": count, "model": text_or_null(field(text, "model")) }))
+}
+
+/// Counts a list such as `0-7,9,16-31`.
+fn count(list: &str) -> Option<u64> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        Some(u64::from(last.checked_sub(first)?) + 1)
+    };
+    list.split(',').map(range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn lists_of_processors_are_counted() {
+        // origin: field, Debian 12
+        let expected = json!({"count": 2, "model": "Intel(R) Xeon(R) Processor"});
+        assert_eq!(parsed(&FACT, "online\t0-1\nmodel\t Intel(R) Xeon(R) Processor\n"), Ok(expected));
+        assert_eq!(parsed(&FACT, "online\t0-7,9,16-31\n"), Ok(json!({"count": 25, "model": null})));
+        assert_eq!(why(&FACT, 0, "online\t3-1\n"), "the list of processors is not in the answer");
+        assert_eq!(why(&FACT, 1, "online\t"), "its snippet failed with status 1");
+    }
+}

@@ -1,0 +1,55 @@
+//! `disk`: room on the filesystems that provisioning fills.
+
+use super::Fact;
+use super::read::unread;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+
+pub(super) const FACT: Fact = Fact {
+    name: "disk",
+    doc: "Room below `/`, `/boot`, `/var` and `/tmp`: a map from each of these paths that exists, from `df`.",
+    fields: &[
+        ("available", "bytes that an ordinary user may still write there"),
+        ("total", "size of the filesystem it is on, in bytes"),
+    ],
+    snippet: FactSnippet {
+        name: "disk",
+        snippet: "need df; df -B1 --output=avail,size,file / /boot /var /tmp",
+        timeout_s: 10,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+/// A path that is not there is a line less and status 1; `/` is always there.
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let rows: Map<String, Value> = output.stdout.raw().lines().filter_map(row).collect();
+    match rows.contains_key("/") {
+        true => Ok(Value::Object(rows)),
+        false => Err(unread("`/`", output)),
+    }
+}
+
+fn row(line: &str) -> Option<(String, Value)> {
+    let mut words = line.split_whitespace();
+    let (available, total): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some((words.next()?.to_owned(), json!({ "available": available, "total": total })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn room_is_read_per_path() {
+        // origin: field, Debian 12
+        let text = "     Avail  1B-blocks File\n 515944448  536870912 /\n2527440896 2527653888 /tmp\n";
+        let expected = json!({"/": {"available": 515_944_448, "total": 536_870_912},
+                              "/tmp": {"available": 2_527_440_896u64, "total": 2_527_653_888u64}});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 1, "Avail\n"), "`/` is not in the answer");
+    }
+}

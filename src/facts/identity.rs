@@ -1,0 +1,50 @@
+//! `identity`: what tells hosts apart.
+
+use super::Fact;
+use super::read::{done, field, text_or_null, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+const SNIPPET: &str = r#"for p in machine_id=/etc/machine-id product_uuid=/sys/class/dmi/id/product_uuid hostname=/proc/sys/kernel/hostname; do
+v=; [ ! -r "${p#*=}" ] || read -r v <"${p#*=}" || :
+printf '%s\t%s\n' "${p%%=*}" "$v"
+done"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "identity",
+    doc: "What tells hosts apart. The same machine id or product UUID on two hosts breaks clusters.",
+    fields: &[
+        ("machine_id", "`/etc/machine-id`, null where it is empty or missing"),
+        ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null where there is none or it may not be read"),
+        ("hostname", "the kernel's host name"),
+    ],
+    snippet: FactSnippet { name: "identity", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let hostname = field(text, "hostname").ok_or_else(|| unread("the host name", output))?;
+    Ok(json!({
+        "machine_id": text_or_null(field(text, "machine_id")),
+        "product_uuid": text_or_null(field(text, "product_uuid").map(str::to_lowercase).as_deref()),
+        "hostname": hostname,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn what_is_not_readable_is_null() {
+        // origin: field, Debian 12
+        let text = "machine_id\t3d1219c7c4c5404aaa1f6d2a48adfda4\nproduct_uuid\t\nhostname\tnode-01\n";
+        let expected =
+            json!({"machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4", "product_uuid": null, "hostname": "node-01"});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 0, ""), "the host name is not in the answer");
+    }
+}

@@ -1,0 +1,46 @@
+//! `kernel`: what runs.
+
+use super::Fact;
+use super::read::{done, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "kernel",
+    doc: "The running kernel, from `uname` and `/proc/cmdline`.",
+    fields: &[
+        ("release", "`uname -r`: `5.15.0-130-generic`"),
+        ("arch", "`uname -m`: `x86_64`, `aarch64`"),
+        ("cmdline", "the command line it was booted with, as text"),
+    ],
+    snippet: FactSnippet {
+        name: "kernel",
+        snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",
+        timeout_s: 5,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let (names, cmdline) = done(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
+    let (release, arch) = names.trim().split_once(' ').ok_or_else(|| unread("`uname`", output))?;
+    Ok(json!({ "release": release, "arch": arch, "cmdline": cmdline.trim() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn release_architecture_and_command_line_are_read() {
+        // origin: reconstructed after Ubuntu 22.04
+        let text = "5.15.0-130-generic x86_64\nBOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt\n";
+        let expected = json!({"release": "5.15.0-130-generic", "arch": "x86_64", "cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt"});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 0, ""), "`uname` is not in the answer");
+    }
+}

@@ -1,0 +1,41 @@
+//! `memory`: main memory.
+
+use super::Fact;
+use super::read::{done, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "memory",
+    doc: "Main memory, from `/proc/meminfo`.",
+    fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
+    snippet: FactSnippet {
+        name: "memory",
+        snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",
+        timeout_s: 5,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let kib = done(output)?.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
+    let bytes = kib.and_then(|kib| kib.checked_mul(1024));
+    Ok(json!({ "total": bytes.ok_or_else(|| unread("`MemTotal`", output))? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn the_total_is_bytes() {
+        // origin: field, Debian 12
+        assert_eq!(parsed(&FACT, "16366088 kB\n"), Ok(json!({"total": 16_758_874_112u64})));
+        assert_eq!(why(&FACT, 0, ""), "`MemTotal` is not in the answer");
+        assert_eq!(why(&FACT, 0, "99999999999999999999 kB\n"), "`MemTotal` is not in the answer");
+    }
+}

@@ -1,0 +1,70 @@
+//! `os`: the distribution.
+
+use super::Fact;
+use super::read::{done, text_or_null, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "os",
+    doc: "The distribution, from `/etc/os-release`.",
+    fields: &[
+        ("id", "`ID`: `debian`, `ubuntu`, `rhel` …"),
+        ("version_id", "`VERSION_ID` as text: `12`, `22.04`; null where the distribution has none"),
+        ("codename", "`VERSION_CODENAME`: `bookworm`; null where it has none"),
+        ("id_like", "`ID_LIKE`: the distributions it derives from, as a list"),
+        ("pretty_name", "`PRETTY_NAME`, for people"),
+    ],
+    snippet: FactSnippet {
+        name: "os",
+        snippet: "cat /etc/os-release 2>/dev/null || cat /usr/lib/os-release",
+        timeout_s: 5,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let value = |key: &str| {
+        let raw = text.lines().rev().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?;
+        Some(shlex::split(raw)?.concat())
+    };
+    let id = value("ID").filter(|id| !id.is_empty()).ok_or_else(|| unread("`ID`", output))?;
+    let like = value("ID_LIKE").unwrap_or_default();
+    Ok(json!({
+        "id": id,
+        "version_id": text_or_null(value("VERSION_ID").as_deref()),
+        "codename": text_or_null(value("VERSION_CODENAME").as_deref()),
+        "id_like": like.split_whitespace().collect::<Vec<_>>(),
+        "pretty_name": text_or_null(value("PRETTY_NAME").as_deref()),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn debian_and_its_relatives_are_read() {
+        // origin: field, Debian 12
+        let debian = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n\
+                      VERSION=\"12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        let expected = json!({"id": "debian", "version_id": "12", "codename": "bookworm", "id_like": [],
+                              "pretty_name": "Debian GNU/Linux 12 (bookworm)"});
+        assert_eq!(parsed(&FACT, debian), Ok(expected));
+        // origin: reconstructed after RHEL 9
+        let rhel = "ID=\"rhel\"\nID_LIKE=\"fedora centos\"\nVERSION_ID=\"9.10\"\n";
+        let expected = json!({"id": "rhel", "version_id": "9.10", "codename": null, "id_like": ["fedora", "centos"], "pretty_name": null});
+        assert_eq!(parsed(&FACT, rhel), Ok(expected));
+    }
+
+    #[test]
+    fn a_host_that_does_not_say_is_unknown() {
+        assert_eq!(why(&FACT, 0, "NAME=x\n"), "`ID` is not in the answer");
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+    }
+}

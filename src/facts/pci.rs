@@ -1,0 +1,73 @@
+//! `pci`: devices on the PCI bus.
+
+use super::Fact;
+use super::read::{done, text_or_null};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// Reads kernel memory through sysfs; the devices themselves are not touched. No process per device.
+const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+for d in /sys/bus/pci/devices/*; do
+[ -e "$d/vendor" ] || continue
+read -r v <"$d/vendor"; read -r e <"$d/device"; read -r c <"$d/class"
+n=; [ ! -r "$d/numa_node" ] || read -r n <"$d/numa_node"
+r=; [ ! -e "$d/driver" ] || { cd -P "$d/driver" && r=${PWD##*/}; }
+printf '%s\t%s\t%s\t%s\t%s\t%s\n' "${d##*/}" "$v" "$e" "$c" "$n" "$r"
+done"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "pci",
+    doc: "Devices on the PCI bus, a list ordered by address, from `/sys/bus/pci/devices`. Empty where the kernel shows no PCI bus.",
+    fields: &[
+        ("bdf", "address: `0000:18:00.0`"),
+        ("vendor", "vendor id as sysfs prints it: `0x10de`"),
+        ("device", "device id: `0x2330`"),
+        ("class", "class, subclass and interface: `0x030200`"),
+        ("driver", "name of the bound driver, null without one"),
+        ("numa", "number of the NUMA node, null where the firmware names none"),
+    ],
+    snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    done(output)?.lines().map(device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
+        Unknown::new("a line of the answer is no device")
+            .said(output.stdout.raw().chars().take(200).collect::<String>())
+    })
+}
+
+fn device(line: &str) -> Option<Value> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [bdf, vendor, device, class, numa, driver] = fields[..] else { return None };
+    let numa = numa.parse::<i64>().ok().filter(|node| *node >= 0);
+    Some(json!({
+        "bdf": bdf, "vendor": vendor, "device": device, "class": class,
+        "driver": text_or_null(Some(driver)), "numa": numa,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn devices_are_read_with_driver_and_node() {
+        // origin: reconstructed after an H100 host; ids from the PCI id list
+        let text = "0000:18:00.0\t0x10de\t0x2330\t0x030200\t0\tnvidia\n0000:1a:00.0\t0x15b3\t0x1021\t0x020700\t-1\t\n";
+        let expected = json!([
+            {"bdf": "0000:18:00.0", "vendor": "0x10de", "device": "0x2330", "class": "0x030200", "driver": "nvidia", "numa": 0},
+            {"bdf": "0000:1a:00.0", "vendor": "0x15b3", "device": "0x1021", "class": "0x020700", "driver": null, "numa": null},
+        ]);
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+    }
+
+    #[test]
+    fn no_bus_is_no_device_and_no_sysfs_is_unknown() {
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(why(&FACT, 0, "x\n"), "a line of the answer is no device");
+    }
+}

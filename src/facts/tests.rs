@@ -1,0 +1,66 @@
+//! All facts at once: on this machine, and over arbitrary answers.
+
+use super::*;
+use crate::model::SecretStore;
+use crate::probe::{compile, parse};
+use crate::script::Token;
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+#[test]
+fn names_are_unique_and_everything_is_documented() {
+    let names: std::collections::BTreeSet<_> = all().iter().map(|fact| fact.name).collect();
+    assert_eq!(names.len(), all().len());
+    for fact in all() {
+        assert_eq!(fact.name, fact.snippet.name);
+        assert!(!fact.doc.is_empty() && fact.snippet.timeout_s > 0, "{}", fact.name);
+        assert!(fact.fields.iter().all(|(_, doc)| !doc.is_empty()), "{}", fact.name);
+    }
+}
+
+fn observe(shell: &str) -> Facts {
+    let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"));
+    let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
+    let mut child = Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the shell starts");
+    child.stdin.take().expect("is piped").write_all(text.expose_secret().as_bytes()).expect("the shell reads");
+    let output = child.wait_with_output().expect("the shell ends");
+    Facts::from_observation(&parse(&compiled, &output.stdout, None).expect("well-formed"))
+}
+
+#[test]
+fn this_machine_tells_its_facts() {
+    for shell in ["dash", "bash"] {
+        let facts = observe(shell);
+        assert_eq!(facts.0.len(), all().len(), "every fact has an answer");
+        let value = |name: &str| facts.0[name].clone().unwrap_or_else(|why| panic!("{name} is unknown: {why:?}"));
+        assert_eq!(
+            value("kernel")["release"],
+            Value::from(std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim())
+        );
+        assert_eq!(
+            value("boot")["id"],
+            Value::from(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux").trim())
+        );
+        assert_eq!(value("cpu")["count"].as_u64(), std::thread::available_parallelism().ok().map(|n| n.get() as u64));
+        assert!(value("memory")["total"].as_u64() > Some(1 << 20));
+        assert!(value("disk")["/"]["total"].as_u64() > Some(1 << 20));
+        assert!(value("os")["id"].is_string());
+        assert!(value("identity")["hostname"].is_string());
+        assert_eq!(value("tools")["stat"], Value::Bool(true));
+        // What this machine cannot tell says why.
+        let reasons: Vec<_> = facts.0.values().filter_map(|fact| fact.as_ref().err()).collect();
+        assert!(reasons.iter().all(|unknown| !unknown.why.is_empty()), "{reasons:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n/\"'\\\\={}\\[\\]:,.-]{0,120})", status in 0i32..3) {
+        let output = Output { status, stdout: text.into(), ..Output::default() };
+        for fact in all() {
+            let _ = (fact.parse)(&output);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `time`: whether the clock is synchronized.
+
+use super::Fact;
+use super::read::field;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// `timedatectl` would start a service and write to the journal, and a plan writes nothing. What it tells is
+/// the kernel's own estimate of the clock's error, read here by the same system call with no mode set.
+const SNIPPET: &str = r#"m=
+if command -v perl >/dev/null 2>&1; then
+m=$(perl -e 'my $n = {x86_64 => 159, aarch64 => 171}->{$ARGV[0]} or exit 3;
+my $b = "\0" x 256; exit 4 if syscall($n, $b) < 0; print unpack("x24 q", $b)' "$(uname -m)" 2>/dev/null) || m=
+fi
+[ -z "$m" ] || { printf 'maxerror\t%s\n' "$m"; exit 0; }
+need chronyc
+l=$(chronyc -n -h 127.0.0.1 tracking) || exit
+printf '%s\n' "$l" | sed -n 's/^Leap status *: */leap\t/p'"#;
+
+/// Microseconds of possible error from which the kernel counts as not synchronized: it starts there at
+/// boot, and grows towards it while nobody corrects the clock.
+const MAX_ERROR_US: u64 = 16_000_000;
+
+pub(super) const FACT: Fact = Fact {
+    name: "time",
+    doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
+    fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
+    snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = output.stdout.raw();
+    let error = field(text, "maxerror").and_then(|us| us.trim().parse::<u64>().ok()).map(|us| us < MAX_ERROR_US);
+    let leap = field(text, "leap").and_then(|leap| match leap.trim() {
+        "Normal" | "Insert second" | "Delete second" => Some(true),
+        "Not synchronised" => Some(false),
+        _ => None,
+    });
+    match error.or(leap) {
+        Some(synchronized) if output.status == 0 => Ok(json!({ "synchronized": synchronized })),
+        _ => Err(Unknown::new("nothing on the host tells it").said(output.stderr.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn the_kernel_s_estimate_decides() {
+        // origin: field, Debian 12 without a time service
+        assert_eq!(parsed(&FACT, "maxerror\t16000000\n"), Ok(json!({"synchronized": false})));
+        assert_eq!(parsed(&FACT, "maxerror\t2500\n"), Ok(json!({"synchronized": true})));
+    }
+
+    #[test]
+    fn chrony_is_asked_where_the_kernel_is_not() {
+        // origin: source, chrony's client.c
+        assert_eq!(parsed(&FACT, "leap\tNormal\n"), Ok(json!({"synchronized": true})));
+        assert_eq!(parsed(&FACT, "leap\tNot synchronised\n"), Ok(json!({"synchronized": false})));
+        assert_eq!(why(&FACT, 0, "leap\tOdd\n"), "nothing on the host tells it");
+        assert_eq!(why(&FACT, 1, ""), "nothing on the host tells it");
+    }
+}

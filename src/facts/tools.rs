@@ -1,0 +1,46 @@
+//! `tools`: which programs exist.
+
+use super::Fact;
+use super::read::done;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::Map;
+
+const SNIPPET: &str = r"for t in apt-get bash chronyc containerd crictl curl dcgmi dkms dnf docker dpkg-query dracut gcc \
+  getent git grubby helm ibstat ibv_devinfo ip ipmitool kubeadm kubectl kubelet lspci lsinitramfs mlxconfig mokutil \
+  modinfo modprobe mst nvidia-ctk nvidia-smi ofed_info openssl perl python3 rdma rpm runuser setpriv sha256sum sinfo \
+  stat sudo systemctl systemd-run tar timedatectl update-initramfs wget; do
+if command -v $t >/dev/null 2>&1; then printf '%s\tyes\n' $t; else printf '%s\tno\n' $t; fi
+done";
+
+pub(super) const FACT: Fact = Fact {
+    name: "tools",
+    doc: "Which programs exist: a map from the name of each program that forge or its recipes may use to true or \
+          false. Searched in root's standard path.",
+    fields: &[],
+    snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let rows = done(output)?.lines().filter_map(|line| line.split_once('\t'));
+    let tools: Map<String, Value> = rows.map(|(name, there)| (name.to_owned(), Value::from(there == "yes"))).collect();
+    match tools.is_empty() {
+        true => Err(Unknown::new("no program is in the answer")),
+        false => Ok(Value::Object(tools)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+    use serde_json::json;
+
+    #[test]
+    fn each_program_is_there_or_not() {
+        // origin: field, Debian 12, shortened
+        assert_eq!(parsed(&FACT, "bash\tyes\nnvidia-smi\tno\n"), Ok(json!({"bash": true, "nvidia-smi": false})));
+        assert_eq!(why(&FACT, 0, ""), "no program is in the answer");
+    }
+}

@@ -1,0 +1,67 @@
+//! `units`: failed units, and how many there are.
+
+use super::Fact;
+use super::read::done;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+pub(super) const FACT: Fact = Fact {
+    name: "units",
+    doc: "systemd's units, from `systemctl list-units --all`.",
+    fields: &[
+        ("failed", "names of failed units, each with its sub-state"),
+        ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
+    ],
+    snippet: FactSnippet {
+        name: "units",
+        snippet: "need systemctl; systemctl list-units --all --plain --full --no-legend --no-pager",
+        timeout_s: 15,
+        device: false,
+        quick: false,
+    },
+    parse,
+};
+
+/// Reads lines of name, load state, active state, sub-state and description.
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let mut failed = Map::new();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in done(output)?.lines() {
+        let words: Vec<&str> = line.trim_start_matches("● ").split_whitespace().take(4).collect();
+        let [name, _, active, sub] = words[..] else { continue };
+        *counts.entry(active).or_default() += 1;
+        if active == "failed" {
+            failed.insert(name.to_owned(), Value::from(sub));
+        }
+    }
+    if counts.is_empty() {
+        return Err(Unknown::new("no unit is in the answer").said(output.stderr.clone()));
+    }
+    Ok(json!({ "failed": failed, "counts": counts }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn failed_units_are_named_and_all_are_counted() {
+        // origin: field, Debian 12, shortened
+        let text = "proc-sys-fs-binfmt_misc.automount  loaded    inactive dead      Arbitrary Executable File Formats\n\
+                    -.mount                            loaded    active   mounted   Root Mount\n\
+                    ssh.service                        loaded    failed   failed    OpenBSD Secure Shell server\n\
+                    home.mount                         not-found inactive dead      home.mount\n";
+        let expected =
+            json!({"failed": {"ssh.service": "failed"}, "counts": {"active": 1, "failed": 1, "inactive": 2}});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+    }
+
+    #[test]
+    fn a_host_without_a_running_systemd_is_unknown() {
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+        assert_eq!(why(&FACT, 0, ""), "no unit is in the answer");
+    }
+}

@@ -1,0 +1,45 @@
+//! `virtualization`: what the host runs in.
+
+use super::Fact;
+use super::read::unread;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+
+pub(super) const FACT: Fact = Fact {
+    name: "virtualization",
+    doc: "What the host runs in, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
+    fields: &[],
+    snippet: FactSnippet {
+        name: "virtualization",
+        snippet: "need systemd-detect-virt; systemd-detect-virt",
+        timeout_s: 10,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+/// On bare metal the program prints `none` and exits with 1, so the word decides.
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let word = output.stdout.raw().trim();
+    let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    match output.status {
+        0 | 1 if is_word => Ok(Value::from(word)),
+        _ => Err(unread("a word for it", output)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn none_is_an_answer_whatever_the_status() {
+        let bare = Output { status: 1, stdout: "none\n".into(), ..Output::default() };
+        assert_eq!(parse(&bare), Ok(Value::from("none")));
+        // origin: field, Debian 12
+        assert_eq!(parsed(&FACT, "systemd-nspawn\n"), Ok(Value::from("systemd-nspawn")));
+        assert_eq!(why(&FACT, 1, ""), "a word for it is not in the answer");
+    }
+}
