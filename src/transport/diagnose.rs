@@ -1,5 +1,6 @@
 //! What `ssh` says when it does not connect, in its own words, told apart.
 
+use super::arguments::Jump;
 use super::{ErrorKind, Target, TransportError};
 use std::borrow::Cow;
 
@@ -30,9 +31,18 @@ const NO_PEER: &str = "UNKNOWN port 65535";
 fn jump(said: &str, target: &Target) -> TransportError {
     let inner = find(said).unwrap_or(ErrorKind::Connect);
     let words = worded(inner, said, target);
-    let hops = target.jump.join(",");
-    let mut error = TransportError::new(ErrorKind::Jump, format!("the jump `{hops}` was not passed: {}", words.message));
-    error.hint = words.hint;
+    let why = match inner {
+        ErrorKind::HostKeyUnknown | ErrorKind::HostKeyChanged => words.message,
+        ErrorKind::Auth => "no key is accepted".to_owned(),
+        ErrorKind::Dns => "a name on the way has no address".to_owned(),
+        ErrorKind::Refused => "a connection on the way is refused".to_owned(),
+        ErrorKind::NoRoute => "no route".to_owned(),
+        ErrorKind::ConnectTimeout => "no answer".to_owned(),
+        _ => "the connection was closed".to_owned(),
+    };
+    let message = format!("the jump `{}` was not passed: {why}", target.jump.join(","));
+    let mut error = TransportError::new(ErrorKind::Jump, message);
+    error.hint = words.hint.filter(|_| inner != ErrorKind::Dns && inner != ErrorKind::Refused);
     error.retryable = words.retryable;
     error.said(said.as_bytes())
 }
@@ -120,9 +130,11 @@ fn port(target: &Target) -> String {
 fn unknown_key(said: &str, target: &Target) -> TransportError {
     let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
     let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| word(file.as_str()));
-    let add = match target.jump.is_empty() {
-        true => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
-        false => format!("ssh -J {} {}", target.jump.join(","), target.address),
+    let bare = name.trim_start_matches('[').split(']').next().unwrap_or(name);
+    let behind = target.jump.first().is_some_and(|first| Jump::parse(first).host != bare);
+    let add = match behind {
+        false => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
+        true => format!("ssh -J {} {}", target.jump.join(","), target.address),
     };
     TransportError::new(ErrorKind::HostKeyUnknown, format!("the host key of `{name}` is not known"))
         .hint(format!("compare its fingerprint and take it with `{add}`, or set `host_key: accept_new`"))
@@ -159,4 +171,94 @@ fn word(text: &str) -> String {
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let rest = &text[text.find(before)? + before.len()..];
     Some(&rest[..rest.find(after)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(log: &str, jumps: &str) -> TransportError {
+        let jump = if jumps.is_empty() { vec![] } else { vec!["me@bastion".to_owned(), "inner".to_owned()] };
+        let target = Target { address: "n1".into(), user: Some("root".into()), jump, ..Target::default() };
+        explain(&Failure { log, jumps }, &target)
+    }
+
+    /// Recorded from OpenSSH 9.2 on Debian 12.
+    const CHANGED: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\r\n\
+        @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n\
+        Add correct host key in /root/.ssh/known_hosts to get rid of this message.\r\n\
+        Offending ED25519 key in /root/.ssh/known_hosts:3\r\n\
+        Host key for [10.0.0.1]:2222 has changed and you have requested strict checking.\r\n\
+        Host key verification failed.\r\n";
+
+    #[test]
+    fn a_changed_key_names_its_line() {
+        let error = explained(CHANGED, "");
+        assert_eq!(error.kind, ErrorKind::HostKeyChanged);
+        assert_eq!(
+            error.message,
+            "the host key of `[10.0.0.1]:2222` has changed: line 3 of `/root/.ssh/known_hosts` holds another one"
+        );
+        assert_eq!(
+            error.hint.unwrap(),
+            "if the host was installed anew, take the old key out with `ssh-keygen -f /root/.ssh/known_hosts \
+             -R '[10.0.0.1]:2222'`; else somebody may be in between"
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_says_how_to_take_it() {
+        let log = "No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.\r\n\
+                   Host key verification failed.\r\n";
+        let error = explained(log, "");
+        assert_eq!((error.kind, error.retryable), (ErrorKind::HostKeyUnknown, false));
+        assert_eq!(error.message, "the host key of `[10.0.0.1]:2222` is not known");
+        assert_eq!(
+            error.hint.unwrap(),
+            "compare its fingerprint and take it with `ssh-keyscan -p 2222 10.0.0.1 >> ~/.ssh/known_hosts`, or set \
+             `host_key: accept_new`"
+        );
+    }
+
+    #[test]
+    fn what_ssh_says_is_told_apart() {
+        use ErrorKind as K;
+        let cases = [
+            ("root@n1: Permission denied (publickey,password).\r\n", K::Auth, false),
+            ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures\r\n", K::Auth, false),
+            ("ssh: Could not resolve hostname n1: Name or service not known\r\n", K::Dns, false),
+            ("ssh: Could not resolve hostname n1: Temporary failure in name resolution\r\n", K::Dns, true),
+            ("ssh: connect to host n1 port 22: Connection refused\r\n", K::Refused, true),
+            ("ssh: connect to host n1 port 22: No route to host\r\n", K::NoRoute, true),
+            ("ssh: connect to host n1 port 22: Connection timed out\r\n", K::ConnectTimeout, true),
+            ("Connection timed out during banner exchange\r\nConnection to 10.0.0.1 port 22 timed out\r\n", K::ConnectTimeout, true),
+            ("kex_exchange_identification: read: Connection reset by peer\r\n", K::Dropped, true),
+            ("kex_exchange_identification: Connection closed by remote host\r\nConnection closed by 10.0.0.1 port 22\r\n", K::Dropped, true),
+            ("/root/x: line 1: Bad configuration option: hostnmae\r\n/root/x: terminating, 1 bad configuration options\r\n", K::SshConfig, false),
+            ("hostname contains invalid characters\n", K::SshConfig, false),
+            ("Unable to negotiate with 10.0.0.1 port 22: no matching host key type found. Their offer: ssh-dss\r\n", K::Connect, false),
+            ("something new\r\n", K::Connect, false),
+        ];
+        for (said, kind, retryable) in cases {
+            let error = explained(said, "");
+            assert_eq!((error.kind, error.retryable), (kind, retryable), "{said}");
+            assert_eq!(error.said.unwrap().raw(), said.trim());
+        }
+    }
+
+    #[test]
+    fn a_jump_speaks_before_the_connection_through_it() {
+        let log = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
+        let error = explained(log, "me@bastion: Permission denied (publickey).\r\n");
+        assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, false));
+        assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: no key is accepted");
+        let error = explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
+        assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: the host key of `bastion` is not known");
+        assert!(error.hint.unwrap().contains("`ssh-keyscan bastion >> ~/.ssh/known_hosts`"));
+        let error = explained(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");
+        assert!(error.hint.unwrap().contains("`ssh -J me@bastion,inner n1`"));
+        assert_eq!(explained(log, "").message, "the proxy on the way to `n1` closed the connection");
+        let refused = "root@n1: Permission denied (publickey).\r\n";
+        assert_eq!(explained(refused, "some warning").kind, ErrorKind::Auth);
+    }
 }

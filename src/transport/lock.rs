@@ -83,7 +83,7 @@ impl Hold {
             earlier: earlier.map_or("", Token::as_str),
         };
         let mut talk = session.talk(boot, Keep::Tail(OWNER_CAP), None).await?;
-        match talk.until(LIMIT, |out| out.starts_with(b"got\n")).await {
+        match talk.until(LIMIT, |talk| talk.heard().starts_with(b"got\n")).await {
             None => Ok(Self::keep(token, talk)),
             Some(Ending::Finished(finished)) => Err(refusal(&finished)),
             Some(ending) => match session.judge(ending, LIMIT).await {

@@ -4,14 +4,14 @@ use super::boot::{Boot, Via};
 use super::channel::Channel;
 use super::kept::Keep;
 use super::ssh::Link;
-use super::talk::{Answer, Cut, Ending, Finished, Sink, Talk};
+use super::talk::{Answer, Cut, Ending, Finished, START_LIMIT, Sink, Talk};
 use super::{ErrorKind, Kind, Sudo, Target, TransportError, random, sudo};
 use crate::model::{HostName, SecretStore};
 use crate::script::Script;
 use secrecy::SecretString;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 /// Channels that a session holds open at most. sshd allows ten by default (`MaxSessions`); the writer
 /// lock takes one of these.
@@ -27,6 +27,7 @@ struct Inner {
     host: HostName,
     target: Target,
     password: Option<SecretString>,
+    proof: Mutex<Proof>,
     channels: Arc<Semaphore>,
     carrier: Carrier,
 }
@@ -35,6 +36,14 @@ enum Carrier {
     Ssh(Link),
     Local,
     Command(Vec<String>),
+}
+
+/// What is known of the sudo password. It is tried on one channel first: several wrong tries at once could
+/// lock the account.
+enum Proof {
+    Untried,
+    Good,
+    Bad(TransportError),
 }
 
 /// How a script is run.
@@ -59,7 +68,8 @@ pub async fn open(host: &HostName, target: &Target, secrets: &SecretStore) -> Re
         Sudo::None | Sudo::NoPassword => None,
     };
     let channels = Arc::new(Semaphore::new(CHANNELS));
-    Ok(Session(Arc::new(Inner { host: host.clone(), target: target.clone(), password, channels, carrier })))
+    let proof = Mutex::new(Proof::Untried);
+    Ok(Session(Arc::new(Inner { host: host.clone(), target: target.clone(), password, proof, channels, carrier })))
 }
 
 impl Session {
@@ -102,6 +112,43 @@ impl Session {
 
     /// Starts the wrapper of a script.
     pub(super) async fn talk<'s>(
+        &self,
+        boot: Boot<'_>,
+        keep: Keep,
+        sink: Option<Sink<'s>>,
+    ) -> Result<Talk<'s>, TransportError> {
+        if self.0.password.is_none() {
+            return self.start(boot, keep, sink).await;
+        }
+        let mut proof = self.0.proof.lock().await;
+        match &*proof {
+            Proof::Good => {
+                drop(proof);
+                self.start(boot, keep, sink).await
+            }
+            Proof::Bad(error) => Err(error.clone()),
+            Proof::Untried => {
+                let mut talk = self.start(boot, keep, sink).await?;
+                *proof = self.prove(&mut talk).await?;
+                match &*proof {
+                    Proof::Bad(error) => Err(error.clone()),
+                    Proof::Good | Proof::Untried => Ok(talk),
+                }
+            }
+        }
+    }
+
+    /// Waits for what becomes of the password. Failures that say nothing of it are errors.
+    async fn prove(&self, talk: &mut Talk<'_>) -> Result<Proof, TransportError> {
+        let Some(ending) = talk.until(START_LIMIT, Talk::begun).await else { return Ok(Proof::Good) };
+        match self.judge(ending, START_LIMIT).await {
+            Err(error) if error.kind == ErrorKind::SudoPassword => Ok(Proof::Bad(error)),
+            Err(error) => Err(error),
+            Ok(_) => Err(TransportError::new(ErrorKind::Garbled, "the host's shell ended before it began")),
+        }
+    }
+
+    async fn start<'s>(
         &self,
         boot: Boot<'_>,
         keep: Keep,

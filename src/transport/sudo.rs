@@ -28,14 +28,17 @@ enum Why {
     Expired,
 }
 
-/// In the words of sudo under `LC_ALL=C` (1.8 to 1.9), the telling ones first.
+/// In the words of sudo 1.8 to 1.9 and sudo-rs 0.2 under `LC_ALL=C`, the telling ones first.
 const SAYINGS: &[(&str, Why)] = &[
     ("incorrect password attempt", Why::WrongPassword),
     ("incorrect authentication attempt", Why::WrongPassword),
     ("Sorry, try again", Why::WrongPassword),
+    ("Authentication failed, try again", Why::WrongPassword),
     ("is not in the sudoers file", Why::Denied),
     ("may not run sudo", Why::Denied),
     ("is not allowed to", Why::Denied),
+    ("I'm afraid I can't do that", Why::Denied),
+    ("interactive authentication is required", Why::NeedsPassword),
     ("account validation failure", Why::Expired),
     ("account or password is expired", Why::Expired),
     ("Account expired", Why::Expired),

@@ -55,7 +55,7 @@ pub(super) struct Cut {
 }
 
 /// How long the login shell and sudo may take to start a script's shell.
-const START_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long stderr may lag behind the end marker on stdout.
 const STDERR_LAG: Duration = Duration::from_secs(2);
 /// Bytes kept of what login shells and sudo print.
@@ -113,7 +113,6 @@ impl Side {
 }
 
 impl<'s> Talk<'s> {
-    /// `wait` holds the script back until the wrapper says that it is ready.
     pub(super) fn new(mut channel: Channel, mark: &Token, keep: Keep, sink: Option<Sink<'s>>) -> Self {
         let mut outbox = Outbox::default();
         if let Some(preface) = channel.preface.take() {
@@ -135,7 +134,7 @@ impl<'s> Talk<'s> {
 
     /// Sends `script` at once, or when the wrapper is ready if something else reads stdin before it.
     pub(super) fn send(&mut self, script: SecretString, when_ready: bool) {
-        match when_ready || self.outbox.has_work() {
+        match !self.begun() && (when_ready || self.outbox.has_work()) {
             true => self.script = Some(script),
             false => self.outbox.push_script(script),
         }
@@ -169,15 +168,25 @@ impl<'s> Talk<'s> {
         self.channel.reap().await;
     }
 
-    /// Talks until `enough` says so of the bytes on stdout; `None` then, else how it ended before.
-    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&[u8]) -> bool) -> Option<Ending> {
+    /// Returns whether the script's shell has started.
+    pub(super) fn begun(&self) -> bool {
+        self.out.scanner.begun()
+    }
+
+    /// Returns what is kept of stdout so far.
+    pub(super) fn heard(&self) -> &[u8] {
+        self.out.kept.bytes()
+    }
+
+    /// Talks until `enough` says so; `None` then, else how it ended before.
+    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Self) -> bool) -> Option<Ending> {
         let started = Instant::now();
         let mut lag = None;
         loop {
             if let Some(ending) = self.ending.take() {
                 return Some(ending);
             }
-            if enough(self.out.kept.bytes()) {
+            if enough(self) {
                 return None;
             }
             if self.out.done() && lag.is_none() {
@@ -194,7 +203,7 @@ impl<'s> Talk<'s> {
     }
 
     fn deadline(&self, started: Instant, limit: Duration, lag: Option<Instant>) -> Instant {
-        let begun = self.out.scanner.begun();
+        let begun = self.begun();
         lag.unwrap_or(started + if begun { limit } else { limit.min(START_LIMIT) })
     }
 

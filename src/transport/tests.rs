@@ -160,6 +160,30 @@ async fn a_lock_that_is_a_link_is_refused() {
     assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"precious");
 }
 
+#[tokio::test]
+async fn a_hanging_device_leaves_the_rest_known() {
+    use crate::probe::{FactSnippet, Probe, Reading, compile};
+    let folder = tempfile::tempdir().unwrap();
+    let snippet = |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false };
+    let facts = [
+        snippet("quick", "echo here", false),
+        snippet("first", "echo there", true),
+        snippet("second", "trap '' TERM; sleep 20 & wait; sleep 20", true),
+    ];
+    let probes = facts.iter().map(|fact| Probe::Fact { name: fact.name.into() }).collect();
+    let asked = compile(&probes, &facts, token().unwrap());
+    let reader = Reader::new(session(&target(&folder)).await);
+    let seen = reader.observe(&asked, &SecretStore::default()).await.unwrap();
+    let said = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
+        Ok(Reading::Output(output)) => Ok(output.stdout.raw().to_owned()),
+        Ok(_) => panic!("another reading"),
+        Err(unknown) => Err(unknown.why),
+    };
+    assert_eq!(said("quick"), Ok("here\n".to_owned()));
+    assert_eq!(said("first"), Ok("there\n".to_owned()));
+    assert_eq!(said("second"), Err("timed out after 1 s".to_owned()));
+}
+
 fn long(code: &'static str, step: &str) -> LongStep {
     LongStep {
         unit: UnitName::new("r1", &crate::model::StepId::new("test", step)),

@@ -8,3 +8,4 @@ mod kill;
 mod scopes;
 mod speed;
 mod support;
+mod transport;

@@ -250,6 +250,14 @@ async fn sudo_gives_root_or_says_why_not() {
         assert_eq!((error.kind, error.message.as_str(), error.sent_anything), (kind, message, false), "{error:?}");
     }
 
+    let session = open(&host, &as_user("admin", wrong_sudo.clone()), &wrong).await.unwrap();
+    nodes[0].must("journalctl --rotate -q; journalctl --vacuum-time=1s -q; sleep 1");
+    let id = code("id");
+    let both = tokio::join!(session.run(&id, &wrong, None), session.run(&id, &wrong, None));
+    assert!(both.0.is_err_and(|e| e.kind == ErrorKind::SudoPassword) && both.1.is_err());
+    let failures = nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
+    assert_eq!(failures, "1", "a wrong password is tried once");
+
     nodes[0].must("echo 'plain:correct horse' | chpasswd");
     let (secrets, sudo) = with_password(PASSWORD);
     let plain = open(&host, &as_user("plain", sudo.clone()), &secrets).await.unwrap();
