@@ -79,6 +79,23 @@ fn every_kind_has_its_required_cases() {
     }
 }
 
+/// Every action is a script that both shells can read.
+#[test]
+fn every_action_is_posix_shell() {
+    for kind in super::kinds() {
+        for file in files(kind) {
+            let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            let Some(lines) = case["expect"]["commands"].as_array() else { continue };
+            let text: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
+            for shell in [["dash", "-n"].as_slice(), &["bash", "--posix", "-n"]] {
+                let output = std::process::Command::new(shell[0]).args(&shell[1..]).args(["-c", &text.join("\n")]).output();
+                let output = output.unwrap();
+                assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+            }
+        }
+    }
+}
+
 fn bless(file: &Path, mut case: Value, found: Value) {
     case["expect"] = found;
     std::fs::write(file, format!("{}\n", serde_json::to_string_pretty(&case).unwrap())).unwrap();

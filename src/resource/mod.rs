@@ -18,6 +18,8 @@ pub mod reference;
 pub mod schema;
 mod service;
 mod shell;
+#[cfg(test)]
+mod stubs;
 mod support;
 #[cfg(test)]
 mod trial;

@@ -5,6 +5,9 @@ use crate::resource::shell;
 use crate::resource::Judgement;
 use crate::script::Fragment;
 
+/// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
+/// The device there differs on overlay file systems. Where none is found apt waits by itself.
+///
 /// Waits for locks, finishes what was interrupted, holds and releases. Reads `$limit` (seconds).
 const LIBRARY: &str = r#"
 export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
@@ -12,8 +15,9 @@ say() { printf 'forge: %s\n' "$*" >&2; }
 holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
     -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) 2>/dev/null |
-  while IFS=/ read -r _ _ pid _; do
-    if [ -r /proc/locks ] && ! grep -q "^[0-9]*: POSIX *ADVISORY *WRITE $pid " /proc/locks; then continue; fi
+  while IFS=/ read -r _ _ pid _ fd; do
+    inode=$(stat -L -c %i "/proc/$pid/fd/$fd" 2>/dev/null) || continue
+    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
     command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
     printf 'pid %s (%s)' "$pid" "${command% }"
     break

@@ -1,0 +1,273 @@
+//! Actions of `package` and `service` carried out with stand-ins for apt, dpkg and systemctl, which note how
+//! they were called: order, holds and what happens on failure. What the real programs do is proven on the
+//! fleet.
+
+use super::cases::{fields, RUN};
+use super::{kind, Change, Context, Judgement};
+use crate::model::{Disruption, SecretStore, Value};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A folder of stand-ins and the log of their calls.
+struct Stubs {
+    dir: tempfile::TempDir,
+}
+
+impl Stubs {
+    /// Each stand-in notes its name and arguments and then runs its own code.
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let stubs = Self { dir: tempfile::tempdir().unwrap() };
+        for (name, code) in programs {
+            let path = stubs.dir.path().join(name);
+            let log = stubs.log_path();
+            let text = format!("#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> '{}'\n{code}\n", log.display());
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        stubs
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    /// Returns the calls that change something, in order.
+    fn calls(&self, quiet: &[&str]) -> Vec<String> {
+        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let loud = |line: &&str| !quiet.iter().any(|prefix| line.starts_with(prefix));
+        log.lines().filter(loud).map(str::to_owned).collect()
+    }
+
+    fn act(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
+        let kind = kind(name).unwrap();
+        let resource = (kind.build)(&fields(kind.fields, &written), absent).unwrap();
+        let changes = changes.iter().map(|attribute| Change::new(attribute, None, None)).collect();
+        let judgement = Judgement::change("for the test", changes, Disruption::D0, Value::Null);
+        let action = resource.act(&judgement, &Context { run: RUN, ..Context::default() });
+        let text = action.body.render(&SecretStore::default()).unwrap();
+        let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
+        let text = text
+            .expose_secret()
+            .replace("/var/lib/dpkg", &own("dpkg-state"))
+            .replace("/var/lib/apt", &own("apt-state"))
+            .replace("/run/forge", &own("run"));
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().display());
+        Command::new("dash").args(["-u", "-c", &text]).env_clear().env("PATH", path).output().unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const QUIET: [&str; 4] = ["dpkg-query", "apt-cache", "apt-mark showhold", "systemctl show"];
+const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef \
+                   -o Dpkg::Options::=--force-confold";
+
+/// dpkg with everything finished, apt that knows version 1 of everything.
+fn apt(get: &'static str, mark: &'static str, query: &'static str) -> Stubs {
+    Stubs::new(&[
+        ("apt-get", get),
+        ("apt-mark", mark),
+        ("apt-cache", "printf ' %s | 1 | somewhere\\n' \"$3\""),
+        ("dpkg-query", query),
+        ("dpkg", ""),
+    ])
+}
+
+const FINISHED: &str = "echo 'ii |nginx'";
+const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx ;; esac; exit 0";
+
+#[test]
+fn one_transaction_for_all_names() {
+    let stubs = apt("", "", FINISHED);
+    let output = stubs.act("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
+}
+
+#[test]
+fn a_held_package_is_held_again_also_when_apt_fails() {
+    let stubs = apt("exit 100", NGINX_HELD, FINISHED);
+    let output = stubs.act("package", json!({ "names": ["nginx", "other"] }), false, &["version of nginx"]);
+    assert!(!output.status.success());
+    assert_eq!(
+        stubs.calls(&QUIET),
+        ["apt-mark unhold -- nginx".to_owned(), format!("{APT} install --no-remove -- nginx other"), "apt-mark hold -- nginx".to_owned()]
+    );
+}
+
+#[test]
+fn a_declared_hold_is_set_and_released_at_the_end() {
+    let stubs = apt("", NGINX_HELD, FINISHED);
+    let output = stubs.act("package", json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(stubs.calls(&QUIET), ["apt-mark unhold -- nginx"]);
+    let stubs = apt("", "", FINISHED);
+    stubs.act("package", json!({ "name": "nginx", "hold": true }), false, &["version", "hold"]);
+    assert_eq!(
+        stubs.calls(&QUIET),
+        [format!("{APT} install --no-remove -- nginx"), "apt-mark hold -- nginx".to_owned()]
+    );
+    let stubs = apt("", NGINX_HELD, FINISHED);
+    stubs.act("package", json!({ "name": "nginx", "hold": false }), false, &["version", "hold"]);
+    assert_eq!(stubs.calls(&QUIET).last().unwrap(), "apt-mark unhold -- nginx");
+}
+
+#[test]
+fn a_lower_version_needs_the_word_downgrade() {
+    let stubs = apt("", "", FINISHED);
+    stubs.act("package", json!({ "name": "nginx", "version": "1" }), false, &["downgrade"]);
+    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove --allow-downgrades -- nginx=1")]);
+}
+
+#[test]
+fn lists_are_updated_only_for_what_they_do_not_know() {
+    let written = |update: &str| json!({ "name": "nginx", "version": "2", "update": update });
+    let stubs = apt("", "", FINISHED);
+    let output = stubs.act("package", written("if-missing"), false, &["version"]);
+    assert!(said(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
+    assert_eq!(
+        stubs.calls(&QUIET),
+        [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]
+    );
+    let stubs = apt("", "", FINISHED);
+    stubs.act("package", written("never"), false, &["version"]);
+    assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
+}
+
+/// dpkg says `half-configured` until `dpkg --configure -a` has run.
+#[test]
+fn an_interrupted_dpkg_is_finished_first() {
+    let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
+    let stubs = apt("", "", query);
+    let output = stubs.act("package", json!({ "name": "nginx" }), false, &["status"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        stubs.calls(&QUIET),
+        [
+            "dpkg --force-confdef --force-confold --configure -a".to_owned(),
+            format!("{APT} install --no-remove -- nginx")
+        ]
+    );
+}
+
+#[test]
+fn what_dpkg_wants_reinstalled_is_reinstalled() {
+    let stubs = apt("", "", "echo 'iHR|libfoo'; echo 'ii |nginx'");
+    stubs.act("package", json!({ "name": "nginx" }), false, &["version"]);
+    assert!(stubs.calls(&QUIET).contains(&format!("{APT} install --reinstall --no-remove -- libfoo")));
+    assert!(stubs.calls(&QUIET).contains(&format!("{APT} -f install --no-remove")));
+}
+
+#[test]
+fn a_removal_that_would_take_others_along_stops() {
+    let stubs = apt("case $* in '-s '*) echo 'Remv nginx:amd64 [1]'; echo 'Remv site [2]' ;; esac", "", FINISHED);
+    let output = stubs.act("package", json!({ "name": "nginx" }), true, &["version"]);
+    assert!(!output.status.success());
+    assert_eq!(said(&output), "forge: apt would also remove site: declare their removal too, or keep nginx\n");
+    assert_eq!(stubs.calls(&QUIET), ["apt-get -s -q remove -- nginx"]);
+    let stubs = apt("case $* in '-s '*) echo 'Purg nginx [1]' ;; esac", NGINX_HELD, FINISHED);
+    let output = stubs.act("package", json!({ "name": "nginx", "purge": true }), true, &["version"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        stubs.calls(&QUIET),
+        ["apt-mark unhold -- nginx".to_owned(), "apt-get -s -q purge -- nginx".to_owned(), format!("{APT} purge -- nginx")]
+    );
+}
+
+/// This very process holds the lock, so the action must name it and give up at its limit.
+#[test]
+fn another_holder_of_the_lock_is_named_and_waited_for() {
+    let stubs = apt("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join("lock-frontend")).unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let output = stubs.act("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let text = said(&output);
+    let me = format!("pid {} (", std::process::id());
+    assert!(text.starts_with(&format!("forge: waiting for the package manager's lock, held by {me}")), "{text}");
+    assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
+    assert!(stubs.calls(&QUIET).is_empty());
+}
+
+/// An open but unlocked file holds nobody up.
+#[test]
+fn an_open_lock_file_is_no_lock() {
+    let stubs = apt("", "", FINISHED);
+    let folder = stubs.dir.path().join("dpkg-state");
+    std::fs::create_dir(&folder).unwrap();
+    let _open = std::fs::File::create(folder.join("lock")).unwrap();
+    let output = stubs.act("package", json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
+}
+
+/// A systemctl whose unit has the given states, one per question, the last for ever.
+fn systemd(states: &str) -> Stubs {
+    let code = format!(
+        r#"case $* in
+*NeedDaemonReload*) echo no ;;
+*ActiveState*)
+  n=$(cat "${{0%/*}}/n" 2>/dev/null || echo 0); echo $((n + 1)) > "${{0%/*}}/n"
+  set -- {states}
+  if [ "$n" -lt $# ]; then shift "$n"; else shift $(($# - 1)); fi
+  echo "$1" ;;
+*SubState*) echo auto-restart ;;
+*InvocationID*) echo aa11 ;;
+*Result*) echo exit-code ;;
+--version) echo 'systemd 252 (252.39)' ;;
+esac"#
+    );
+    Stubs::new(&[("systemctl", Box::leak(code.into_boxed_str())), ("journalctl", "echo 'the last log line'")])
+}
+
+const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
+
+#[test]
+fn a_service_starts_and_stays_up() {
+    let stubs = systemd("deactivating reloading active");
+    let output = stubs.act("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        stubs.calls(&SYSTEMD_QUIET),
+        [
+            "systemctl unmask -- nginx.service",
+            "systemctl enable -- nginx.service",
+            "systemctl reset-failed -- nginx.service",
+            "systemctl start -- nginx.service"
+        ]
+    );
+}
+
+#[test]
+fn a_service_that_dies_at_once_fails_with_its_log() {
+    for (states, why) in [
+        ("active active activating", "nginx.service started and died"),
+        ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
+    ] {
+        let output = systemd(states).act("service", json!({ "name": "nginx" }), false, &["restart"]);
+        assert!(!output.status.success());
+        assert_eq!(said(&output), format!("the last log line\nforge: {why}\n"));
+    }
+}
+
+#[test]
+fn a_reload_leaves_its_mark() {
+    let stubs = systemd("active");
+    let output = stubs.act("service", json!({ "name": "nginx", "reload": true }), false, &["reload"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mark = std::fs::read_to_string(stubs.dir.path().join("run/reloaded/nginx.service")).unwrap();
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    assert_eq!(mark, format!("aa11 {empty}\n"));
+}
+
+#[test]
+fn a_stop_only_stops() {
+    let stubs = systemd("active");
+    stubs.act("service", json!({ "name": "a.timer", "state": "stopped", "enabled": false }), false, &["state", "enabled"]);
+    assert_eq!(stubs.calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
+}
