@@ -121,7 +121,11 @@ impl HostRun<'_> {
                 let ruling = plan::judge(&case, turn, &turns, &Ahead::default());
                 match self.decide(turn, &ruling) {
                     Decision::Act => due.push(self.due(&case, turn, &turns, ruling)),
-                    Decision::Leave(result) => reports.push((turn.index, report(&case, turn, result))),
+                    Decision::Leave(result) => {
+                        let mut report = report(&case, turn, result);
+                        report.hint = ruling.judgement.hint.clone();
+                        reports.push((turn.index, report));
+                    }
                 }
             }
         }
@@ -389,6 +393,7 @@ fn report(case: &Case<'_>, turn: &Turn<'_>, result: StepResult) -> StepReport {
         id: turn.expanded.id.clone(),
         title: plan::title(turn),
         result,
+        hint: None,
         changes: Vec::new(),
         took: Duration::ZERO,
         place: case.ground.project.sources.place(turn.step.span),
@@ -400,6 +405,7 @@ fn step_report(turn: &Due, result: StepResult) -> StepReport {
         id: turn.id.clone(),
         title: turn.title.clone(),
         result,
+        hint: None,
         changes: turn.changes.clone(),
         took: Duration::ZERO,
         place: turn.place.clone(),

@@ -110,6 +110,7 @@ pub(super) fn as_planned(step: &StepPlan) -> StepReport {
         id: step.id.clone(),
         title: step.title.clone(),
         result,
+        hint: step.hint.clone(),
         changes: Vec::new(),
         took: Default::default(),
         place: step.place.clone(),

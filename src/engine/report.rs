@@ -39,6 +39,9 @@ pub struct StepReport {
     pub title: Untrusted,
     #[serde(flatten)]
     pub result: StepResult,
+    /// What to do about it, when the judge knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     pub changes: Vec<Change>,
     pub took: Duration,
     pub place: String,

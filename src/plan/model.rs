@@ -40,6 +40,9 @@ pub struct StepPlan {
     pub title: Untrusted,
     pub verdict: Verdict,
     pub reason: Untrusted,
+    /// What to do about it, when the judge knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     pub disruption: Disruption,

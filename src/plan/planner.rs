@@ -211,6 +211,7 @@ fn step_plan(case: &Case<'_>, turn: &Turn<'_>, ruling: Ruling, waits_for: Option
         title,
         verdict: judgement.verdict,
         reason: judgement.reason,
+        hint: judgement.hint,
         changes: judgement.changes,
         disruption: judgement.disruption,
         scope: turn.step.scope,

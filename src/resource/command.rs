@@ -51,6 +51,7 @@ const FIELDS: &[Field] = &[
     Field::optional("user", Type::Name, "The account that all parts run as. Default `root`."),
     Field::optional("cwd", Type::Path, "The working directory. Default `/`."),
     Field::optional("env", Type::Map(&Type::Text), "Environment variables; values may be secrets."),
+    Field::optional("check_timeout", Type::Duration, "The longest that `check` or `verify` may take. Default `60s`."),
     Field::optional(
         "timeout",
         Type::Duration,
@@ -76,6 +77,7 @@ struct Command {
     cwd: Option<String>,
     env: Vec<(String, String)>,
     timeout: Option<u64>,
+    check_timeout: u64,
     absent: bool,
 }
 
@@ -102,6 +104,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         cwd: fields.text("cwd").map(str::to_owned),
         env: environment(fields)?,
         timeout: fields.int("timeout").map(i64::unsigned_abs),
+        check_timeout: fields.int("check_timeout").map_or(CHECK_LIMIT, i64::unsigned_abs),
         absent,
     };
     command.user.as_deref().map_or(Ok(()), |user| account_name("user", user))?;
@@ -155,7 +158,7 @@ impl Command {
             user: self.user.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
-            timeout_s: CHECK_LIMIT,
+            timeout_s: self.check_timeout,
         }
     }
 

@@ -42,7 +42,7 @@ fn subsets<T: Copy>(all: &[T], check: impl Fn(&[T])) {
 
 fn step(result: StepResult) -> StepReport {
     let (id, took) = (StepId::new("r", "s"), Duration::ZERO);
-    StepReport { id, title: "t".into(), result, changes: vec![], took, place: String::new() }
+    StepReport { id, title: "t".into(), result, hint: None, changes: vec![], took, place: String::new() }
 }
 
 fn verify(result: VerifyResult) -> VerifyReport {
@@ -134,6 +134,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         title: "t".into(),
         verdict,
         reason: why(),
+        hint: None,
         changes: vec![],
         disruption: Disruption::D0,
         scope: Scope::Host,

@@ -118,7 +118,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_a_failure_not_a_success() {
 #[test]
 fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
     let Some(nodes) = Fleet::take(2) else { return };
-    let steps = "  - name: hangs\n    timeout: 2s\n    command: { check: \"test ! -e /srv/hang || sleep 1000\", apply: \"true\" }\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
+    let steps = "  - name: hangs\n    command: { check_timeout: 2s, check: \"test ! -e /srv/hang || sleep 1000\", apply: \"true\" }\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
     let project = project(&nodes, steps);
     nodes[0].must("touch /srv/hang");
     let out = plan(&project);

@@ -125,6 +125,8 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
     };
     let id = step.id.to_string();
     let head = format!("{} ({})", escape::line(&id), escape::text(&step.title));
+    let hint = step.hint.iter().map(|hint| format!("\n    hint: {}", escape::line(hint))).collect::<String>();
+    let why = why + &hint;
     Some((sort, with_place(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
 }
 

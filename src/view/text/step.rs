@@ -75,10 +75,10 @@ pub fn head(step: &StepPlan) -> String {
 
 /// Writes why the step has its verdict, if it says so.
 pub fn reason(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
-    match step.reason.is_empty() {
-        true => Ok(()),
-        false => writeln!(out, "    {}", escape::text(&step.reason)),
+    if !step.reason.is_empty() {
+        writeln!(out, "    {}", escape::text(&step.reason))?;
     }
+    step.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))
 }
 
 /// Writes where the step is declared, where that is wanted.
