@@ -6,6 +6,7 @@ use super::{Data, Key, Need, Node};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
 use crate::resource::{Field, Fields, Type};
+use std::collections::BTreeSet;
 
 /// Gives the files of the inventory's tree that a field names.
 pub(super) trait Local {
@@ -19,7 +20,7 @@ pub(super) trait Local {
     ///
     /// # Errors
     /// Why it cannot be had, or what is wrong in it.
-    fn template(&self, path: &str, span: Span) -> Result<Result<String, Need>, Box<Diag>>;
+    fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>>;
 }
 
 /// What a check came to.
@@ -28,19 +29,29 @@ pub(super) struct Checked {
     pub fields: Fields,
     /// Fields whose value is not known yet, by path (`env.HOME`), with what they wait for.
     pub deferred: Vec<(String, Need)>,
+    /// Paths of facts that local templates read.
+    pub reads: BTreeSet<String>,
     pub diags: Vec<Diag>,
+}
+
+/// What the rendering of a local file came to.
+#[derive(Debug)]
+pub(super) enum Rendered {
+    Known { text: String, reads: BTreeSet<String> },
+    Waits(Need),
 }
 
 /// Checks `node` against `table`. `what` names it with its article: `a file`.
 pub(super) fn check(node: &Node, table: &'static [Field], what: &str, local: &dyn Local) -> Checked {
-    let mut check = Check { local, deferred: Vec::new(), diags: Vec::new() };
+    let mut check = Check { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
     let fields = check.table(node, table, what, "");
-    Checked { fields, deferred: check.deferred, diags: check.diags }
+    Checked { fields, deferred: check.deferred, reads: check.reads, diags: check.diags }
 }
 
 struct Check<'c> {
     local: &'c dyn Local,
     deferred: Vec<(String, Need)>,
+    reads: BTreeSet<String>,
     diags: Vec<Diag>,
 }
 
@@ -157,8 +168,11 @@ impl Check<'_> {
             _ => return self.refuse(wrong_type(node, &quoted(path), expected(Type::LocalFile))),
         };
         match self.local.template(text, node.span) {
-            Ok(Ok(text)) => Ok(Value::from(text)),
-            Ok(Err(need)) => {
+            Ok(Rendered::Known { text, reads }) => {
+                self.reads.extend(reads);
+                Ok(Value::from(text))
+            }
+            Ok(Rendered::Waits(need)) => {
                 self.deferred.push((path.to_owned(), need));
                 Err(Refused)
             }
@@ -316,8 +330,8 @@ mod tests {
             Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).at(span)))
         }
 
-        fn template(&self, _: &str, _: Span) -> Result<Result<String, Need>, Box<Diag>> {
-            Ok(Err(Need::Facts))
+        fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {
+            Ok(Rendered::Waits(Need::Facts))
         }
     }
 

@@ -1,8 +1,19 @@
 //! The one entry: an inventory's path in, a checked project or all mistakes out.
 
-use super::Project;
-use crate::diag::{Diags, Sources};
-use camino::Utf8Path;
+use super::cx::{Cx, confined, plain, unreadable};
+use super::expand::{Expander, Known, State};
+use super::files::Files;
+use super::instances::{self, Applied, Library};
+use super::inventory::{self, Inventory, Resolved};
+use super::statics::{self, Place, World};
+use super::template::Programs;
+use super::{Exports, FactSource, Instance, Judged, Project, Recipe, links, recipe};
+use crate::diag::{Code, Diag, Diags, Severity, Sources, Span};
+use crate::graph::Graph;
+use camino::{Utf8Path, Utf8PathBuf};
+use indexmap::IndexMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// What a load may do beside reading files of the inventory's tree.
 #[derive(Clone, Copy)]
@@ -17,6 +28,211 @@ pub struct LoadOptions<'a> {
 
 /// Reads an inventory and its recipes. All mistakes of all files are found at once and sorted by place;
 /// the project is there only when none of them is an error.
-pub fn load(_path: &Utf8Path, _options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
-    todo!("next commit")
+pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
+    let mut cx = Cx::new(options, root_of(path));
+    let project = read(path, &mut cx);
+    let diags = settle(cx.diags);
+    match project {
+        Some(mut project) if !diags.has_errors() => {
+            project.secrets = cx.secrets;
+            let sources = project.sources.clone();
+            (Some(project), diags, sources)
+        }
+        Some(project) => (None, diags, project.sources),
+        None => (None, diags, cx.sources),
+    }
+}
+
+/// The folder of the inventory, with every link followed; a path that is not there fails later, by itself.
+fn root_of(path: &Utf8Path) -> Utf8PathBuf {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_str().is_empty() => folder,
+        _ => Utf8Path::new("."),
+    };
+    folder.canonicalize_utf8().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Sorts by place and drops what is told twice: hosts share their mistakes.
+fn settle(diags: Diags) -> Diags {
+    let mut seen = HashSet::new();
+    let mut diags: Vec<Diag> = diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
+    diags.sort_by_key(|diag| (diag.span.is_some(), diag.span, diag.severity == Severity::Warning));
+    Diags(diags)
+}
+
+fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
+    let (_, node) = cx.read_yaml(path, path, None)?;
+    let mut inventory = inventory::read(&node, cx);
+    let library = library(&inventory, path, cx);
+    let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
+    let resolved = inventory::resolve(inventory, cx);
+    let programs = Programs::default();
+    look(&library, &resolved, &programs, cx);
+    let applied = instances::place(&resolved, &library, &programs, cx);
+    let mut project = Project {
+        sources: cx.sources.clone(),
+        inventory: path.to_owned(),
+        cluster,
+        hosts: resolved.hosts,
+        groups: resolved.groups,
+        recipes: IndexMap::new(),
+        instances: IndexMap::new(),
+        graph: Graph::default(),
+        rollout: rollout.unwrap_or_default(),
+        secrets: Default::default(),
+        programs,
+        files: Files::new(cx.root.clone()),
+    };
+    connect(&mut project, applied, &mut cx.diags);
+    rehearse(&project, &mut cx.diags);
+    project.files.close();
+    Some(project)
+}
+
+/// Reads every recipe that can be named: the inventory's own, then those built in.
+fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
+    let mut library = Library::new();
+    for (file, shown) in recipe_files(inventory, path, cx) {
+        let Some((_, node)) = cx.read_yaml(&file, &shown, None) else { continue };
+        let Some(recipe) = recipe::read(&node, &file, cx) else { continue };
+        add(recipe, &mut library, cx);
+    }
+    let embedded: Vec<(String, String)> = cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    for (name, text) in embedded.into_iter().filter(|(name, _)| !library.contains_key(name)).collect::<Vec<_>>() {
+        let shown = Utf8PathBuf::from(format!("<built in>/{name}.yaml"));
+        let Some((_, node)) = cx.parse(&shown, text) else { continue };
+        let Some(recipe) = recipe::read(&node, &shown, cx) else { continue };
+        add(recipe, &mut library, cx);
+    }
+    library
+}
+
+fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
+    match library.get(&recipe.name) {
+        Some(first) => {
+            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
+            cx.push(diag.label("defined again here").also(first.span, "first defined here"));
+        }
+        None => {
+            library.insert(recipe.name.clone(), Arc::new(recipe));
+        }
+    }
+}
+
+/// Returns the files of recipes with the names that messages show, sorted.
+fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
+    let beside = path.parent().unwrap_or(Utf8Path::new(""));
+    let folders: Vec<(String, Option<Span>)> = match &inventory.recipes {
+        Some(named) => named.iter().map(|(name, span)| (name.clone(), Some(*span))).collect(),
+        None if cx.root.join("recipes").is_dir() => vec![("recipes".to_owned(), None)],
+        None => Vec::new(),
+    };
+    let mut files = Vec::new();
+    for (name, span) in folders {
+        let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
+        let found = confined(&cx.root, &name, at).and_then(|folder| yaml_files(&folder).map_err(|why| Box::new(unreadable(&name, &why, span))));
+        match found {
+            Ok(found) => files.extend(found.into_iter().map(|file| (shown(beside, &cx.root, &file), file)).map(|(shown, file)| (file, shown))),
+            Err(diag) => cx.push(*diag),
+        }
+    }
+    files
+}
+
+fn shown(beside: &Utf8Path, root: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
+    file.strip_prefix(root).map_or_else(|_| file.to_owned(), |inner| beside.join(inner))
+}
+
+fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir_utf8().map_err(|error| plain(&error))? {
+        let path = entry.map_err(|error| plain(&error))?.into_path();
+        if matches!(path.extension(), Some("yaml" | "yml")) && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Looks at what was written without asking what it comes to on a host.
+fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) {
+    let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
+    let mut diags = Diags::default();
+    let world = World { library, vars: &vars, programs, sources: &cx.sources };
+    library.values().for_each(|recipe| world.recipe(recipe, &mut diags));
+    for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
+        world.node(node, Place::Entry, &mut diags);
+    }
+    statics::check_circles(library, &mut diags);
+    statics::check_bodies(library, &mut diags);
+    links::check_targets(library, &mut diags);
+    cx.diags.0.append(&mut diags.0);
+}
+
+/// Builds the graph and puts what is applied into its order.
+fn connect(project: &mut Project, applied: Applied, diags: &mut Diags) {
+    project.recipes = applied.recipes.clone();
+    links::check_applied(&applied, links::needed, diags);
+    links::check_applied(&applied, |recipe| statics::parameters_read(recipe, &project.programs), diags);
+    project.graph = links::graph(&applied, project, diags);
+    let mut position: HashMap<String, usize> = HashMap::new();
+    for (at, index) in project.graph.order().iter().enumerate() {
+        position.entry(project.graph.step(*index).recipe.to_string()).or_insert(at);
+    }
+    project.instances = applied.instances;
+    for own in project.instances.values_mut() {
+        own.sort_by_key(|instance| position.get(&instance.recipe.name).copied().unwrap_or(usize::MAX));
+    }
+}
+
+/// Expands every step and judges every rule without facts: what is wrong whatever a host says, is wrong
+/// now. It also reads every local file, so that nothing is read afterwards.
+fn rehearse(project: &Project, diags: &mut Diags) {
+    let expander = Expander::new(project);
+    let exports = Exports::new();
+    let known = Known { facts: FactSource::NotYet, exports: &exports };
+    let mut done: HashSet<(usize, usize)> = HashSet::new();
+    let mut claims = super::claims::Claims::default();
+    for (name, own) in &project.instances {
+        let Some(host) = project.hosts.get(name) else { continue };
+        for instance in own {
+            rules(&expander, host, instance, &known, diags);
+            for step in &instance.recipe.steps {
+                let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
+                if expander.is_shared(instance, step) && !done.insert(key) {
+                    continue;
+                }
+                for turn in expander.expand(host, instance, step, &known).iter() {
+                    if let State::Invalid(found) = &turn.state {
+                        diags.0.extend(found.iter().map(|diag| applied_at(diag, instance)));
+                    }
+                }
+            }
+        }
+        claims.host(&expander, host, own, &known, diags);
+    }
+}
+
+/// Tells where a recipe is applied whose own text is fine but whose values do not fit.
+fn applied_at(diag: &Diag, instance: &Instance) -> Diag {
+    let known = diag.span == Some(instance.span) || diag.others.iter().any(|(span, _)| *span == instance.span);
+    match known {
+        true => diag.clone(),
+        false => diag.clone().also(instance.span, "applied here"),
+    }
+}
+
+fn rules(expander: &Expander<'_>, host: &super::Host, instance: &Arc<Instance>, known: &Known<'_>, diags: &mut Diags) {
+    if instance.absent {
+        return;
+    }
+    for rule in &instance.recipe.rules {
+        let (judged, mistakes) = expander.judge_rule(host, instance, rule, known);
+        mistakes.into_iter().for_each(|diag| diags.push(diag));
+        if matches!(judged, Judged::Fails { .. }) {
+            let diag = Diag::error(Code::RuleFailed, rule.otherwise.clone()).at(instance.span);
+            diags.push(diag.also(rule.require.span, format!("required by `{}`", instance.recipe.name)));
+        }
+    }
 }

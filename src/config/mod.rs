@@ -1,15 +1,20 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
 mod check;
+mod claims;
 mod cx;
 mod expand;
+mod files;
 mod filter;
+mod instances;
 mod inventory;
+mod links;
 mod load;
 mod project;
 mod recipe;
 mod render;
 mod scalar;
+mod statics;
 mod table;
 mod template;
 mod yaml;

@@ -25,6 +25,10 @@ pub struct Project {
     pub graph: Graph,
     pub rollout: Rollout,
     pub secrets: SecretStore,
+    /// Compiled templates.
+    pub(super) programs: super::template::Programs,
+    /// Local files that recipes name.
+    pub(super) files: super::files::Files,
 }
 
 /// A host of the inventory.

@@ -1,11 +1,23 @@
 //! From a step as written to resources on one host: `when`, `each`, templates, types.
 
-use super::{FactSource, Host, Instance, Need, Project, Recipe, Rule, Step, Verify};
+mod info;
+mod judged;
+mod local;
+mod names;
+mod turn;
+
+use super::statics;
+use super::template::Form;
+use super::{FactSource, Host, Instance, Need, Project, Rule, Step, Verify};
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
 use crate::resource::Resource;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use info::{Info, Infos};
+use names::Names;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
+
+pub(super) use local::template_text;
 
 /// Exported values by recipe and name; `None` while unmade.
 pub type Exports = BTreeMap<String, BTreeMap<String, Option<Value>>>;
@@ -66,39 +78,94 @@ pub enum Judged {
 
 /// Expands steps of one project; compiles each template once and shares what does not differ between
 /// hosts. Cheap to call for every step of every host.
-#[derive(Debug)]
 pub struct Expander<'p> {
-    _project: &'p Project,
+    names: Names<'p>,
+    infos: Infos,
+    shared: RwLock<HashMap<(usize, usize), Arc<[Expanded]>>>,
+}
+
+impl std::fmt::Debug for Expander<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Expander").finish_non_exhaustive()
+    }
 }
 
 impl<'p> Expander<'p> {
     pub fn new(project: &'p Project) -> Self {
-        Self { _project: project }
+        Self { names: Names::new(project), infos: Infos::default(), shared: RwLock::default() }
     }
 
     /// Returns the turns of `step` on `host`: one, or one per item of its `each`.
-    pub fn expand(&self, _host: &Host, _instance: &Arc<Instance>, _step: &Arc<Step>, _known: &Known<'_>) -> Arc<[Expanded]> {
-        todo!("next commit")
+    pub fn expand(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, known: &Known<'_>) -> Arc<[Expanded]> {
+        let info = self.infos.step(self.names.project, &instance.recipe, step);
+        if info.reads.host_bound() {
+            return self.turns(host, instance, step, &info, known);
+        }
+        // Equal on every host that shares the instance; both live as long as the project.
+        let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
+        if let Some(turns) = self.shared.read().ok().and_then(|shared| shared.get(&key).cloned()) {
+            return turns;
+        }
+        let turns = self.turns(host, instance, step, &info, known);
+        if let Ok(mut shared) = self.shared.write() {
+            shared.insert(key, turns.clone());
+        }
+        turns
+    }
+
+    /// Returns whether what a step comes to is the same on every host that shares the instance.
+    pub(super) fn is_shared(&self, instance: &Instance, step: &Arc<Step>) -> bool {
+        !self.infos.step(self.names.project, &instance.recipe, step).reads.host_bound()
+    }
+
+    fn turns(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, info: &Info, known: &Known<'_>) -> Arc<[Expanded]> {
+        let bindings = self.names.bindings(host, instance, &info.reads, known);
+        turn::expand(self.names.project, instance, step, info, &bindings).into()
     }
 
     /// Judges a rule of the instance's recipe on `host`.
-    pub fn rule(&self, _host: &Host, _instance: &Arc<Instance>, _rule: &Rule, _known: &Known<'_>) -> Judged {
-        todo!("next commit")
+    pub fn rule(&self, host: &Host, instance: &Arc<Instance>, rule: &Rule, known: &Known<'_>) -> Judged {
+        self.judge_rule(host, instance, rule, known).0
+    }
+
+    /// Judges a rule, with the mistakes of its expressions.
+    pub(super) fn judge_rule(&self, host: &Host, instance: &Arc<Instance>, rule: &Rule, known: &Known<'_>) -> (Judged, Vec<Diag>) {
+        let exprs = rule.when.iter().chain([&rule.require]);
+        let reads = info::reads(self.names.project, exprs.map(|expr| (expr.source.as_str(), Form::Expression)));
+        let bindings = self.names.bindings(host, instance, &reads, known);
+        judged::rule(self.names.project, rule, &bindings)
     }
 
     /// Judges a `verify` entry: a `check` comes back rendered, for the caller to run.
-    pub fn verify(&self, _host: &Host, _instance: &Arc<Instance>, _verify: &Verify, _known: &Known<'_>) -> Judged {
-        todo!("next commit")
+    pub fn verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Judged {
+        if instance.absent {
+            return Judged::NotApplicable;
+        }
+        let mut texts: Vec<_> = verify.when.iter().chain(&verify.expect).map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+        verify.check.iter().for_each(|node| statics::templates(node, &mut texts));
+        let reads = info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)));
+        let bindings = self.names.bindings(host, instance, &reads, known);
+        judged::judge(self.names.project, &verify.when, &verify.expect, &verify.check, &bindings)
     }
 
     /// Judges the `effective` part of a step the same way.
-    pub fn effective(&self, _host: &Host, _instance: &Arc<Instance>, _step: &Arc<Step>, _turn: &StepId, _known: &Known<'_>) -> Judged {
-        let _: Option<&Recipe> = None;
-        todo!("next commit")
+    pub fn effective(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, turn: &StepId, known: &Known<'_>) -> Judged {
+        let Some(effective) = step.effective.as_ref().filter(|_| !instance.absent) else {
+            return Judged::NotApplicable;
+        };
+        let info = self.infos.step(self.names.project, &instance.recipe, step);
+        let bindings = self.names.bindings(host, instance, &info.reads, known);
+        let bindings = turn::of_key(self.names.project, step, turn, bindings);
+        judged::judge(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
     /// Renders the `read` command of an export of a step's turn.
-    pub fn export_read(&self, _host: &Host, _instance: &Arc<Instance>, _read: &str, _known: &Known<'_>) -> Result<String, Need> {
-        todo!("next commit")
+    ///
+    /// # Errors
+    /// What it waits for.
+    pub fn export_read(&self, host: &Host, instance: &Arc<Instance>, read: &str, known: &Known<'_>) -> Result<String, Need> {
+        let reads = info::reads(self.names.project, [(read, Form::Template)]);
+        let bindings = self.names.bindings(host, instance, &reads, known);
+        judged::text(self.names.project, read, &bindings)
     }
 }

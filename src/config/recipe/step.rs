@@ -179,9 +179,9 @@ fn has(body: &Node, key: &str) -> bool {
 }
 
 fn report_command(step: &Step, cx: &mut Cx<'_>) {
-    if step.kind == "command" && !has(&step.body, "check") {
+    if step.kind == "command" && !has(&step.body, "check") && !has(&step.body, "creates") {
         let diag = Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name)).at(step.span);
-        cx.push(diag.hint("add a read-only `check` that exits 0 when nothing is left to do"));
+        cx.push(diag.hint("add a read-only `check` that exits 0 when nothing is left to do, or `creates`, a path"));
     }
 }
 

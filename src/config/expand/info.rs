@@ -1,0 +1,99 @@
+//! What the templates of a step read, found once per step.
+
+use super::local::template_text;
+use crate::config::statics::texts;
+use crate::config::template::{Form, Root};
+use crate::config::{Project, Recipe, Step};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
+
+/// Names that some templates read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    roots: BTreeSet<Root>,
+    /// Facts by name; `None` when a template computes the name.
+    pub facts: Option<BTreeSet<String>>,
+}
+
+impl Reads {
+    pub fn root(&self, root: Root) -> bool {
+        self.roots.contains(&root)
+    }
+
+    /// Whether hosts that share everything else may differ.
+    pub fn host_bound(&self) -> bool {
+        [Root::Vars, Root::Host, Root::Recipes, Root::Facts, Root::Exports].iter().any(|root| self.roots.contains(root))
+    }
+
+    fn everything() -> Self {
+        Self { roots: Root::ALL.into_iter().collect(), facts: None }
+    }
+
+    fn add(&mut self, root: Root, path: &[String]) {
+        self.roots.insert(root);
+        if root == Root::Facts {
+            match (path.first(), &mut self.facts) {
+                (Some(name), Some(facts)) => {
+                    facts.insert(name.clone());
+                }
+                (None, _) => self.facts = None,
+                (Some(_), None) => {}
+            }
+        }
+    }
+}
+
+/// Returns what templates read. A template that does not compile reads nothing: running it tells why.
+pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t str, Form)>) -> Reads {
+    let mut reads = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
+    for (text, form) in texts {
+        if let Ok(program) = project.programs.get(text, form).as_ref() {
+            program.reads().iter().for_each(|read| reads.add(read.root, &read.path));
+        }
+    }
+    reads
+}
+
+/// What is known of a step before any host.
+#[derive(Debug)]
+pub(super) struct Info {
+    pub reads: Reads,
+    /// Whether `when` has to be asked for every item of `each`.
+    pub when_per_item: bool,
+}
+
+/// What is known of steps, by identity: a step lives as long as its project.
+#[derive(Debug, Default)]
+pub(super) struct Infos(RwLock<HashMap<usize, Arc<Info>>>);
+
+impl Infos {
+    pub fn step(&self, project: &Project, recipe: &Recipe, step: &Arc<Step>) -> Arc<Info> {
+        let key = Arc::as_ptr(step) as usize;
+        if let Some(info) = self.0.read().ok().and_then(|map| map.get(&key).cloned()) {
+            return info;
+        }
+        let info = Arc::new(look(project, recipe, step));
+        if let Ok(mut map) = self.0.write() {
+            map.insert(key, info.clone());
+        }
+        info
+    }
+}
+
+fn look(project: &Project, recipe: &Recipe, step: &Step) -> Info {
+    let texts = texts(step);
+    let mut all: Vec<(&str, Form)> = texts.iter().map(|(text, form, _)| (*text, *form)).collect();
+    let file = template_text(project, recipe, step);
+    let reads = match &file {
+        // Which file it is depends on values: it may read anything.
+        Some(None) => Reads::everything(),
+        Some(Some(text)) => {
+            all.push((text, Form::Template));
+            reads(project, all)
+        }
+        None => reads(project, all),
+    };
+    let when = step.when.iter().map(|expr| (expr.source.as_str(), Form::Expression));
+    let when = self::reads(project, when);
+    Info { reads, when_per_item: when.root(Root::Item) || when.root(Root::Key) }
+}

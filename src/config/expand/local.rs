@@ -1,0 +1,78 @@
+//! Local files that a step's body names, rendered where the field says so.
+
+use crate::config::check::{Local, Rendered};
+use crate::config::scalar::is_template;
+use crate::config::template::{Bindings, Eval, Form};
+use crate::config::{Data, Project, Recipe, Step};
+use crate::diag::{Code, Diag, Span};
+use crate::model::Value;
+use camino::Utf8Path;
+
+/// Files of the folder of one recipe, rendered with the names of one turn.
+pub(super) struct Folder<'f> {
+    pub project: &'f Project,
+    pub recipe: &'f Recipe,
+    pub bindings: &'f Bindings,
+}
+
+impl Folder<'_> {
+    fn get(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+        self.project.files.get(folder(self.recipe), path, span)
+    }
+}
+
+fn folder(recipe: &Recipe) -> &Utf8Path {
+    recipe.path.parent().unwrap_or(Utf8Path::new(""))
+}
+
+impl Local for Folder<'_> {
+    fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+        self.get(path, span)
+    }
+
+    fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>> {
+        let Value::String(text) = self.get(path, span)? else {
+            return Err(Box::new(Diag::error(Code::BadTemplate, format!("`{path}` is not text")).at(span)));
+        };
+        let wrong = |error: &crate::config::TemplateError| Box::new(inside(error, path, &text, span));
+        let program = self.project.programs.get(&text, Form::Template);
+        let program = program.as_ref().as_ref().map_err(wrong)?;
+        if let Some(error) = program.mistakes().first() {
+            return Err(wrong(error));
+        }
+        match program.run(self.bindings).map_err(|error| wrong(&error))? {
+            Eval::Known { value, reads } => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                Ok(Rendered::Known { text, reads })
+            }
+            Eval::Deferred(need) => Ok(Rendered::Waits(need)),
+        }
+    }
+}
+
+/// A mistake inside of a template file, told at the step that names it.
+fn inside(error: &crate::config::TemplateError, path: &str, text: &str, span: Span) -> Diag {
+    let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
+    let line = error.range.as_ref().and_then(|range| text.get(..range.start)).map(|before| before.matches('\n').count() + 1);
+    let place = line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"));
+    let diag = Diag::error(code, error.message.clone()).at(span).note(format!("in the template `{place}`"));
+    match &error.hint {
+        Some(hint) => diag.hint(hint.clone()),
+        None => diag,
+    }
+}
+
+/// Returns the text of the template file that a step names: `None` when it names none, `Some(None)` when
+/// which one it is depends on values, or it cannot be read.
+pub(in crate::config) fn template_text(project: &Project, recipe: &Recipe, step: &Step) -> Option<Option<String>> {
+    let Data::Map(entries) = &step.body.data else { return None };
+    let (_, node) = entries.iter().find(|(key, _)| key.text == "template")?;
+    let Data::Scalar { text, .. } = &node.data else { return None };
+    if is_template(text) {
+        return Some(None);
+    }
+    match project.files.get(folder(recipe), text, node.span) {
+        Ok(Value::String(text)) => Some(Some(text)),
+        _ => Some(None),
+    }
+}

@@ -1,0 +1,79 @@
+//! The names that templates read on one host, built as far as they are read.
+
+use super::Known;
+use super::info::Reads;
+use crate::config::instances::{host_tree, sourced_tree};
+use crate::config::template::{Bindings, Root, exports, facts, plain, tree};
+use crate::config::{FactSource, Host, Instance, Project};
+use crate::facts::Facts;
+use minijinja::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
+
+/// Builds names for one project; what hosts share is built once.
+pub(super) struct Names<'p> {
+    pub project: &'p Project,
+    params: RwLock<HashMap<usize, Value>>,
+    hosts: RwLock<HashMap<usize, Value>>,
+}
+
+impl<'p> Names<'p> {
+    pub fn new(project: &'p Project) -> Self {
+        Self { project, params: RwLock::default(), hosts: RwLock::default() }
+    }
+
+    pub fn bindings(&self, host: &Host, instance: &Arc<Instance>, reads: &Reads, known: &Known<'_>) -> Bindings {
+        Bindings {
+            params: Some(self.params(instance)),
+            vars: reads.root(Root::Vars).then(|| sourced_tree("vars", &host.vars)),
+            recipes: reads.root(Root::Recipes).then(|| self.recipes(host)),
+            host: reads.root(Root::Host).then(|| host_tree(host)),
+            hosts: reads.root(Root::Hosts).then(|| self.selection(instance)),
+            exports: reads.root(Root::Exports).then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
+            facts: reads.root(Root::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
+            item: None,
+            key: None,
+        }
+    }
+
+    fn params(&self, instance: &Arc<Instance>) -> Value {
+        cached(&self.params, Arc::as_ptr(instance) as usize, || sourced_tree("params", &instance.params))
+    }
+
+    fn recipes(&self, host: &Host) -> Value {
+        let instances = self.project.instances.get(&host.name).map(Vec::as_slice).unwrap_or_default();
+        plain("recipes", instances.iter().map(|instance| (instance.recipe.name.clone(), self.params(instance))))
+    }
+
+    fn selection(&self, instance: &Arc<Instance>) -> Value {
+        cached(&self.hosts, Arc::as_ptr(&instance.selection) as usize, || {
+            let one = |name| {
+                let host = self.project.hosts.get(name)?;
+                Some(serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address }))
+            };
+            tree("hosts", &instance.selection.iter().filter_map(one).collect())
+        })
+    }
+}
+
+fn cached(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() -> Value) -> Value {
+    if let Some(value) = map.read().ok().and_then(|map| map.get(&key).cloned()) {
+        return value;
+    }
+    let value = build();
+    if let Ok(mut map) = map.write() {
+        map.insert(key, value.clone());
+    }
+    value
+}
+
+/// Some facts are large: only those that are read become values of templates.
+fn some_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
+    match (source, names) {
+        (FactSource::Known(known), Some(names)) => {
+            let read = known.0.iter().filter(|(name, _)| names.contains(*name)).map(|(name, fact)| (name.clone(), fact.clone()));
+            facts(FactSource::Known(&Facts(read.collect())))
+        }
+        _ => facts(source),
+    }
+}

@@ -1,0 +1,91 @@
+//! Files of the inventory's tree that recipes name: read at load, so that nothing is read afterwards.
+
+use super::cx::{confined, plain, unreadable};
+use crate::diag::{Diag, Span};
+use crate::model::Value;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeMap;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The largest file that travels to a host through a script. Bytes.
+const MAX: u64 = 16 << 20;
+
+/// Every local file that was read, by the folder it is named from and its name.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    root: Utf8PathBuf,
+    read: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Value, Refusal>>>,
+    /// Set at the end of a load: a plan does no I/O.
+    closed: AtomicBool,
+}
+
+/// A refusal without its place: several steps may name one file.
+type Refusal = Diag;
+
+impl Files {
+    pub fn new(root: Utf8PathBuf) -> Self {
+        Self { root, ..Self::default() }
+    }
+
+    /// From now on only files that were read before are known.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the text of a file, or `{ base64: … }` of bytes that are no text. `folder` is the recipe's,
+    /// which relative names begin from.
+    ///
+    /// # Errors
+    /// It leaves the tree, is not there, or was not read at load.
+    pub fn get(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
+        let key = (folder.to_owned(), name.to_owned());
+        let held = self.read.read().ok().and_then(|map| map.get(&key).cloned());
+        let content = match held {
+            Some(content) => content,
+            None if self.closed.load(Ordering::Relaxed) => return Err(Box::new(unreadable(name, "it was not read when the inventory was loaded", Some(span)))),
+            None => {
+                let content = self.load(folder, name, span).map_err(|diag| *diag);
+                if let Ok(mut map) = self.read.write() {
+                    map.insert(key, content.clone());
+                }
+                content
+            }
+        };
+        content.map_err(|diag| Box::new(diag.at(span)))
+    }
+
+    fn load(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
+        let joined = folder.join(name);
+        let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
+        let fail = |why: &str| Box::new(unreadable(name, why, Some(span)));
+        let meta = std::fs::metadata(&path).map_err(|error| fail(&plain(&error)))?;
+        match (meta.is_file(), meta.len() <= MAX) {
+            (false, _) => return Err(fail("it is not a regular file")),
+            (_, false) => return Err(fail(&format!("it is larger than {} MiB", MAX >> 20))),
+            _ => {}
+        }
+        let bytes = std::fs::read(&path).map_err(|error| fail(&plain(&error)))?;
+        Ok(content(bytes))
+    }
+}
+
+/// Messages show the name as it was written, not where it was looked for.
+fn named(diag: Diag, joined: &str, name: &str) -> Box<Diag> {
+    Box::new(Diag { message: diag.message.replace(joined, name), ..diag })
+}
+
+/// Text that could be taken for a placeholder of a secret travels as bytes.
+fn content(bytes: Vec<u8>) -> Value {
+    let open = |text: &str| !text.contains(['\0', '\u{e000}', '\u{e001}']);
+    match String::from_utf8(bytes) {
+        Ok(text) if open(&text) => Value::from(text),
+        Ok(text) => encoded(text.as_bytes()),
+        Err(error) => encoded(error.as_bytes()),
+    }
+}
+
+fn encoded(bytes: &[u8]) -> Value {
+    let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    serde_json::json!({ "base64": text })
+}

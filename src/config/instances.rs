@@ -1,0 +1,310 @@
+//! From entries of `apply:` to recipes on hosts: stacks unfolded, parameters resolved, equal ones shared.
+
+use super::cx::Cx;
+use super::inventory::{Entry, Resolved, Var};
+use super::recipe::params::typed;
+use super::render::Renderer;
+use super::template::{Bindings, Eval, Programs, tree};
+use super::{Data, Instance, Key, Node, Recipe, Sourced, Use, scalar};
+use crate::diag::{Code, Diag, Span};
+use crate::model::{HostName, Value};
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Recipes that can be named: those of the inventory and those built in.
+pub(super) type Library = IndexMap<String, Arc<Recipe>>;
+
+/// What is applied where.
+pub(super) struct Applied {
+    pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
+    /// Applied recipes, without stacks, in the order in which they are first declared.
+    pub recipes: IndexMap<String, Arc<Recipe>>,
+}
+
+/// Places every entry. Mistakes of values are reported once, however many hosts share them.
+pub(super) fn place(resolved: &Resolved, library: &Library, programs: &Programs, cx: &mut Cx<'_>) -> Applied {
+    let mut placing = Placing {
+        resolved,
+        library,
+        programs,
+        applied: Applied { instances: resolved.hosts.keys().map(|host| (host.clone(), Vec::new())).collect(), recipes: IndexMap::new() },
+        overlaps: IndexMap::new(),
+    };
+    for entry in &resolved.entries {
+        placing.entry(entry, cx);
+    }
+    placing.report_overlaps(cx);
+    placing.applied
+}
+
+/// Which recipe is applied twice, and at which two places.
+type Overlap = (String, Span, Span);
+
+struct Placing<'a> {
+    resolved: &'a Resolved,
+    library: &'a Library,
+    programs: &'a Programs,
+    applied: Applied,
+    overlaps: IndexMap<Overlap, Vec<HostName>>,
+}
+
+/// One recipe that is being placed on some hosts.
+struct Job<'j> {
+    recipe: &'j Arc<Recipe>,
+    /// The key of the recipe's name, where the place of the whole is.
+    span: Span,
+    absent: bool,
+    /// The stack it comes through.
+    stack: Option<&'j str>,
+    hosts: Vec<usize>,
+    with: &'j [(Key, Node)],
+    /// Parameters of the stack per host, for the templates of `with`.
+    outer: &'j [Arc<BTreeMap<String, Sourced>>],
+}
+
+impl Job<'_> {
+    fn from(&self) -> String {
+        self.stack.map_or_else(|| "with".to_owned(), |stack| format!("stack {stack}"))
+    }
+
+    fn outer(&self, at: usize) -> Option<&BTreeMap<String, Sourced>> {
+        self.outer.get(at).map(Arc::as_ref)
+    }
+}
+
+impl Placing<'_> {
+    fn entry(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
+        let (name, span) = &entry.raw.recipe;
+        let Some(recipe) = self.library.get(name) else {
+            cx.push(unknown_recipe(name, *span, self.library));
+            return;
+        };
+        let job = Job { recipe, span: *span, absent: entry.raw.absent, stack: None, hosts: entry.hosts.clone(), with: &entry.raw.with, outer: &[] };
+        self.job(&job, &mut Vec::new(), cx);
+    }
+
+    fn job(&mut self, job: &Job<'_>, path: &mut Vec<String>, cx: &mut Cx<'_>) {
+        report_unknown_params(job, cx);
+        let params = self.params(job, cx);
+        if job.recipe.uses.is_empty() {
+            return self.instances(job, &params);
+        }
+        path.push(job.recipe.name.clone());
+        for used in &job.recipe.uses {
+            self.used(job, used, &params, path, cx);
+        }
+        path.pop();
+    }
+
+    fn used(&mut self, job: &Job<'_>, used: &Use, params: &[Arc<BTreeMap<String, Sourced>>], path: &mut Vec<String>, cx: &mut Cx<'_>) {
+        // Unknown names and circles are reported where recipes are looked at, used or not.
+        let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
+        let mut hosts = Vec::new();
+        let mut outer = Vec::new();
+        for (host, params) in job.hosts.iter().zip(params) {
+            if self.is_used(used, *host, params, cx) {
+                hosts.push(*host);
+                outer.push(params.clone());
+            }
+        }
+        let with: Vec<(Key, Node)> = used.with.iter().map(|(name, (node, span))| (Key { text: name.clone(), span: *span }, node.clone())).collect();
+        let inner = Job { recipe, span: job.span, absent: job.absent, stack: Some(&job.recipe.name), hosts, with: &with, outer: &outer };
+        self.job(&inner, path, cx);
+    }
+
+    fn is_used(&self, used: &Use, host: usize, params: &BTreeMap<String, Sourced>, cx: &mut Cx<'_>) -> bool {
+        let Some(when) = &used.when else { return true };
+        let bindings = self.bindings(host, Some(params));
+        let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
+        let result = renderer.condition(when);
+        let diags = renderer.diags;
+        diags.into_iter().for_each(|diag| cx.push(diag));
+        matches!(result, Some(Eval::Known { value: true, .. }))
+    }
+
+    /// Returns the parameters of each host of the job; hosts that have everything in common share them.
+    fn params(&self, job: &Job<'_>, cx: &mut Cx<'_>) -> Vec<Arc<BTreeMap<String, Sourced>>> {
+        let templates = job.with.iter().any(|(_, node)| has_template(node));
+        let mut shared: HashMap<Vec<usize>, Arc<BTreeMap<String, Sourced>>> = HashMap::new();
+        let mut equal: HashMap<String, Arc<BTreeMap<String, Sourced>>> = HashMap::new();
+        let mut all = Vec::with_capacity(job.hosts.len());
+        for (at, host) in job.hosts.iter().enumerate() {
+            let key = (!templates).then(|| self.fingerprint(job.recipe, *host));
+            if let Some(params) = key.as_ref().and_then(|key| shared.get(key)) {
+                all.push(params.clone());
+                continue;
+            }
+            let params = self.host_params(job, at, *host, cx);
+            let text = serde_json::to_string(&params.values().map(|p| &p.value).collect::<Vec<_>>()).unwrap_or_default();
+            let params = equal.entry(text).or_insert_with(|| Arc::new(params)).clone();
+            key.map(|key| shared.insert(key, params.clone()));
+            all.push(params);
+        }
+        all
+    }
+
+    /// Tells which variables of a host the recipe's parameters see, by identity.
+    fn fingerprint(&self, recipe: &Recipe, host: usize) -> Vec<usize> {
+        let vars = &self.resolved.vars[host];
+        recipe.params.keys().map(|name| vars.get(name).map_or(0, |var| std::rc::Rc::as_ptr(&var.node) as usize)).collect()
+    }
+
+    fn host_params(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> BTreeMap<String, Sourced> {
+        let with = self.rendered_with(job, at, host, cx);
+        let vars = &self.resolved.vars[host];
+        let mut params = BTreeMap::new();
+        for param in job.recipe.params.values() {
+            let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, Data::Null));
+            let found = match (given, vars.get(&param.name)) {
+                (Some((_, node)), _) => Some((node, job.from())),
+                (None, Some(Var { node, from })) => Some((node.as_ref(), from.to_string())),
+                (None, None) => None,
+            };
+            let value = match found {
+                Some((node, from)) => match typed(&param.ty, node, &param.name, cx) {
+                    Ok(value) => Sourced { value, span: Some(node.span), from },
+                    Err(diag) => {
+                        cx.push(diag.also(param.span, format!("declared in `{}`", job.recipe.name)));
+                        continue;
+                    }
+                },
+                None => match &param.default {
+                    Some(value) => Sourced { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() },
+                    None => {
+                        cx.push(missing(job, param));
+                        continue;
+                    }
+                },
+            };
+            params.insert(param.name.clone(), value);
+        }
+        params
+    }
+
+    fn rendered_with(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> Vec<(Key, Node)> {
+        let bindings = self.bindings(host, job.outer(at));
+        let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
+        let with = job.with.iter().map(|(key, node)| (key.clone(), renderer.tree(node))).collect();
+        let diags = renderer.diags;
+        diags.into_iter().for_each(|diag| cx.push(diag));
+        with
+    }
+
+    fn bindings(&self, host: usize, params: Option<&BTreeMap<String, Sourced>>) -> Bindings {
+        let Some((_, host)) = self.resolved.hosts.get_index(host) else { return Bindings::default() };
+        Bindings { params: params.map(|params| sourced_tree("params", params)), vars: Some(sourced_tree("vars", &host.vars)), host: Some(host_tree(host)), ..Bindings::default() }
+    }
+
+    fn instances(&mut self, job: &Job<'_>, params: &[Arc<BTreeMap<String, Sourced>>]) {
+        let name = |at: &usize| self.resolved.hosts.get_index(*at).map(|(name, _)| name.clone());
+        let selection: Arc<Vec<HostName>> = Arc::new(job.hosts.iter().filter_map(name).collect());
+        let mut shared: HashMap<usize, Arc<Instance>> = HashMap::new();
+        for (host, params) in selection.iter().zip(params) {
+            let instance = shared.entry(Arc::as_ptr(params) as usize).or_insert_with(|| {
+                Arc::new(Instance {
+                    recipe: job.recipe.clone(),
+                    absent: job.absent,
+                    params: BTreeMap::clone(params),
+                    span: job.span,
+                    selection: selection.clone(),
+                    stack: job.stack.map(str::to_owned),
+                })
+            });
+            self.insert(host, instance.clone());
+        }
+        if !job.hosts.is_empty() {
+            self.applied.recipes.entry(job.recipe.name.clone()).or_insert_with(|| job.recipe.clone());
+        }
+    }
+
+    fn insert(&mut self, host: &HostName, instance: Arc<Instance>) {
+        let Some(own) = self.applied.instances.get_mut(host) else { return };
+        match own.iter().find(|other| other.recipe.name == instance.recipe.name) {
+            Some(first) => {
+                let key = (instance.recipe.name.clone(), first.span, instance.span);
+                self.overlaps.entry(key).or_default().push(host.clone());
+            }
+            None => own.push(instance),
+        }
+    }
+
+    fn report_overlaps(&mut self, cx: &mut Cx<'_>) {
+        for ((recipe, first, again), hosts) in std::mem::take(&mut self.overlaps) {
+            let message = format!("recipe `{recipe}` is applied twice to {}", names(&hosts));
+            let diag = Diag::error(Code::EntryOverlap, message).at(again).label("applied again here").also(first, "first applied here");
+            cx.push(diag.hint("let the selectors not overlap: `on: gpu:!canary`"));
+        }
+    }
+}
+
+/// Names a few hosts, and counts the others.
+pub(super) fn names(hosts: &[HostName]) -> String {
+    const FEW: usize = 3;
+    let mut shown: Vec<String> = hosts.iter().take(FEW).map(|host| format!("`{host}`")).collect();
+    if hosts.len() > FEW {
+        shown.push(format!("{} more", hosts.len() - FEW));
+    }
+    match shown.split_last() {
+        Some((last, [])) => format!("host {last}"),
+        Some((last, rest)) => format!("hosts {} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library) -> Diag {
+    let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{name}`")).at(span);
+    match library.is_empty() {
+        true => diag.hint("recipes stand in `recipes/` beside the inventory, one per file"),
+        false => diag.suggest(name, library.keys().map(String::as_str)),
+    }
+}
+
+fn report_unknown_params(job: &Job<'_>, cx: &mut Cx<'_>) {
+    // What a stack passes is looked at with the stack, used or not.
+    if job.stack.is_some() {
+        return;
+    }
+    for (key, _) in job.with.iter().filter(|(key, _)| !job.recipe.params.contains_key(&key.text)) {
+        cx.push(unknown_param(key, job.recipe));
+    }
+}
+
+pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
+    let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text)).at(key.span);
+    match recipe.params.is_empty() {
+        true => diag.hint("it has no parameters at all"),
+        false => diag.suggest(&key.text, recipe.params.keys().map(String::as_str)),
+    }
+}
+
+fn missing(job: &Job<'_>, param: &super::Param) -> Diag {
+    let message = match job.stack {
+        Some(stack) => format!("stack `{stack}` does not pass parameter `{}` of `{}`", param.name, job.recipe.name),
+        None => format!("parameter `{}` of `{}` is not given", param.name, job.recipe.name),
+    };
+    Diag::error(Code::MissingParam, message).at(job.span).also(param.span, "declared here, without a default")
+}
+
+fn has_template(node: &Node) -> bool {
+    match &node.data {
+        Data::Scalar { text, .. } => scalar::is_template(text),
+        Data::Seq(items) => items.iter().any(has_template),
+        Data::Map(entries) => entries.iter().any(|(_, node)| has_template(node)),
+        _ => false,
+    }
+}
+
+/// Builds the tree of values with origin.
+pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, Sourced>) -> minijinja::Value {
+    super::template::plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
+}
+
+/// Builds `host`.
+pub(super) fn host_tree(host: &super::Host) -> minijinja::Value {
+    tree("host", &host_value(host))
+}
+
+fn host_value(host: &super::Host) -> Value {
+    serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address, "groups": host.groups })
+}

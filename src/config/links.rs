@@ -1,0 +1,165 @@
+//! From edges as written to the graph's links: what they name exists, and is applied where it is needed.
+
+use super::instances::{Applied, Library, names};
+use super::statics::exports_read;
+use super::{Edge, Project, Recipe, Step};
+use crate::diag::{Code, Diag, Diags, Span};
+use crate::graph::{Declared, Endpoint, Graph, Link, Why};
+use crate::model::{HostName, Phase, Scope};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Reports edges of any recipe of the library that name what does not exist.
+pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
+    for recipe in library.values() {
+        for edge in edges(recipe) {
+            target(edge, library, diags);
+        }
+        for (name, span) in recipe.steps.iter().flat_map(|step| &step.restart_on) {
+            restart_target(recipe, name, *span, library, diags);
+        }
+    }
+}
+
+fn edges(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
+    let own = recipe.needs.iter().chain(&recipe.after);
+    own.chain(recipe.steps.iter().flat_map(|step| step.needs.iter().chain(&step.after)))
+}
+
+fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
+    let Some(recipe) = library.get(&edge.recipe) else {
+        let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{}`", edge.recipe)).at(edge.span);
+        return diags.push(diag.suggest(&edge.recipe, library.keys().map(String::as_str)));
+    };
+    if !recipe.uses.is_empty() {
+        let diag = Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe)).at(edge.span);
+        return diags.push(diag.suggest("", recipe.uses.iter().map(|used| used.recipe.as_str())));
+    }
+    if let Some(step) = &edge.step {
+        step_target(recipe, step, edge.span, diags);
+    }
+}
+
+fn step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut Diags) {
+    if !recipe.steps.iter().any(|other| other.name == step) {
+        let diag = Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).at(span);
+        diags.push(diag.suggest(step, recipe.steps.iter().map(|step| step.name.as_str())));
+    }
+}
+
+fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &Library, diags: &mut Diags) {
+    let (other, step) = split(recipe, name);
+    match library.get(other) {
+        Some(other) => step_target(other, step, span, diags),
+        None => {
+            let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{other}`")).at(span);
+            diags.push(diag.suggest(other, library.keys().map(String::as_str)));
+        }
+    }
+}
+
+fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
+    name.split_once('/').unwrap_or((recipe.name.as_str(), name))
+}
+
+/// Builds the graph of what is applied.
+pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> Graph {
+    let steps: Vec<Declared> = applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
+    let links: Vec<Link> = applied.recipes.values().flat_map(|recipe| links(recipe, applied, project)).collect();
+    match Graph::build(&steps, &links) {
+        Ok(graph) => graph,
+        Err(cycles) => {
+            cycles.into_iter().for_each(|cycle| diags.push(cycle));
+            Graph::default()
+        }
+    }
+}
+
+fn declared(recipe: &Recipe, step: &Step) -> Declared {
+    Declared { recipe: recipe.name.clone(), step: step.name.clone(), span: step.span }
+}
+
+fn links(recipe: &Recipe, applied: &Applied, project: &Project) -> Vec<Link> {
+    let whole = Endpoint { recipe: recipe.name.clone(), step: None };
+    let mut links: Vec<Link> = recipe.needs.iter().map(|edge| link(edge, &whole, true)).collect();
+    links.extend(recipe.after.iter().map(|edge| link(edge, &whole, false)));
+    for step in &recipe.steps {
+        let to = Endpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
+        links.extend(step.needs.iter().map(|edge| link(edge, &to, true)));
+        links.extend(step.after.iter().map(|edge| link(edge, &to, false)));
+        links.extend(step.restart_on.iter().map(|(name, span)| restart(recipe, name, *span, &to)));
+        links.extend(reads(recipe, step, applied, project, &to));
+    }
+    links
+}
+
+fn link(edge: &Edge, to: &Endpoint, needs: bool) -> Link {
+    let why = match (needs, edge.barrier) {
+        (false, _) => Why::After,
+        (true, Some(_)) => Why::Barrier,
+        (true, None) => Why::Needs,
+    };
+    Link { from: Endpoint { recipe: edge.recipe.clone(), step: edge.step.clone() }, phase: edge.phase, to: to.clone(), why, span: edge.span }
+}
+
+fn restart(recipe: &Recipe, name: &str, span: Span, to: &Endpoint) -> Link {
+    let (other, step) = split(recipe, name);
+    let from = Endpoint { recipe: other.to_owned(), step: Some(step.to_owned()) };
+    Link { from, phase: Phase::Configured, to: to.clone(), why: Why::Restart, span }
+}
+
+/// A step that reads an exported value waits for the step that makes it.
+fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project, to: &Endpoint) -> Vec<Link> {
+    let mut links = Vec::new();
+    for (other, name, span) in exports_read(recipe, step, project) {
+        let Some(other) = applied.recipes.get(&other) else { continue };
+        for made in other.steps.iter().filter(|made| made.exports.contains_key(&name)) {
+            let from = Endpoint { recipe: other.name.clone(), step: Some(made.name.clone()) };
+            links.push(Link { from, phase: Phase::Configured, to: to.clone(), why: Why::Export, span });
+        }
+    }
+    links
+}
+
+/// What a recipe needs of another one on the same host, and where that is written.
+pub(super) struct Need {
+    pub recipe: String,
+    pub span: Span,
+    /// What it is needed for.
+    pub label: &'static str,
+}
+
+/// Reports recipes that are needed on hosts where they are not applied.
+pub(super) fn check_applied(applied: &Applied, needs: impl Fn(&Recipe) -> Vec<Need>, diags: &mut Diags) {
+    let by_recipe: BTreeMap<&str, Vec<Need>> = applied.recipes.values().map(|recipe| (recipe.name.as_str(), needs(recipe))).collect();
+    let elsewhere: BTreeSet<&str> = applied.recipes.values().filter(|recipe| is_for_all(recipe)).map(|recipe| recipe.name.as_str()).collect();
+    let mut lacking: BTreeMap<(Span, &str, &str), (Span, &'static str, Vec<HostName>)> = BTreeMap::new();
+    for (host, instances) in &applied.instances {
+        let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
+        for instance in instances.iter().filter(|instance| !instance.absent) {
+            for need in &by_recipe[instance.recipe.name.as_str()] {
+                if here.contains(need.recipe.as_str()) || elsewhere.contains(need.recipe.as_str()) {
+                    continue;
+                }
+                let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str());
+                lacking.entry(key).or_insert_with(|| (need.span, need.label, Vec::new())).2.push(host.clone());
+            }
+        }
+    }
+    for ((entry, recipe, needed), (span, label, hosts)) in lacking {
+        let message = format!("`{recipe}` needs `{needed}`, which is not applied to {}", names(&hosts));
+        diags.push(Diag::error(Code::EdgeNotApplied, message).at(entry).also(span, label));
+    }
+}
+
+/// Steps of scope `one` and `fleet` serve hosts that do not have the recipe themselves.
+fn is_for_all(recipe: &Recipe) -> bool {
+    recipe.steps.iter().any(|step| step.scope != Scope::Host)
+}
+
+/// Returns what the `needs` of a recipe ask for on the same host.
+pub(super) fn needed(recipe: &Recipe) -> Vec<Need> {
+    let own = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
+    let same_host = own.filter(|edge| edge.barrier.is_none() && edge.recipe != recipe.name);
+    same_host.map(|edge| Need { recipe: edge.recipe.clone(), span: edge.span, label: "needed here" }).collect()
+}

@@ -1,0 +1,325 @@
+//! What can be said of recipes without hosts: every template compiles and reads names that exist, stacks
+//! pass parameters that exist, bodies fit their kinds.
+
+use super::check::{Local, Rendered, check};
+use super::instances::{Library, unknown_param, unknown_recipe};
+use super::links::Need;
+use super::render::{diagnose, place};
+use super::template::{Form, Program, Programs, Read, Root};
+use super::{Data, Expr, Key, Node, Recipe, Step, Use, scalar};
+use crate::diag::{Code, Diag, Diags, Sources, Span};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What the names of a template are looked up in.
+pub(super) struct World<'w> {
+    pub library: &'w Library,
+    /// Variables that any host or group has.
+    pub vars: &'w BTreeSet<String>,
+    pub programs: &'w Programs,
+    pub sources: &'w Sources,
+}
+
+/// Where a template stands, which decides what it may read.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'p> {
+    /// `with` of an entry of the inventory.
+    Entry,
+    /// `uses` of a stack.
+    Stack(&'p Recipe),
+    /// Rules and verification.
+    Recipe(&'p Recipe),
+    /// A step, with or without `each`.
+    Step(&'p Recipe, bool),
+}
+
+impl World<'_> {
+    /// Looks at every template of a recipe.
+    pub fn recipe(&self, recipe: &Recipe, diags: &mut Diags) {
+        let at = Place::Recipe(recipe);
+        for rule in &recipe.rules {
+            rule.when.iter().chain([&rule.require]).for_each(|expr| self.expr(expr, at, diags));
+        }
+        for verify in &recipe.verify {
+            verify.when.iter().chain(&verify.expect).for_each(|expr| self.expr(expr, at, diags));
+            verify.check.iter().for_each(|node| self.node(node, at, diags));
+        }
+        recipe.steps.iter().for_each(|step| self.step(recipe, step, diags));
+        recipe.uses.iter().for_each(|used| self.used(recipe, used, diags));
+        report_exports(recipe, diags);
+    }
+
+    fn step(&self, recipe: &Recipe, step: &Step, diags: &mut Diags) {
+        let (once, turn) = (Place::Step(recipe, false), Place::Step(recipe, step.each.is_some()));
+        step.each.iter().for_each(|expr| self.expr(expr, once, diags));
+        step.when.iter().chain(&step.key).for_each(|expr| self.expr(expr, turn, diags));
+        self.node(&step.body, turn, diags);
+        if let Some(effective) = &step.effective {
+            effective.expect.iter().for_each(|expr| self.expr(expr, turn, diags));
+            effective.check.iter().for_each(|node| self.node(node, turn, diags));
+        }
+        for export in step.exports.values() {
+            export.read.iter().for_each(|text| self.text(text, export.span, once, diags));
+        }
+    }
+
+    fn used(&self, recipe: &Recipe, used: &Use, diags: &mut Diags) {
+        let at = Place::Stack(recipe);
+        used.when.iter().for_each(|expr| self.expr(expr, at, diags));
+        used.with.values().for_each(|(node, _)| self.node(node, at, diags));
+        match self.library.get(&used.recipe) {
+            None => diags.push(unknown_recipe(&used.recipe, used.span, self.library)),
+            Some(other) => {
+                for (name, (_, span)) in used.with.iter().filter(|(name, _)| !other.params.contains_key(*name)) {
+                    diags.push(unknown_param(&Key { text: name.clone(), span: *span }, other));
+                }
+            }
+        }
+    }
+
+    /// Looks at the templates of a tree.
+    pub fn node(&self, node: &Node, at: Place<'_>, diags: &mut Diags) {
+        match &node.data {
+            Data::Scalar { text, .. } if scalar::is_template(text) => self.text(text, node.span, at, diags),
+            Data::Seq(items) => items.iter().for_each(|item| self.node(item, at, diags)),
+            Data::Map(entries) => entries.iter().for_each(|(_, node)| self.node(node, at, diags)),
+            _ => {}
+        }
+    }
+
+    fn expr(&self, expr: &Expr, at: Place<'_>, diags: &mut Diags) {
+        let program = self.programs.get(&expr.source, Form::Expression);
+        self.program(&program, &expr.source, expr.span, at, diags);
+    }
+
+    /// Looks at one template.
+    pub fn text(&self, text: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
+        let program = self.programs.get(text, Form::Template);
+        self.program(&program, text, span, at, diags);
+    }
+
+    fn program(&self, program: &Arc<Result<Program, super::TemplateError>>, source: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
+        let program = match program.as_ref() {
+            Ok(program) => program,
+            Err(error) => return diags.push(diagnose(error, source, span, self.sources)),
+        };
+        program.mistakes().iter().for_each(|error| diags.push(diagnose(error, source, span, self.sources)));
+        for read in program.reads() {
+            if let Some(diag) = self.read(read, at) {
+                diags.push(diag.at(place(&read.range, source, span, self.sources)));
+            }
+        }
+    }
+
+    /// Returns what is wrong with one path, without its place.
+    fn read(&self, read: &Read, at: Place<'_>) -> Option<Diag> {
+        if let Some(why) = refused(read.root, at) {
+            return Some(why);
+        }
+        match (read.root, at) {
+            (Root::Params, Place::Stack(recipe) | Place::Recipe(recipe) | Place::Step(recipe, _)) => {
+                known(read, 0, recipe.params.keys().map(String::as_str)).or_else(|| self.inside_param(recipe, read))
+            }
+            (Root::Vars, _) if read.optional => None,
+            (Root::Vars, _) => known(read, 0, self.vars.iter().map(String::as_str)),
+            (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
+            (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
+            (Root::Exports, _) => self.of_recipe(read, export_names),
+            (Root::Facts, _) => facts(read),
+            _ => None,
+        }
+    }
+
+    /// Only maps and lists have parts.
+    fn inside_param(&self, recipe: &Recipe, read: &Read) -> Option<Diag> {
+        use super::ParamType::{List, Map};
+        let param = recipe.params.get(read.path.first()?)?;
+        let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map(_));
+        deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no parts", param.name)))
+    }
+
+    fn of_recipe<'s>(&'s self, read: &Read, names: impl Fn(&'s Recipe) -> Vec<&'s str>) -> Option<Diag> {
+        let missing = known(read, 0, self.library.keys().map(String::as_str));
+        if missing.is_some() {
+            return missing;
+        }
+        let recipe = self.library.get(read.path.first()?)?;
+        known(read, 1, names(recipe))
+    }
+}
+
+/// What may not be read where.
+fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
+    let (message, hint) = match (root, at) {
+        (Root::Params, Place::Entry) => ("`params` cannot be read here", "an entry gives parameters; read `vars` or `host`"),
+        (Root::Facts, Place::Entry | Place::Stack(_)) => ("facts cannot stand in parameters", "read facts in the steps of a recipe"),
+        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => {
+            ("parameters of other recipes, exports and `hosts` cannot stand in parameters", "read them in the steps of a recipe")
+        }
+        (Root::Item | Root::Key, Place::Step(_, true)) => return None,
+        (Root::Item | Root::Key, _) => ("`item` and `key` are known only inside a step with `each`", "add `each` to the step"),
+        _ => return None,
+    };
+    Some(Diag::error(Code::UnknownName, message).hint(hint))
+}
+
+/// Returns the mistake of a name at a depth of a path, if it is none of `names`.
+fn known<'n>(read: &Read, depth: usize, names: impl IntoIterator<Item = &'n str>) -> Option<Diag> {
+    let name = read.path.get(depth)?;
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.contains(&name.as_str()) {
+        return None;
+    }
+    let path = read.path[..=depth].iter().fold(read.root.name().to_owned(), |path, part| path + &subscript(part));
+    Some(Diag::error(Code::UnknownName, format!("`{path}` does not exist")).suggest(name, names))
+}
+
+fn subscript(part: &str) -> String {
+    match super::inventory::is_identifier(part) {
+        true => format!(".{part}"),
+        false => format!("[\"{part}\"]"),
+    }
+}
+
+fn facts(read: &Read) -> Option<Diag> {
+    let all = crate::facts::all();
+    match all.is_empty() {
+        true => None,
+        false => known(read, 0, all.iter().map(|fact| fact.name)),
+    }
+}
+
+fn export_names(recipe: &Recipe) -> Vec<&str> {
+    recipe.steps.iter().flat_map(|step| step.exports.keys().map(String::as_str)).collect()
+}
+
+fn report_exports(recipe: &Recipe, diags: &mut Diags) {
+    let mut seen: IndexMap<&str, Span> = IndexMap::new();
+    for export in recipe.steps.iter().flat_map(|step| step.exports.values()) {
+        if let Some(first) = seen.insert(&export.name, export.span) {
+            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
+            diags.push(diag.at(export.span).label("exported again here").also(first, "first exported here"));
+        }
+    }
+}
+
+/// Reports stacks that use themselves.
+pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
+    let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
+    for recipe in library.values() {
+        let Some(circle) = circle(recipe, library, &mut vec![&recipe.name]) else { continue };
+        if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
+            continue;
+        }
+        let names: Vec<String> = std::iter::once(recipe.name.as_str()).chain(circle.iter().map(|(name, _)| *name)).map(|name| format!("`{name}`")).collect();
+        let mut diag = Diag::error(Code::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
+        for (name, span) in circle {
+            diag = if diag.span.is_none() { diag.at(span) } else { diag.also(span, format!("uses `{name}`")) };
+        }
+        diags.push(diag);
+    }
+}
+
+fn circle<'l>(recipe: &'l Recipe, library: &'l Library, path: &mut Vec<&'l str>) -> Option<Vec<(&'l str, Span)>> {
+    for used in &recipe.uses {
+        if used.recipe == path[0] {
+            return Some(vec![(&used.recipe, used.span)]);
+        }
+        let Some(other) = library.get(&used.recipe).filter(|other| !path.contains(&other.name.as_str())) else { continue };
+        path.push(&other.name);
+        let found = circle(other, library, path);
+        path.pop();
+        if let Some(mut rest) = found {
+            rest.insert(0, (&used.recipe, used.span));
+            return Some(rest);
+        }
+    }
+    None
+}
+
+/// Checks the body of every step with its templates left open: keys and literal values are wrong or right
+/// whatever the parameters are.
+pub(super) fn check_bodies(library: &Library, diags: &mut Diags) {
+    for step in library.values().flat_map(|recipe| &recipe.steps) {
+        let Some(kind) = crate::resource::kind(step.kind) else { continue };
+        let checked = check(&open(&step.body), kind.fields, &format!("`{}`", kind.name), &NoFiles);
+        checked.diags.into_iter().for_each(|diag| diags.push(diag));
+    }
+}
+
+/// Local files are looked at where a recipe is applied.
+struct NoFiles;
+
+impl Local for NoFiles {
+    fn source(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
+        Ok(crate::model::Value::Null)
+    }
+
+    fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {
+        Ok(Rendered::Waits(super::Need::Facts))
+    }
+}
+
+fn open(node: &Node) -> Node {
+    let data = match &node.data {
+        Data::Scalar { text, .. } if scalar::is_template(text) => Data::Unknown(super::Need::Facts),
+        Data::Seq(items) => Data::Seq(items.iter().map(open).collect()),
+        Data::Map(entries) => Data::Map(entries.iter().map(|(key, node)| (key.clone(), open(node))).collect()),
+        other => other.clone(),
+    };
+    Node { span: node.span, data }
+}
+
+/// Returns every template of a step with its form and place.
+pub(super) fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
+    let mut texts = Vec::new();
+    let exprs = step.when.iter().chain(&step.each).chain(&step.key).chain(step.effective.iter().flat_map(|e| &e.expect));
+    texts.extend(exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
+    templates(&step.body, &mut texts);
+    step.effective.iter().flat_map(|e| &e.check).for_each(|node| templates(node, &mut texts));
+    texts.extend(step.exports.values().filter_map(|export| Some((export.read.as_deref()?, Form::Template, export.span))));
+    texts
+}
+
+/// Collects the templates of a tree.
+pub(super) fn templates<'n>(node: &'n Node, into: &mut Vec<(&'n str, Form, Span)>) {
+    match &node.data {
+        Data::Scalar { text, .. } if scalar::is_template(text) => into.push((text, Form::Template, node.span)),
+        Data::Seq(items) => items.iter().for_each(|item| templates(item, into)),
+        Data::Map(entries) => entries.iter().for_each(|(_, node)| templates(node, into)),
+        _ => {}
+    }
+}
+
+/// Returns the exports that a step reads: recipe, name and place.
+pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Project) -> Vec<(String, String, Span)> {
+    let mut found = Vec::new();
+    let file = super::expand::template_text(project, recipe, step).flatten();
+    let mut texts = texts(step);
+    texts.extend(file.iter().map(|text| (text.as_str(), Form::Template, step.span)));
+    for (text, form, span) in texts {
+        if let Ok(program) = project.programs.get(text, form).as_ref() {
+            let reads = program.reads().iter().filter(|read| read.root == Root::Exports);
+            found.extend(reads.filter_map(|read| Some((read.path.first()?.clone(), read.path.get(1)?.clone(), span))));
+        }
+    }
+    found
+}
+
+/// Returns the other recipes whose parameters a recipe reads, which must therefore be on the same host.
+pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need> {
+    let mut all: Vec<(&str, Form, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
+    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
+    let verify = recipe.verify.iter().flat_map(|verify| verify.when.iter().chain(&verify.expect));
+    all.extend(rules.chain(verify).map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
+    recipe.verify.iter().flat_map(|verify| &verify.check).for_each(|node| templates(node, &mut all));
+    let mut needs = Vec::new();
+    for (text, form, span) in all {
+        if let Ok(program) = programs.get(text, form).as_ref() {
+            let reads = program.reads().iter().filter(|read| read.root == Root::Recipes && !read.optional);
+            needs.extend(reads.filter_map(|read| Some(Need { recipe: read.path.first()?.clone(), span, label: "its parameter is read here" })));
+        }
+    }
+    needs
+}
