@@ -9,7 +9,6 @@ use crate::probe::{Probe, Reading};
 use crate::resource::{Context, Input, Judgement, Predicted, Resource};
 use secrecy::ExposeSecret;
 use serde_json::json;
-use std::collections::BTreeSet;
 
 /// What one turn came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +25,7 @@ pub struct Ruling {
 pub struct Ahead {
     pub predicted: Predicted,
     /// Turns that are going to change.
-    pub changing: BTreeSet<StepId>,
+    pub changing: Vec<StepId>,
 }
 
 /// Judges `turn` from what was seen of its host.

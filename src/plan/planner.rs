@@ -124,7 +124,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         step_plan(self.case, turn, ruling, waits_for)
     }
 
-    /// Returns an earlier step that is going to change and that this one may depend on: of its own recipe,
+    /// Returns the last earlier step that is going to change and that this one may depend on: of its own recipe,
     /// or of one it needs.
     fn changing_before(&self, turn: &Turn<'_>) -> Option<String> {
         let graph = &self.case.ground.project.graph;
@@ -134,7 +134,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             .map(|edge| &*graph.step(edge.from).recipe)
             .chain([&*turn.expanded.id.recipe])
             .collect();
-        self.ahead.changing.iter().find(|id| needed.contains(&*id.recipe)).map(ToString::to_string)
+        self.ahead.changing.iter().rfind(|id| needed.contains(&*id.recipe)).map(ToString::to_string)
     }
 
     /// Returns the step on this host that keeps `turn` from running.
@@ -164,7 +164,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let worst = self.status.entry(turn.index).or_insert(status);
         *worst = (*worst).max(status);
         if ruling.judgement.verdict == Verdict::Change && !waits {
-            self.ahead.changing.insert(turn.expanded.id.clone());
+            self.ahead.changing.push(turn.expanded.id.clone());
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
     }

@@ -60,7 +60,7 @@ const LOCKING: &str = concat!(
     r#"flock -n "$f.act" true || { o=$(sed 1,2d "$f.act"); : >"$f"; say acting "$o"; }; "#,
     r#"if [ -d /run/systemd/system ]; then u=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service "#,
     r#"--state=running,start,activating,deactivating,reloading "forge-*" | while read -r n x; do "#,
-    r#"[ "$n" = "$5.service" ] || printf '%s\n' "${n%.service}"; done); "#,
+    r#"[ "$n" = "$5.service" ] || [ ! -e "/run/systemd/transient/$n" ] || printf '%s\n' "${n%.service}"; done); "#,
     r#"else u=$(for d in "$6"/forge-*; do p=; [ -f "$d/pid" ] && read -r p <"$d/pid"; [ "$d" = "$6/$5" ] && p=; "#,
     r#"[ -n "$p" ] && tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$d/run" && printf '%s\n' "${d##*/}"; done); fi; "#,
     r#"[ -z "$u" ] || { : >"$f"; say unit "$u"; }; "#,
