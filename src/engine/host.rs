@@ -316,11 +316,13 @@ impl HostRun<'_> {
             report.hint = error.hint.as_deref().map(Untrusted::from);
             report.reason = super::link::reason(error);
         }
-        let lost = self.lost.is_some();
+        let lost = self.lost.as_ref().map(TransportError::is_unreachable);
         let mut report = finish(report, self.steps, verify);
         // Lost after its first change is failed, not unreachable: nobody knows how it stands.
-        if lost {
-            report.outcome = if self.changed.is_empty() { Outcome::Unreachable } else { Outcome::Failed };
+        match lost {
+            Some(true) if self.changed.is_empty() => report.outcome = Outcome::Unreachable,
+            Some(_) => report.outcome = Outcome::Failed,
+            None => {}
         }
         self.link.close().await;
         report

@@ -24,7 +24,10 @@ pub struct Ruling {
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     pub predicted: Predicted,
-    /// Turns that are going to change.
+    /// An earlier step that is going to change and whose effects nobody declares in full: a package brings
+    /// files, a command does what it does.
+    pub opaque: Option<String>,
+    /// Turns that are going to change, in order.
     pub changing: Vec<StepId>,
 }
 
@@ -53,12 +56,18 @@ fn of_resource(
     if judgement.verdict == Verdict::Change {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(Disruption::D0));
     }
-    let until = (judgement.predicted && judgement.verdict == Verdict::Change)
-        .then(|| ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned()));
+    let until = (judgement.verdict == Verdict::Change).then(|| rests_on(&judgement, &inputs, ahead)).flatten();
     if judgement.verdict == Verdict::Ok {
         judgement = with_effective(case, turn, judgement);
     }
     (judgement, until)
+}
+
+/// Returns the earlier step without which a change cannot be told for certain.
+fn rests_on(judgement: &Judgement, inputs: &[Input], ahead: &Ahead) -> Option<String> {
+    let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
+    let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
+    input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
 }
 
 /// Returns the context of a turn's judge and actor.

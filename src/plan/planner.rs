@@ -7,7 +7,7 @@ use super::model::{Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
 use super::{HostSeen, basis, scope};
 use crate::config::{Expander, Exports, Instance, Judged, Project, StepFilter};
 use crate::graph::{StepIndex, Why};
-use crate::model::{BlockClass, HostName, Phase, SecretStore, Untrusted, Value, Verdict};
+use crate::model::{BlockClass, HostName, Phase, SecretStore, StepId, Untrusted, Value, Verdict};
 use crate::resource::{Judgement, Provision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,6 +83,8 @@ struct Walk<'w, 'a> {
     case: &'w Case<'a>,
     turns: &'w [Turn<'a>],
     ahead: Ahead,
+    /// Turns that are going to change in ways that nobody declares in full.
+    opaque: BTreeSet<StepId>,
     /// What each step came to, worst of its turns.
     status: BTreeMap<StepIndex, Status>,
     /// Recipes that a rule forbids here.
@@ -105,7 +107,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let mut ahead = Ahead::default();
         ahead.predicted.exporters = exporters.clone();
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), rule(case, i)?))).collect();
-        Self { case, turns, ahead, status: BTreeMap::new(), ruled }
+        Self { case, turns, ahead, opaque: BTreeSet::new(), status: BTreeMap::new(), ruled }
     }
 
     fn run(mut self) -> Vec<StepPlan> {
@@ -114,7 +116,8 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
-        self.ahead.predicted.after = self.changing_before(turn);
+        self.ahead.predicted.after = self.changing_before(turn, |_| true);
+        self.ahead.opaque = self.changing_before(turn, |id| self.opaque.contains(id));
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
             Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
             None => judge(self.case, turn, self.turns, &self.ahead),
@@ -126,7 +129,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Returns the last earlier step that is going to change and that this one may depend on: of its own recipe,
     /// or of one it needs.
-    fn changing_before(&self, turn: &Turn<'_>) -> Option<String> {
+    fn changing_before(&self, turn: &Turn<'_>, admits: impl Fn(&StepId) -> bool) -> Option<String> {
         let graph = &self.case.ground.project.graph;
         let needed: BTreeSet<&str> = graph
             .waits_for(turn.index)
@@ -134,7 +137,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             .map(|edge| &*graph.step(edge.from).recipe)
             .chain([&*turn.expanded.id.recipe])
             .collect();
-        self.ahead.changing.iter().rfind(|id| needed.contains(&*id.recipe)).map(ToString::to_string)
+        self.ahead.changing.iter().rfind(|id| needed.contains(&*id.recipe) && admits(id)).map(ToString::to_string)
     }
 
     /// Returns the step on this host that keeps `turn` from running.
@@ -165,6 +168,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         *worst = (*worst).max(status);
         if ruling.judgement.verdict == Verdict::Change && !waits {
             self.ahead.changing.push(turn.expanded.id.clone());
+            if matches!(turn.step.kind, "package" | "command") {
+                self.opaque.insert(turn.expanded.id.clone());
+            }
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
     }

@@ -79,7 +79,7 @@ fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
     let cut = std::thread::spawn(move || {
         wait_for(&node, "pgrep -f postinst");
         // Every connection of this host dies; the step does not.
-        node.must("pkill -f 'sshd: root' || true");
+        node.must("pkill -f '[s]shd: root' || true");
     });
     let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
     cut.join().expect("the cut is made");
@@ -104,7 +104,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_a_failure_not_a_success() {
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
         wait_for(&node, "test -e /srv/begun");
-        node.must("pkill -f 'sshd: root' || true");
+        node.must("pkill -f '[s]shd: root' || true");
     });
     let out = apply(&project);
     cut.join().expect("the cut is made");
@@ -127,7 +127,7 @@ fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
     let out = apply(&project);
     expect(&out, 9);
     assert_eq!(nodes[1].must("cat /etc/motd"), "x");
-    assert_eq!(nodes[0].sh("pgrep -f 'sleep 1000'").code, 1, "nothing is left behind");
+    assert_eq!(nodes[0].sh("pgrep -f '[s]leep 1000'").code, 1, "nothing is left behind");
 }
 
 #[test]
