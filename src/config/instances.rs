@@ -9,7 +9,7 @@ use super::{Data, Instance, Key, Node, Recipe, Sourced, Use, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Recipes that can be named: those of the inventory and those built in.
@@ -23,11 +23,12 @@ pub(super) struct Applied {
 }
 
 /// Places every entry. Mistakes of values are reported once, however many hosts share them.
-pub(super) fn place(resolved: &Resolved, library: &Library, programs: &Programs, cx: &mut Cx<'_>) -> Applied {
+pub(super) fn place(resolved: &Resolved, library: &Library, programs: &Programs, broken: &HashSet<Span>, cx: &mut Cx<'_>) -> Applied {
     let mut placing = Placing {
         resolved,
         library,
         programs,
+        broken,
         applied: Applied { instances: resolved.hosts.keys().map(|host| (host.clone(), Vec::new())).collect(), recipes: IndexMap::new() },
         overlaps: IndexMap::new(),
     };
@@ -45,6 +46,8 @@ struct Placing<'a> {
     resolved: &'a Resolved,
     library: &'a Library,
     programs: &'a Programs,
+    /// Templates whose mistakes are reported already.
+    broken: &'a HashSet<Span>,
     applied: Applied,
     overlaps: IndexMap<Overlap, Vec<HostName>>,
 }
@@ -115,6 +118,9 @@ impl Placing<'_> {
 
     fn is_used(&self, used: &Use, host: usize, params: &BTreeMap<String, Sourced>, cx: &mut Cx<'_>) -> bool {
         let Some(when) = &used.when else { return true };
+        if self.broken.contains(&when.span) {
+            return false;
+        }
         let bindings = self.bindings(host, Some(params));
         let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
         let result = renderer.condition(when);
@@ -151,10 +157,10 @@ impl Placing<'_> {
     }
 
     fn host_params(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> BTreeMap<String, Sourced> {
-        let with = self.rendered_with(job, at, host, cx);
+        let (with, failed) = self.rendered_with(job, at, host, cx);
         let vars = &self.resolved.vars[host];
         let mut params = BTreeMap::new();
-        for param in job.recipe.params.values() {
+        for param in job.recipe.params.values().filter(|param| !failed.contains(param.name.as_str())) {
             let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, Data::Null));
             let found = match (given, vars.get(&param.name)) {
                 (Some((_, node)), _) => Some((node, job.from())),
@@ -163,6 +169,8 @@ impl Placing<'_> {
             };
             let value = match found {
                 Some((node, from)) => match typed(&param.ty, node, &param.name, cx) {
+                    // A secret that cannot be read is reported where it is named.
+                    Ok(Value::Null) => continue,
                     Ok(value) => Sourced { value, span: Some(node.span), from },
                     Err(diag) => {
                         cx.push(diag.also(param.span, format!("declared in `{}`", job.recipe.name)));
@@ -182,13 +190,24 @@ impl Placing<'_> {
         params
     }
 
-    fn rendered_with(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> Vec<(Key, Node)> {
+    /// Renders `with`; the second part names what has mistakes.
+    fn rendered_with<'j>(&self, job: &Job<'j>, at: usize, host: usize, cx: &mut Cx<'_>) -> (Vec<(Key, Node)>, HashSet<&'j str>) {
         let bindings = self.bindings(host, job.outer(at));
         let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
-        let with = job.with.iter().map(|(key, node)| (key.clone(), renderer.tree(node))).collect();
+        let mut failed = HashSet::new();
+        let mut with = Vec::with_capacity(job.with.len());
+        for (key, node) in job.with {
+            let before = renderer.diags.len();
+            if !is_broken(node, self.broken) {
+                with.push((key.clone(), renderer.tree(node)));
+            }
+            if is_broken(node, self.broken) || renderer.diags.len() > before {
+                failed.insert(key.text.as_str());
+            }
+        }
         let diags = renderer.diags;
         diags.into_iter().for_each(|diag| cx.push(diag));
-        with
+        (with, failed)
     }
 
     fn bindings(&self, host: usize, params: Option<&BTreeMap<String, Sourced>>) -> Bindings {
@@ -284,6 +303,15 @@ fn missing(job: &Job<'_>, param: &super::Param) -> Diag {
         None => format!("parameter `{}` of `{}` is not given", param.name, job.recipe.name),
     };
     Diag::error(Code::MissingParam, message).at(job.span).also(param.span, "declared here, without a default")
+}
+
+fn is_broken(node: &Node, broken: &HashSet<Span>) -> bool {
+    match &node.data {
+        Data::Scalar { .. } => broken.contains(&node.span),
+        Data::Seq(items) => items.iter().any(|item| is_broken(item, broken)),
+        Data::Map(entries) => entries.iter().any(|(_, node)| is_broken(node, broken)),
+        _ => false,
+    }
 }
 
 fn has_template(node: &Node) -> bool {

@@ -129,9 +129,14 @@ pub(super) struct Need {
     pub label: &'static str,
 }
 
-/// Reports recipes that are needed on hosts where they are not applied.
-pub(super) fn check_applied(applied: &Applied, needs: impl Fn(&Recipe) -> Vec<Need>, diags: &mut Diags) {
-    let by_recipe: BTreeMap<&str, Vec<Need>> = applied.recipes.values().map(|recipe| (recipe.name.as_str(), needs(recipe))).collect();
+/// Reports recipes that are needed on hosts where they are not applied. What is not `known` at all is
+/// reported where it is named.
+pub(super) fn check_applied(applied: &Applied, known: impl Fn(&str) -> bool, needs: impl Fn(&Recipe) -> Vec<Need>, diags: &mut Diags) {
+    let once = |needs: Vec<Need>| {
+        let mut seen = BTreeSet::new();
+        needs.into_iter().filter(|need| known(&need.recipe) && seen.insert(need.recipe.clone())).collect()
+    };
+    let by_recipe: BTreeMap<&str, Vec<Need>> = applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
     let elsewhere: BTreeSet<&str> = applied.recipes.values().filter(|recipe| is_for_all(recipe)).map(|recipe| recipe.name.as_str()).collect();
     let mut lacking: BTreeMap<(Span, &str, &str), (Span, &'static str, Vec<HostName>)> = BTreeMap::new();
     for (host, instances) in &applied.instances {

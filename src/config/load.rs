@@ -67,8 +67,8 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let resolved = inventory::resolve(inventory, cx);
     let programs = Programs::default();
-    look(&library, &resolved, &programs, cx);
-    let applied = instances::place(&resolved, &library, &programs, cx);
+    let broken = look(&library, &resolved, &programs, cx);
+    let applied = instances::place(&resolved, &library, &programs, &broken, cx);
     let mut project = Project {
         sources: cx.sources.clone(),
         inventory: path.to_owned(),
@@ -83,7 +83,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         programs,
         files: Files::new(cx.root.clone()),
     };
-    connect(&mut project, applied, &mut cx.diags);
+    connect(&mut project, applied, &library, &mut cx.diags);
     rehearse(&project, &mut cx.diags);
     project.files.close();
     Some(project)
@@ -155,11 +155,11 @@ fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
     Ok(files)
 }
 
-/// Looks at what was written without asking what it comes to on a host.
-fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) {
+/// Looks at what was written without asking what it comes to on a host. Returns templates with mistakes.
+fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) -> HashSet<Span> {
     let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
     let mut diags = Diags::default();
-    let world = World { library, vars: &vars, programs, sources: &cx.sources };
+    let world = World { library, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
     library.values().for_each(|recipe| world.recipe(recipe, &mut diags));
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
         world.node(node, Place::Entry, &mut diags);
@@ -167,14 +167,17 @@ fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx
     statics::check_circles(library, &mut diags);
     statics::check_bodies(library, &mut diags);
     links::check_targets(library, &mut diags);
+    let broken = world.broken.take();
     cx.diags.0.append(&mut diags.0);
+    broken
 }
 
 /// Builds the graph and puts what is applied into its order.
-fn connect(project: &mut Project, applied: Applied, diags: &mut Diags) {
+fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &mut Diags) {
     project.recipes = applied.recipes.clone();
-    links::check_applied(&applied, links::needed, diags);
-    links::check_applied(&applied, |recipe| statics::parameters_read(recipe, &project.programs), diags);
+    let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
+    links::check_applied(&applied, known, links::needed, diags);
+    links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
     project.graph = links::graph(&applied, project, diags);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {
@@ -196,7 +199,8 @@ fn rehearse(project: &Project, diags: &mut Diags) {
     let mut claims = super::claims::Claims::default();
     for (name, own) in &project.instances {
         let Some(host) = project.hosts.get(name) else { continue };
-        for instance in own {
+        // Parameters that are missing or wrong are reported; what follows from that is not.
+        for instance in own.iter().filter(|instance| instance.params.len() == instance.recipe.params.len()) {
             rules(&expander, host, instance, &known, diags);
             for step in &instance.recipe.steps {
                 let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
@@ -205,7 +209,9 @@ fn rehearse(project: &Project, diags: &mut Diags) {
                 }
                 for turn in expander.expand(host, instance, step, &known).iter() {
                     if let State::Invalid(found) = &turn.state {
-                        diags.0.extend(found.iter().map(|diag| applied_at(diag, instance)));
+                        // That a command has no check is told at its step, applied or not.
+                        let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
+                        diags.0.extend(new.map(|diag| applied_at(diag, instance)));
                     }
                 }
             }

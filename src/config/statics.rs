@@ -9,7 +9,8 @@ use super::template::{Form, Program, Programs, Read, Root};
 use super::{Data, Expr, Key, Node, Recipe, Step, Use, scalar};
 use crate::diag::{Code, Diag, Diags, Sources, Span};
 use indexmap::IndexMap;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// What the names of a template are looked up in.
@@ -19,6 +20,8 @@ pub(super) struct World<'w> {
     pub vars: &'w BTreeSet<String>,
     pub programs: &'w Programs,
     pub sources: &'w Sources,
+    /// Places of templates with mistakes: nothing is gained by running those.
+    pub broken: RefCell<HashSet<Span>>,
 }
 
 /// Where a template stands, which decides what it may read.
@@ -100,10 +103,17 @@ impl World<'_> {
     }
 
     fn program(&self, program: &Arc<Result<Program, super::TemplateError>>, source: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
-        let program = match program.as_ref() {
-            Ok(program) => program,
-            Err(error) => return diags.push(diagnose(error, source, span, self.sources)),
-        };
+        let before = diags.0.len();
+        match program.as_ref() {
+            Ok(program) => self.names(program, source, span, at, diags),
+            Err(error) => diags.push(diagnose(error, source, span, self.sources)),
+        }
+        if diags.0.len() > before {
+            self.broken.borrow_mut().insert(span);
+        }
+    }
+
+    fn names(&self, program: &Program, source: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
         program.mistakes().iter().for_each(|error| diags.push(diagnose(error, source, span, self.sources)));
         for read in program.reads() {
             if let Some(diag) = self.read(read, at) {
@@ -122,7 +132,10 @@ impl World<'_> {
                 known(read, 0, recipe.params.keys().map(String::as_str)).or_else(|| self.inside_param(recipe, read))
             }
             (Root::Vars, _) if read.optional => None,
-            (Root::Vars, _) => known(read, 0, self.vars.iter().map(String::as_str)),
+            (Root::Vars, _) => {
+                let diag = known(read, 0, self.vars.iter().map(String::as_str))?;
+                Some(if self.vars.is_empty() { diag.hint("no host and no group has variables") } else { diag })
+            }
             (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
             (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
             (Root::Exports, _) => self.of_recipe(read, export_names),

@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 64;
 pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
     let options = yaml::options! { disallow_directives: true };
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut reader = Reader { file, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, diags };
+    let mut reader = Reader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, diags };
     match reader.document() {
         Ok(node) => Some(node),
         Err(diag) => {
@@ -34,6 +34,7 @@ type Read<T> = Result<T, Box<Diag>>;
 
 struct Reader<'t, 'd> {
     file: FileId,
+    text: &'t str,
     size: usize,
     parser: Parser<'t, yaml::StrInput<'t>>,
     anchors: HashMap<usize, (Node, usize)>,
@@ -230,8 +231,23 @@ impl<'t> Reader<'t, '_> {
 
     fn syntax(&self, error: &yaml::ScanError) -> Box<Diag> {
         let offset = error.marker().byte_offset().unwrap_or(self.size);
-        self.fail(self.at(offset), error.kind().to_string())
+        let diag = self.fail(self.at(offset), error.kind().to_string());
+        match range_in_line(self.text, offset) {
+            Some(range) => diag.hint_boxed(&format!("quote a range that stands inside of `{{ }}`: `\"…{range}\"`")),
+            None => diag,
+        }
     }
+}
+
+/// Returns a range like `[31:40]` behind other text in the line of an error: inside of braces, YAML takes
+/// its bracket for a list.
+fn range_in_line(text: &str, offset: usize) -> Option<&str> {
+    let before = text.get(..offset)?;
+    let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?;
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let open = line.match_indices('[').map(|(at, _)| at).find(|at| line[..*at].ends_with(word) && line[..*at].contains('{'))?;
+    let range = &line[open..=open + line[open..].find(']')?];
+    range.contains(':').then_some(range)
 }
 
 /// Adds a hint to a boxed diagnostic.
@@ -378,6 +394,14 @@ mod tests {
         assert!(node.is_none());
         assert_eq!(diags[0].code, Code::Yaml);
         assert!(diags[0].span.unwrap().start > 0);
+    }
+
+    #[test]
+    fn an_unquoted_range_in_braces_gets_a_hint() {
+        let (_, diags) = read("hosts:\n  n[1:2]: { address: 10.0.0.[1:2] }\n");
+        assert_eq!(diags[0].hint.as_deref(), Some("quote a range that stands inside of `{ }`: `\"…[1:2]\"`"));
+        let (node, diags) = read("hosts:\n  n[1:2]: { address: \"10.0.0.[1:2]\" }\n");
+        assert!(node.is_some() && diags.is_empty());
     }
 
     #[test]

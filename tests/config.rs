@@ -1,0 +1,283 @@
+//! Loads whole projects: the recipes under `tests/data`, and the exact messages under `tests/errors`.
+//! `FORGE_BLESS=1` writes the messages that a run gives.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use forge::config::{self, Expanded, Expander, Exports, FactSource, Instance, Judged, Known, LoadOptions, Need, Project, State};
+use forge::diag::{Diags, Sources, render};
+use forge::facts::Facts;
+use forge::model::HostName;
+use proptest::prelude::*;
+use serde_json::json;
+use std::sync::Arc;
+
+fn env(name: &str) -> Option<String> {
+    (name == "FORGE_TEST_SECRET").then(|| "hunter2!".to_owned())
+}
+
+fn load(path: &Utf8Path) -> (Option<config::Project>, Diags, Sources) {
+    config::load(path, &LoadOptions { trust: false, embedded: &[], env: &env })
+}
+
+fn rendered(diags: &Diags, sources: &Sources, root: &Utf8Path) -> String {
+    let texts: Vec<String> = diags.0.iter().map(|diag| render(diag, sources, false)).collect();
+    (texts.join("\n\n") + "\n").replace(&format!("{root}/"), "")
+}
+
+fn folders(of: &str) -> Vec<Utf8PathBuf> {
+    let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(of);
+    let mut found: Vec<Utf8PathBuf> = root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().into_path()).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn example_projects_load() {
+    for folder in folders("data") {
+        let (project, diags, sources) = load(&folder.join("inventory.yaml"));
+        assert!(project.is_some() && diags.0.is_empty(), "{folder}:\n{}", rendered(&diags, &sources, &folder));
+    }
+}
+
+#[test]
+fn messages_are_pinned() {
+    let bless = std::env::var_os("FORGE_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for folder in folders("errors") {
+        let (_, diags, sources) = load(&folder.join("inventory.yaml"));
+        let text = rendered(&diags, &sources, &folder);
+        let expected = folder.join("expected.txt");
+        if bless {
+            std::fs::write(&expected, &text).unwrap();
+        } else if std::fs::read_to_string(&expected).unwrap_or_default() != text {
+            wrong.push(format!("{folder} gave:\n{text}"));
+        }
+        assert!(!diags.0.is_empty(), "{folder} has no mistake");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn example(name: &str) -> Project {
+    let folder = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    load(&folder.join("inventory.yaml")).0.unwrap()
+}
+
+fn instance<'p>(project: &'p Project, host: &str, recipe: &str) -> &'p Arc<Instance> {
+    project.instances[&HostName::new(host)].iter().find(|instance| instance.recipe.name == recipe).unwrap()
+}
+
+fn expand(project: &Project, host: &str, id: &str, facts: FactSource<'_>, exports: &Exports) -> Vec<Expanded> {
+    let (recipe, step) = id.split_once('/').unwrap();
+    let instance = instance(project, host, recipe);
+    let step = instance.recipe.steps.iter().find(|s| s.name == step).unwrap();
+    let known = Known { facts, exports };
+    Expander::new(project).expand(&project.hosts[&HostName::new(host)], instance, step, &known).to_vec()
+}
+
+fn one(project: &Project, host: &str, id: &str) -> Expanded {
+    let mut turns = expand(project, host, id, FactSource::NotYet, &Exports::new());
+    assert_eq!(turns.len(), 1);
+    turns.remove(0)
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn desired(turn: &Expanded) -> serde_json::Value {
+    match &turn.state {
+        State::Resource(resource) => resource.desired(),
+        other => panic!("{}: {other:?}", turn.id),
+    }
+}
+
+#[test]
+fn stacks_pass_parameters_and_values_have_their_origin() {
+    let project = example("gpu");
+    let driver = instance(&project, "h100-node-14-31", "nvidia-driver");
+    assert_eq!(driver.params["version"].value, json!("560.35.03"));
+    assert_eq!(driver.params["version"].from, "stack gpu-node");
+    assert_eq!(driver.stack.as_deref(), Some("gpu-node"));
+    let fm = instance(&project, "h100-node-14-31", "nvidia-fabricmanager");
+    assert_eq!((&fm.params["interval"].value, fm.params["interval"].from.as_str()), (&json!(45), "group gpu"));
+    let gsp = instance(&project, "h100-node-14-31", "nvidia-gsp");
+    assert_eq!(gsp.params["gsp"].value, json!("off"));
+    assert!(Arc::ptr_eq(driver, instance(&project, "h100-node-14-34", "nvidia-driver")), "equal instances are shared");
+    assert_eq!(driver.selection.len(), 4);
+    assert_eq!(project.hosts[&HostName::new("h100-node-14-33")].connect.address, "10.0.14.33");
+    let order: Vec<_> = project.instances[&HostName::new("h100-node-14-31")].iter().map(|i| i.recipe.name.as_str()).collect();
+    assert_eq!(order, ["nvidia-driver", "nvidia-gsp", "nvidia-fabricmanager", "motd"]);
+}
+
+#[test]
+fn steps_become_resources() {
+    let project = example("gpu");
+    let node = "h100-node-14-31";
+    let text = |id: &str| desired(&one(&project, node, id)).to_string();
+    assert!(text("nvidia-fabricmanager/package").contains("560.35.03-1"), "{}", text("nvidia-fabricmanager/package"));
+    assert!(text("nvidia-driver/packages").contains("nvidia-dkms"), "{}", text("nvidia-driver/packages"));
+    let body = |host: &str, id: &str| desired(&one(&project, host, id))["content"]["sha256"].clone();
+    assert_eq!(body(node, "motd/file"), sha256("a on h100-node-14-31\n"));
+    assert_eq!(body("login", "motd/file"), sha256("no rack on login\n"));
+    let config = "# h100-node-14-31\nLOG_LEVEL=4\nINTERVAL=45\nOPTION_A=1\nOPTION_B=1\n";
+    assert_eq!(body(node, "nvidia-fabricmanager/config"), sha256(config));
+    assert!(!one(&project, node, "nvidia-gsp/module option").absent);
+    assert!(one(&project, "login", "legacy-agent/package").absent);
+    let driver = instance(&project, node, "nvidia-driver");
+    let known = Known { facts: FactSource::NotYet, exports: &Exports::new() };
+    let judged = Expander::new(&project).verify(&project.hosts[&HostName::new(node)], driver, &driver.recipe.verify[0], &known);
+    assert_eq!(judged, Judged::Check { script: "test \"$(cat /sys/module/nvidia/version)\" = 560.35.03".into() });
+}
+
+#[test]
+fn exports_are_waited_for_and_then_read() {
+    let project = example("mesh");
+    let turn = one(&project, "n2", "ssh-mesh/authorized keys");
+    let State::Deferred(deferred) = turn.state else { panic!("{:?}", turn.state) };
+    assert_eq!(deferred.need, Need::Export { recipe: "ssh-mesh".into(), name: "public_key".into() });
+    assert_eq!((deferred.title.as_deref(), deferred.fields), (Some("/home/train/.ssh/authorized_keys"), vec!["content".to_owned()]));
+    let mut exports = Exports::new();
+    let made = exports.entry("ssh-mesh".to_owned()).or_default();
+    made.insert("public_key".into(), Some(json!("ssh-ed25519 AAAA mesh")));
+    made.insert("host_key".into(), Some(json!({"n1": "k1", "n2": "k2", "n3": "k3"})));
+    let turn = &expand(&project, "n2", "ssh-mesh/known hosts", FactSource::NotYet, &exports)[0];
+    assert_eq!(desired(turn)["content"]["sha256"], sha256("n1,10.0.0.1 k1\nn2,10.0.0.2 k2\nn3,10.0.0.3 k3\n"));
+    assert!(matches!(expand(&project, "n2", "ssh-mesh/authorized keys", FactSource::NotYet, &exports)[0].state, State::Resource(_)));
+}
+
+#[test]
+fn each_makes_turns_and_facts_decide_later() {
+    let project = example("kube");
+    let turns = expand(&project, "w01", "kube-packages/sysctl", FactSource::NotYet, &Exports::new());
+    let ids: Vec<_> = turns.iter().map(|turn| turn.id.to_string()).collect();
+    assert_eq!(ids, ["kube-packages/sysctl[net.ipv4.ip_forward]", "kube-packages/sysctl[net.bridge.bridge-nf-call-iptables]"]);
+    assert!(matches!(&one(&project, "w01", "kube-packages/load module").state, State::Deferred(d) if d.need == Need::Facts));
+    let mut facts = Facts::default();
+    facts.0.insert("virtualization".into(), Ok(json!({"kind": "container"})));
+    let turn = expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &Exports::new()).remove(0);
+    assert!(matches!(&turn.state, State::NotApplicable(why) if why == "`when` is false"));
+    assert_eq!(turn.reads.into_iter().collect::<Vec<_>>(), ["virtualization.kind"]);
+    let control = instance(&project, "cp", "kube-control");
+    assert_eq!(control.params["endpoint"].value, json!("10.1.0.1:6443"));
+}
+
+#[test]
+fn a_secret_never_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    let recipe = "recipe: r\nparams: { t: { type: secret } }\nsteps:\n  - { name: s, file: { path: /t, content: \"x={{ params.t }}\" } }\n";
+    let inventory = "cluster: c\nhosts: [h]\napply: [{ recipe: r, on: h, with: { t: { env: FORGE_TEST_SECRET } } }]\n";
+    write(root, inventory, recipe);
+    let project = load(&root.join("inventory.yaml")).0.unwrap();
+    let turn = one(&project, "h", "r/s");
+    assert!(!format!("{project:?} {turn:?}").contains("hunter2!"));
+    let State::Resource(resource) = &turn.state else { panic!("{turn:?}") };
+    assert_eq!(resource.title(), "/t");
+}
+
+fn write(root: &Utf8Path, inventory: &str, recipe: &str) {
+    std::fs::create_dir_all(root.join("recipes")).unwrap();
+    std::fs::write(root.join("inventory.yaml"), inventory).unwrap();
+    std::fs::write(root.join("recipes/r.yaml"), recipe).unwrap();
+}
+
+#[test]
+fn links_out_of_the_tree_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    write(root, "cluster: c\nhosts: [h]\napply: [{ recipe: r, on: h }]\n", "recipe: r\nsteps:\n  - { name: s, file: { path: /t, source: link } }\n");
+    std::os::unix::fs::symlink("/etc/passwd", root.join("recipes/link")).unwrap();
+    let (project, diags, _) = load(&root.join("inventory.yaml"));
+    assert!(project.is_none());
+    assert_eq!((diags.0[0].code.id(), diags.0[0].notes.as_slice()), ("F0501", ["a symbolic link leads out of it".to_owned()].as_slice()));
+}
+
+#[test]
+fn many_hosts_share_what_is_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    let steps: String = (0..40).map(|n| format!("  - {{ name: s{n}, file: {{ path: /etc/f{n}, content: \"{{{{ params.a }}}} {n}\" }} }}\n")).collect();
+    let inventory = "cluster: c\nhosts:\n  n[0001:2000]: { address: \"10.0.[0:19].[1:100]\" }\ngroups: { all: { vars: { a: x } } }\napply: [{ recipe: r, on: all }]\n";
+    write(root, inventory, &format!("recipe: r\nparams: {{ a: {{ type: text }} }}\nsteps:\n{steps}"));
+    let started = std::time::Instant::now();
+    let project = load(&root.join("inventory.yaml")).0.unwrap();
+    let loaded = started.elapsed();
+    let expander = Expander::new(&project);
+    let known = Known { facts: FactSource::NotYet, exports: &Exports::new() };
+    let mut count = 0;
+    for (name, own) in &project.instances {
+        for step in own.iter().flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step))) {
+            count += expander.expand(&project.hosts[name], step.0, step.1, &known).len();
+        }
+    }
+    assert_eq!(count, 80_000);
+    let first = &project.instances[0][0];
+    assert!(project.instances.values().all(|own| Arc::ptr_eq(&own[0], first)));
+    eprintln!("loaded in {loaded:?}, expanded in {:?}", started.elapsed() - loaded);
+}
+
+/// Cuts, doubles, swaps and misspells parts of a text.
+fn mutate(text: &str, edits: &[(u8, usize, usize)]) -> String {
+    const BITS: [&str; 24] = [
+        "", " ", "\n", ":", "- ", "{", "}", "[", "]", "\"", "{{", "}}", "{% if", "&a ", "*a", "<<: ", "!!int ", "\t", "é", "\u{0}", "null", "-1", "[9:1]", "&gpu:!all",
+    ];
+    let mut chars: Vec<char> = text.chars().collect();
+    for (kind, at, other) in edits {
+        if chars.is_empty() {
+            break;
+        }
+        let (at, other) = (at % chars.len(), other % chars.len());
+        match kind % 5 {
+            0 => chars.truncate(at),
+            1 => {
+                chars.splice(at..at, BITS[other % BITS.len()].chars());
+            }
+            2 => {
+                chars.drain(at.min(other)..at.max(other).min(at.min(other) + 30));
+            }
+            3 => chars.swap(at, other),
+            _ => {
+                let part: Vec<char> = chars[at.min(other)..at.max(other).min(at.min(other) + 60)].to_vec();
+                chars.splice(at..at, part);
+            }
+        }
+    }
+    chars.into_iter().collect()
+}
+
+fn texts_of(name: &str) -> Vec<(String, String)> {
+    let folder = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let mut texts = vec![("inventory.yaml".to_owned(), std::fs::read_to_string(folder.join("inventory.yaml")).unwrap())];
+    for entry in folder.join("recipes").read_dir_utf8().unwrap().map(Result::unwrap).filter(|e| e.file_type().unwrap().is_file()) {
+        texts.push((format!("recipes/{}", entry.file_name()), std::fs::read_to_string(entry.path()).unwrap()));
+    }
+    texts.sort();
+    texts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn nothing_that_people_write_panics(
+        name in prop::sample::select(vec!["gpu", "mesh", "kube"]),
+        file in 0usize..8,
+        edits in prop::collection::vec((any::<u8>(), any::<usize>(), any::<usize>()), 0..4),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Utf8Path::from_path(folder.path()).unwrap();
+        std::fs::create_dir_all(root.join("recipes/files")).unwrap();
+        std::fs::write(root.join("recipes/files/fabricmanager.cfg"), "x {{ host.name }}\n").unwrap();
+        let mut texts = texts_of(name);
+        let at = file % texts.len();
+        texts[at].1 = mutate(&texts[at].1, &edits);
+        texts.iter().for_each(|(path, text)| std::fs::write(root.join(path), text).unwrap());
+        let (project, diags, sources) = load(&root.join("inventory.yaml"));
+        prop_assert_eq!(project.is_none(), diags.has_errors());
+        let text = rendered(&diags, &sources, root);
+        let acts = text.contains(['\0', '\x1b']);
+        prop_assert!(!acts);
+        if edits.is_empty() {
+            prop_assert!(project.is_some(), "{}", text);
+        }
+    }
+}
