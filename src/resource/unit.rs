@@ -78,6 +78,11 @@ fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<
     Ok((format!("{UNITS}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
 }
 
+/// Returns whether an input's path is a unit or a drop-in.
+pub(super) fn is_unit(path: &str) -> bool {
+    path.strip_prefix(UNITS).is_some_and(|rest| rest.starts_with('/'))
+}
+
 impl Unit {
     fn probe(&self) -> Probe {
         Probe::Unit { name: self.name.clone() }

@@ -49,6 +49,7 @@ abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/
 interrupted() {
   [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || abbreviations | grep -q '^.[HUFWt]\|^..R'
 }
+unfinished() { abbreviations | sed -n 's/^.[HUFWt].|/ /p; s/^..R|/ /p' | tr -d '\n'; }
 configure() { locked dpkg --force-confdef --force-confold --configure -a; }
 finish() {
   interrupted || return 0
@@ -57,7 +58,7 @@ finish() {
   again=$(abbreviations | sed -n 's/^..R|//p')
   # Names of packages hold no blanks: the list is split on purpose.
   if [ -n "$again" ]; then apt install --reinstall --no-remove -- $again; fi
-  apt -f install --no-remove && configure || fail "an interrupted package could not be finished"
+  apt -f install --no-remove && configure || fail "dpkg cannot finish$(unfinished)"
 }
 "#;
 
@@ -110,6 +111,7 @@ fi
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("dpkg cannot finish", "its own scripts fail: their output above says why; repair or remove the package by hand"),
     ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
     ("has no installation candidate", "apt's lists do not offer it: declare its repository before this step"),
     ("was not found", "apt does not offer this version: see `apt-cache policy`"),
