@@ -1,8 +1,8 @@
 //! The commands of a package change: one script that can be killed anywhere and run again.
 
 use super::Package;
-use crate::resource::shell;
 use crate::resource::Judgement;
+use crate::resource::shell;
 use crate::script::Fragment;
 
 /// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
@@ -130,7 +130,8 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 
 /// Renders what `judgement` found to change.
 pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
-    let opened = shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
+    let opened =
+        shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
     let action = opened.code(LIBRARY);
     let action = match package.absent {
         true => remove(package, action),
@@ -149,9 +150,11 @@ fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragme
 
 fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
     let downgrade = judgement.changes.iter().any(|c| is(&c.attribute, "downgrade"));
-    let action = action
-        .code(if package.update { "update=yes" } else { "update=no" })
-        .code(if downgrade { " downgrade=--allow-downgrades\n" } else { " downgrade=\n" });
+    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
+        " downgrade=--allow-downgrades\n"
+    } else {
+        " downgrade=\n"
+    });
     package.names.iter().fold(action.code("set --"), |action, name| action.word(wanted(package, name))).code(INSTALL)
 }
 

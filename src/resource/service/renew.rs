@@ -6,9 +6,9 @@
 use super::{input_probe, is_content, is_package};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, UnitState, Unknown};
+use crate::resource::Input;
 use crate::resource::package::is_list;
 use crate::resource::support::{path_state, sha256_hex};
-use crate::resource::Input;
 use serde_json::{Map, Value as Json};
 
 /// Why the running process has to be renewed.
