@@ -6,7 +6,8 @@ use crate::resource::shell;
 use crate::script::Fragment;
 
 /// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
-/// The device there differs on overlay file systems. Where none is found apt waits by itself.
+/// The device there differs on overlay file systems. A container's process has another file open under the
+/// same name, hence `-ef`. Where no holder is found apt waits by itself.
 ///
 /// Waits for locks, finishes what was interrupted, holds and releases. Reads `$limit` (seconds).
 const LIBRARY: &str = r#"
@@ -14,9 +15,10 @@ export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_
 say() { printf 'forge: %s\n' "$*" >&2; }
 holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
-    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) 2>/dev/null |
-  while IFS=/ read -r _ _ pid _ fd; do
-    inode=$(stat -L -c %i "/proc/$pid/fd/$fd" 2>/dev/null) || continue
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
+  while read -r open lock; do
+    [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
+    pid=${open#/proc/} pid=${pid%%/*}
     grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
     command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
     printf 'pid %s (%s)' "$pid" "${command% }"
