@@ -96,7 +96,7 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
             Some(Input {
                 step: input.expanded.id.to_string(),
                 paths: resource.inputs(),
-                digest: desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref()),
+                digest: value_digest(&resource.input_value(), case.ground.secrets, case.seen.key.as_deref()),
                 changing: ahead.changing.contains(&input.expanded.id),
             })
         })
@@ -105,7 +105,11 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
 
 /// Returns the digest of what a resource declares; of one that holds a secret it is keyed by the host's key.
 pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
-    let text = canonical(&resource.desired());
+    value_digest(&resource.desired(), secrets, key)
+}
+
+fn value_digest(value: &Value, secrets: &SecretStore, key: Option<&str>) -> String {
+    let text = canonical(value);
     if !SecretStore::mentions(&text) {
         return digest(&text);
     }

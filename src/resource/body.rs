@@ -280,11 +280,7 @@ pub(super) enum Parent {
 }
 
 /// Returns whether the directory that `path` needs is there or comes.
-pub(super) fn missing_parent(
-    path: &str,
-    seen: &Observation,
-    predicted: Option<&Predicted>,
-) -> Result<Parent, Unknown> {
+pub(super) fn missing_parent(path: &str, seen: &Observation, predicted: Option<&Predicted>) -> Result<Parent, Unknown> {
     let Some(parent) = parent(path) else { return Ok(Parent::There) };
     match path_state(seen, &bare(parent))? {
         // What a link points to is the host's business: the action fails clearly when it is no directory.
@@ -301,7 +297,9 @@ pub(super) fn missing_parent(
                 format!("directory `{parent}` does not exist and no earlier step makes it"),
                 json!({ "type": "absent", "parent": "absent" }),
             )
-            .hint(format!("add a `directory` step for `{parent}` before this one, or say `provides` at the step that makes it")),
+            .hint(format!(
+                "add a `directory` step for `{parent}` before this one, or say `provides` at the step that makes it"
+            )),
         ))),
     }
 }

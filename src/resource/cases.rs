@@ -1,14 +1,16 @@
 //! Runs the recorded cases under `tests/resources/KIND/*.json`: what a host answered → verdict, reason,
 //! changes and commands. `FORGE_BLESS=1` writes the expectations anew, to be read before they are kept.
 
+#![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
+
 use super::support::sha256_hex;
-use super::{kind, Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type};
+use super::{Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type, kind};
 use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
 use crate::probe::{Observation, PackageManagerState, PackageState, Probe, Reading, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{json, Map};
+use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
 /// A run's name as the engine makes it.
@@ -88,7 +90,8 @@ fn every_action_is_posix_shell() {
             let Some(lines) = case["expect"]["commands"].as_array() else { continue };
             let text: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
             for shell in [["dash", "-n"].as_slice(), &["bash", "--posix", "-n"]] {
-                let output = std::process::Command::new(shell[0]).args(&shell[1..]).args(["-c", &text.join("\n")]).output();
+                let output =
+                    std::process::Command::new(shell[0]).args(&shell[1..]).args(["-c", &text.join("\n")]).output();
                 let output = output.unwrap();
                 assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
             }
@@ -114,7 +117,8 @@ fn run(kind: &Kind, case: &Value) -> Value {
         secrets.insert(name, SecretString::from(value.as_str().unwrap().to_owned()));
     }
     let fields = fields(kind.fields, &case["fields"]);
-    let resource = (kind.build)(&fields, case["absent"] == true).unwrap_or_else(|d| panic!("{}: {}", case["name"], d.message));
+    let resource =
+        (kind.build)(&fields, case["absent"] == true).unwrap_or_else(|d| panic!("{}: {}", case["name"], d.message));
     let context = &case["context"];
     let (inputs, predicted) = (inputs(&context["inputs"]), predicted(&context["predicted"]));
     let cx = Context {
@@ -175,7 +179,9 @@ fn checked(ty: &Type, value: &Value) -> Value {
     match (ty, value) {
         (Type::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
         (Type::Duration, Value::String(text)) => json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap()),
-        (Type::Map(inner), Value::Object(map)) => map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into(),
+        (Type::Map(inner), Value::Object(map)) => {
+            map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into()
+        }
         (_, Value::String(text)) => json!(placeholders(text)),
         _ => value.clone(),
     }

@@ -2,7 +2,7 @@
 
 use super::body::bare;
 use super::support::{account_name, bad_value, output, path_state};
-use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::{Code, Diag};
 use crate::model::{Disruption, SecretStore, Value};
 use crate::probe::{Observation, Output, PathState, Probe, Unknown};
@@ -38,7 +38,11 @@ the step it outlives a lost connection.
 };
 
 const FIELDS: &[Field] = &[
-    Field::optional("check", Type::Text, "Read-only; exit status 0 as desired, 1 not, else unknown. Excludes `creates`."),
+    Field::optional(
+        "check",
+        Type::Text,
+        "Read-only; exit status 0 as desired, 1 not, else unknown. Excludes `creates`.",
+    ),
     Field::optional("creates", Type::Path, "A path that exists once `apply` ran. Excludes `check`."),
     Field::optional(
         "check_not",
@@ -243,8 +247,10 @@ impl Command {
             .word(self.user.as_deref().unwrap_or_default())
             .word(self.timeout.map(|s| s.to_string()).unwrap_or_default())
             .code(ENTER);
-        let with_env =
-            self.env.iter().fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
+        let with_env = self
+            .env
+            .iter()
+            .fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
         shell::close(with_env.code(RUN))
     }
 }

@@ -50,10 +50,7 @@ mod tests {
 
     #[test]
     fn a_missing_newline_at_the_end_is_said() {
-        assert_eq!(
-            unified(b"a\n", b"a").unwrap(),
-            "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n"
-        );
+        assert_eq!(unified(b"a\n", b"a").unwrap(), "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `directory`: a directory with its owner and mode.
 
-use super::body::{self, bare, missing_parent, ownership, put_ownership, type_basis, type_words, Parent};
+use super::body::{self, Parent, bare, missing_parent, ownership, put_ownership, type_basis, type_words};
 use super::support::{account_name, bad_value, octal, output, path_state, required};
-use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};

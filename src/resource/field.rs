@@ -16,7 +16,10 @@ pub enum Type {
     /// Permission bits as quoted octal text: `"0644"`.
     Mode,
     Bool,
-    Int { min: i64, max: i64 },
+    Int {
+        min: i64,
+        max: i64,
+    },
     /// Text newtype: `560.10` stays `560.10`.
     Version,
     /// `30s`, `10m`, `4h`.

@@ -1,6 +1,6 @@
 //! `file`: a regular file with its body, owner and mode.
 
-use super::body::{bare, Body, Target};
+use super::body::{Body, Target, bare};
 use super::shell::{self, Write};
 use super::support::{account_name, bad_value, required};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
@@ -169,7 +169,8 @@ impl Resource for File {
 
 /// Returns whether the body can stay as it is.
 pub(super) fn only_ownership(changes: &[Change]) -> bool {
-    !changes.is_empty() && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
+    !changes.is_empty()
+        && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
 }
 
 #[cfg(test)]

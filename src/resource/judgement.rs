@@ -74,10 +74,7 @@ impl Judgement {
     /// A step that could not be judged.
     pub fn unknown(why: &crate::probe::Unknown) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
-        Self {
-            verdict: Verdict::Unknown,
-            ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null)
-        }
+        Self { verdict: Verdict::Unknown, ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null) }
     }
 
     pub fn blocked(class: crate::model::BlockClass, reason: impl Into<Untrusted>, basis: Value) -> Self {

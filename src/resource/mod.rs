@@ -60,6 +60,12 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the part of [`desired`](Self::desired) that a process may notice: its digest is what a
+    /// restart is derived from. A hold or a backup is no reason to restart.
+    fn input_value(&self) -> crate::model::Value {
+        self.desired()
+    }
+
     /// Returns what the applied record keeps of a verified start, so that the next judge can tell whether
     /// the running process has its inputs. Only services have one. `None` while it is not known.
     fn started(&self, _seen: &Observation, _cx: &Context<'_>) -> Option<crate::state::Started> {

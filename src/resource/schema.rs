@@ -2,7 +2,7 @@
 
 use super::{Field, Kind, Type};
 use crate::model::Value;
-use serde_json::{json, Map};
+use serde_json::{Map, json};
 
 /// What a template may stand for: text that is rendered before it is checked.
 const TEMPLATE: &str = r"\{\{|\{%";

@@ -2,8 +2,10 @@
 //! they were called: order, holds and what happens on failure. What the real programs do is proven on the
 //! fleet.
 
-use super::cases::{fields, RUN};
-use super::{kind, Change, Context, Judgement};
+#![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
+
+use super::cases::{RUN, fields};
+use super::{Change, Context, Judgement, kind};
 use crate::model::{Disruption, SecretStore, Value};
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -84,7 +86,8 @@ const NGINX_HELD: &str = "case $1 in showhold) [ \"$3\" = nginx ] && echo nginx 
 #[test]
 fn one_transaction_for_all_names() {
     let stubs = apt("", "", FINISHED);
-    let output = stubs.act("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
+    let output =
+        stubs.act("package", json!({ "names": ["nginx", "g++"], "version": "1" }), false, &["version of nginx"]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=1 g++=1")]);
 }
@@ -96,7 +99,11 @@ fn a_held_package_is_held_again_also_when_apt_fails() {
     assert!(!output.status.success());
     assert_eq!(
         stubs.calls(&QUIET),
-        ["apt-mark unhold -- nginx".to_owned(), format!("{APT} install --no-remove -- nginx other"), "apt-mark hold -- nginx".to_owned()]
+        [
+            "apt-mark unhold -- nginx".to_owned(),
+            format!("{APT} install --no-remove -- nginx other"),
+            "apt-mark hold -- nginx".to_owned()
+        ]
     );
 }
 
@@ -130,10 +137,7 @@ fn lists_are_updated_only_for_what_they_do_not_know() {
     let stubs = apt("", "", FINISHED);
     let output = stubs.act("package", written("if-missing"), false, &["version"]);
     assert!(said(&output).contains("forge: apt does not know nginx=2: updating its lists\n"));
-    assert_eq!(
-        stubs.calls(&QUIET),
-        [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]
-    );
+    assert_eq!(stubs.calls(&QUIET), [format!("{APT} update"), format!("{APT} install --no-remove -- nginx=2")]);
     let stubs = apt("", "", FINISHED);
     stubs.act("package", written("never"), false, &["version"]);
     assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
@@ -175,7 +179,11 @@ fn a_removal_that_would_take_others_along_stops() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(
         stubs.calls(&QUIET),
-        ["apt-mark unhold -- nginx".to_owned(), "apt-get -s -q purge -- nginx".to_owned(), format!("{APT} purge -- nginx")]
+        [
+            "apt-mark unhold -- nginx".to_owned(),
+            "apt-get -s -q purge -- nginx".to_owned(),
+            format!("{APT} purge -- nginx")
+        ]
     );
 }
 
@@ -230,7 +238,8 @@ const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
 #[test]
 fn a_service_starts_and_stays_up() {
     let stubs = systemd("deactivating reloading active");
-    let output = stubs.act("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
+    let output =
+        stubs.act("service", json!({ "name": "nginx", "enabled": true }), false, &["mask", "enabled", "state"]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(
         stubs.calls(&SYSTEMD_QUIET),
@@ -268,6 +277,11 @@ fn a_reload_leaves_its_mark() {
 #[test]
 fn a_stop_only_stops() {
     let stubs = systemd("active");
-    stubs.act("service", json!({ "name": "a.timer", "state": "stopped", "enabled": false }), false, &["state", "enabled"]);
+    stubs.act(
+        "service",
+        json!({ "name": "a.timer", "state": "stopped", "enabled": false }),
+        false,
+        &["state", "enabled"],
+    );
     assert_eq!(stubs.calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
 }

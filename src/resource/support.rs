@@ -29,9 +29,8 @@ answer!(user_state, User, UserState);
 answer!(output, Output);
 
 /// The suffixes that make a name a unit name.
-const UNIT_TYPES: [&str; 11] = [
-    "service", "socket", "timer", "target", "path", "mount", "automount", "swap", "slice", "scope", "device",
-];
+const UNIT_TYPES: [&str; 11] =
+    ["service", "socket", "timer", "target", "path", "mount", "automount", "swap", "slice", "scope", "device"];
 
 /// Returns the full name of a unit: without a type it is a service.
 pub(super) fn unit_name(name: &str) -> String {

@@ -1,15 +1,17 @@
 //! Actions carried out for real: judged with real probes, run by the shells of this machine, judged again.
 
-use super::cases::{fields, RUN};
-use super::{kind, Context, Judgement, Resource};
+#![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "tests run programs and read their own files")]
+
+use super::cases::{RUN, fields};
+use super::{Context, Judgement, Resource, kind};
 use crate::model::{SecretStore, Value, Verdict};
-use crate::probe::{compile, parse, Observation, Probe};
+use crate::probe::{Observation, Probe, compile, parse};
 use crate::script::{Fragment, Script, Token};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -55,8 +57,7 @@ impl Trial {
                 command
             }
         };
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }
@@ -333,7 +334,8 @@ fn accounts_come_change_and_go() {
     let user = trial.build("user", &written, false);
     trial.converge("dash", user.as_ref());
     assert!(Path::new(&home).is_dir());
-    let other = json!({ "name": "forge-trial", "groups": [], "shell": "/usr/sbin/nologin", "group": "daemon", "locked": true });
+    let other =
+        json!({ "name": "forge-trial", "groups": [], "shell": "/usr/sbin/nologin", "group": "daemon", "locked": true });
     assert_eq!(
         trial.converge("dash", trial.build("user", &other, false).as_ref()),
         "the account exists, and its group, groups, shell and password are as declared"
@@ -362,7 +364,12 @@ fn a_unit_is_verified_under_its_own_name() {
         trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
     };
     let act = |unit: &dyn Resource| {
-        let fresh = Judgement::change("new", vec![super::Change::new("content", None, Some(""))], Default::default(), Value::Null);
+        let fresh = Judgement::change(
+            "new",
+            vec![super::Change::new("content", None, Some(""))],
+            Default::default(),
+            Value::Null,
+        );
         trial.act("dash", unit.act(&fresh, &trial.context()).body)
     };
     let refused = act(build("/nonexistent/program").as_ref());

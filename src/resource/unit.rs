@@ -1,6 +1,6 @@
 //! `unit`: a unit file or a drop-in of systemd, read by its manager.
 
-use super::body::{bare, Body, Target};
+use super::body::{Body, Target, bare};
 use super::shell::{self, Write};
 use super::support::{bad_value, required, unit_name, unit_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
@@ -30,7 +30,11 @@ and reloads the manager. It restarts nothing: name this step in the `restart_on`
     fields: &[
         Field::required("name", Type::Name, "Name of the unit; without a type it is a `.service`."),
         Field::optional("content", Type::Text, "The whole unit. Excludes `drop_in`."),
-        Field::optional("drop_in", Type::Table(DROP_IN), "A part that adds to or overrides the unit. Excludes `content`."),
+        Field::optional(
+            "drop_in",
+            Type::Table(DROP_IN),
+            "A part that adds to or overrides the unit. Excludes `content`.",
+        ),
         Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
     ],
     build,
@@ -62,8 +66,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         (None, None) if absent => (format!("{UNITS}/{name}"), ""),
         (None, None) => return Err(Diag::error(Code::MissingKey, "a unit needs `content` or `drop_in`")),
     };
-    let target =
-        Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
+    let target = Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.has("drop_in");
     Ok(Box::new(Unit { name, target, drop_in, backup: fields.bool("backup").unwrap_or(true), absent }))
 }
@@ -76,6 +79,11 @@ fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<
         return Err(bad_value(format!("`{name}` cannot name a drop-in: systemd ignores hidden files")));
     }
     Ok((format!("{UNITS}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
+}
+
+/// Returns whether an input's path is a unit or a drop-in.
+pub(super) fn is_unit(path: &str) -> bool {
+    path.strip_prefix(UNITS).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Unit {
@@ -243,7 +251,11 @@ mod tests {
     fn exactly_one_body() {
         assert_eq!(refused(&[("name", json!("a"))]), "a unit needs `content` or `drop_in`");
         assert_eq!(
-            refused(&[("name", json!("a")), ("content", json!("")), ("drop_in", json!({ "name": "b", "content": "" }))]),
+            refused(&[
+                ("name", json!("a")),
+                ("content", json!("")),
+                ("drop_in", json!({ "name": "b", "content": "" }))
+            ]),
             "`content` and `drop_in` exclude each other"
         );
         assert_eq!(

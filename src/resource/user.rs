@@ -1,7 +1,7 @@
 //! `user`: an account of the host.
 
 use super::support::{account_name, bad_value, required, user_state};
-use super::{shell, Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::Diag;
 use crate::model::{Disruption, Value};
 use crate::probe::{Observation, Probe, Unknown, UserInfo, UserState};
@@ -36,7 +36,11 @@ const UID_MAX: i64 = 4_294_967_293;
 
 const FIELDS: &[Field] = &[
     Field::required("name", Type::Name, "Login name."),
-    Field::optional("uid", Type::Int { min: 0, max: UID_MAX }, "Number of the account; the host chooses when left out."),
+    Field::optional(
+        "uid",
+        Type::Int { min: 0, max: UID_MAX },
+        "Number of the account; the host chooses when left out.",
+    ),
     Field::optional("group", Type::Name, "Primary group. A new account gets one of its own name when left out."),
     Field::optional("groups", Type::List(&Type::Name), "Supplementary groups."),
     Field::optional("append", Type::Bool, "Whether further supplementary groups may stay. Default `false`."),
@@ -118,7 +122,8 @@ impl User {
         match state {
             UserState::Absent => Judgement::ok("there is no such account, as declared", json!({ "user": null })),
             UserState::Present(info) => {
-                let home = if self.remove_home { format!("; its home `{}` goes too", info.home) } else { String::new() };
+                let home =
+                    if self.remove_home { format!("; its home `{}` goes too", info.home) } else { String::new() };
                 let changes = vec![Change::new("user", Some(&self.name), None)];
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
                 Judgement::change(format!("the account exists{home}"), changes, Disruption::D0, basis)

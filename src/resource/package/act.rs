@@ -1,12 +1,13 @@
 //! The commands of a package change: one script that can be killed anywhere and run again.
 
 use super::Package;
-use crate::resource::shell;
 use crate::resource::Judgement;
+use crate::resource::shell;
 use crate::script::Fragment;
 
 /// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
-/// The device there differs on overlay file systems. Where none is found apt waits by itself.
+/// The device there differs on overlay file systems. A container's process has another file open under the
+/// same name, hence `-ef`. Where no holder is found apt waits by itself.
 ///
 /// Waits for locks, finishes what was interrupted, holds and releases. Reads `$limit` (seconds).
 const LIBRARY: &str = r#"
@@ -14,9 +15,10 @@ export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_
 say() { printf 'forge: %s\n' "$*" >&2; }
 holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
-    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) 2>/dev/null |
-  while IFS=/ read -r _ _ pid _ fd; do
-    inode=$(stat -L -c %i "/proc/$pid/fd/$fd" 2>/dev/null) || continue
+    -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
+  while read -r open lock; do
+    [ "$open" -ef "$lock" ] && inode=$(stat -c %i "$lock" 2>/dev/null) || continue
+    pid=${open#/proc/} pid=${pid%%/*}
     grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
     command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null) || continue
     printf 'pid %s (%s)' "$pid" "${command% }"
@@ -49,6 +51,7 @@ abbreviations() { dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/
 interrupted() {
   [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || abbreviations | grep -q '^.[HUFWt]\|^..R'
 }
+unfinished() { abbreviations | sed -n 's/^.[HUFWt].|/ /p; s/^..R|/ /p' | tr -d '\n'; }
 configure() { locked dpkg --force-confdef --force-confold --configure -a; }
 finish() {
   interrupted || return 0
@@ -57,7 +60,7 @@ finish() {
   again=$(abbreviations | sed -n 's/^..R|//p')
   # Names of packages hold no blanks: the list is split on purpose.
   if [ -n "$again" ]; then apt install --reinstall --no-remove -- $again; fi
-  apt -f install --no-remove && configure || fail "an interrupted package could not be finished"
+  apt -f install --no-remove && configure || fail "dpkg cannot finish$(unfinished)"
 }
 "#;
 
@@ -110,6 +113,7 @@ fi
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("dpkg cannot finish", "its own scripts fail: their output above says why; repair or remove the package by hand"),
     ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
     ("has no installation candidate", "apt's lists do not offer it: declare its repository before this step"),
     ("was not found", "apt does not offer this version: see `apt-cache policy`"),
@@ -128,7 +132,8 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 
 /// Renders what `judgement` found to change.
 pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
-    let opened = shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
+    let opened =
+        shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
     let action = opened.code(LIBRARY);
     let action = match package.absent {
         true => remove(package, action),
@@ -147,9 +152,11 @@ fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragme
 
 fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
     let downgrade = judgement.changes.iter().any(|c| is(&c.attribute, "downgrade"));
-    let action = action
-        .code(if package.update { "update=yes" } else { "update=no" })
-        .code(if downgrade { " downgrade=--allow-downgrades\n" } else { " downgrade=\n" });
+    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
+        " downgrade=--allow-downgrades\n"
+    } else {
+        " downgrade=\n"
+    });
     package.names.iter().fold(action.code("set --"), |action, name| action.word(wanted(package, name))).code(INSTALL)
 }
 

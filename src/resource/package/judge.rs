@@ -1,11 +1,11 @@
 //! Judging packages from dpkg's and apt's own words.
 
-use super::{parse, Package};
+use super::{Package, parse};
 use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{Observation, PackageState, Probe, Unknown};
 use crate::resource::support::{brought, join, manager_state, ticked};
 use crate::resource::{Change, Context, Judgement, Provision};
-use serde_json::{json, Map};
+use serde_json::{Map, json};
 use std::cmp::Ordering;
 
 /// How many offered versions a message lists.

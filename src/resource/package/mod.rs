@@ -168,6 +168,11 @@ impl Resource for Package {
         }
     }
 
+    /// Whether it is held changes nothing that runs.
+    fn input_value(&self) -> Value {
+        json!({ "names": self.names, "version": self.version, "absent": self.absent })
+    }
+
     /// dpkg writes a package's file list anew each time it unpacks the package; the files themselves keep
     /// the times of their build.
     fn inputs(&self) -> Vec<String> {
@@ -219,5 +224,14 @@ mod tests {
         assert_eq!(refused(&[("names", json!([]))]), "`names` is empty");
         assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is named twice");
         assert_eq!(refused(&[("name", json!("a")), ("version", json!("1 2"))]), "`1 2` is not a Debian version");
+    }
+
+    #[test]
+    fn a_hold_is_no_reason_to_restart() {
+        let value = |hold: bool| {
+            let fields = [("name", json!("a")), ("hold", json!(hold))];
+            build(&Fields(fields.into_iter().collect()), false).unwrap().input_value()
+        };
+        assert_eq!(value(true), value(false));
     }
 }

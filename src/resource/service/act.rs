@@ -1,7 +1,7 @@
 //! The commands of a service change: it succeeds only when the unit is seen to stay up.
 
-use super::renew::content_digest;
 use super::Service;
+use super::renew::content_digest;
 use crate::resource::shell;
 use crate::resource::{Context, Judgement};
 use crate::script::Fragment;
@@ -86,8 +86,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 /// Renders what `judgement` found to change.
 pub(super) fn action(service: &Service, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
     let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
-    let mut action =
-        shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
+    let mut action = shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
     if changes("mask") {
         action = action.code(UNMASK);
     }

@@ -1,7 +1,7 @@
 //! Judging a unit: existence, mask, enablement, activity, and what it runs on.
 
-use super::renew::{Renewal, Running};
 use super::Service;
+use super::renew::{Renewal, Running};
 use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{Observation, UnitState, Unknown};
 use crate::resource::support::{brought, join};

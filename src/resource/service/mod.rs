@@ -31,8 +31,8 @@ process depends on. A restart is needed when
    mtime of their files, so it says nothing).
 
 A run that was killed between a change and the restart is therefore completed by the next one. With `reload:
-true` changed content is taken over by `systemctl reload`; a new package or a replaced executable still
-restarts. A reload leaves a mark under `/run/forge/reloaded/`, which names the start and the inputs.
+true` changed content is taken over by `systemctl reload`; a new package, a changed unit or drop-in or a replaced
+executable still restarts. A reload leaves a mark under `/run/forge/reloaded/`, which names the start and the inputs.
 
 **A change** runs `daemon-reload` first when systemd asks for it, then unmasks, enables or disables, then starts,
 stops, restarts or reloads. It succeeds when the same start has been active for a second: a unit that starts and
@@ -160,9 +160,15 @@ fn input_probe(path: &str) -> Probe {
     bare(path)
 }
 
-/// Returns whether an input is content that a reload can take over, not a package.
+/// Returns whether an input is a package, whose declared digest does not tell all of its content.
+fn is_package(input: &Input) -> bool {
+    input.paths.iter().any(|path| super::package::is_list(path))
+}
+
+/// Returns whether an input is content that a reload can take over: neither a package nor a unit, whose
+/// settings a process gets only when it starts.
 fn is_content(input: &Input) -> bool {
-    !input.paths.iter().any(|path| super::package::is_list(path))
+    !is_package(input) && !input.paths.iter().any(|path| super::unit::is_unit(path))
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! Architecture Invariant: the decision is derived from what is seen and recorded, never from the event of
 //! a change, so a run that was killed between change and restart is completed by the next one.
 
-use super::{input_probe, is_content};
+use super::{input_probe, is_content, is_package};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, UnitState, Unknown};
+use crate::resource::Input;
 use crate::resource::package::is_list;
 use crate::resource::support::{path_state, sha256_hex};
-use crate::resource::Input;
 use serde_json::{Map, Value as Json};
 
 /// Why the running process has to be renewed.
@@ -90,7 +90,7 @@ impl Running<'_> {
 
     /// Returns whether a pending change of `input` only puts back what the process was started with.
     fn repaired(&self, input: &Input, recorded: Option<&str>) -> bool {
-        is_content(input) && recorded == Some(input.digest.as_str())
+        !is_package(input) && recorded == Some(input.digest.as_str())
     }
 
     /// Returns what the record of this very start says of an input.
