@@ -34,9 +34,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[test]
 fn a_plan_of_twenty_hosts_costs_at_most_twice_the_floor() {
-    let size = std::env::var("FORGE_FLEET_SIZE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(6);
+    let size = std::env::var("FORGE_FLEET_SIZE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(NODES);
     if size < NODES {
-        // The stage that measures starts a fleet of twenty; this one has other work.
         eprintln!("skipped: the fleet has {size} nodes, {NODES} are needed; set FORGE_FLEET_SIZE={NODES}");
         return;
     }

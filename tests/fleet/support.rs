@@ -153,7 +153,7 @@ impl Fleet {
             "the fleet tests boot machines and need root; run them as root or set FORGE_FLEET=skip"
         );
         let size = std::env::var("FORGE_FLEET_SIZE")
-            .map_or(6, |v| v.parse().expect("FORGE_FLEET_SIZE is a number"));
+            .map_or(20, |v| v.parse().expect("FORGE_FLEET_SIZE is a number"));
         must(["install"]);
         let alone = lock(Path::new(&variable(&must(["env"]), "FLEET_DIR")));
         must(["up", &size.to_string()]);
