@@ -37,7 +37,7 @@ fn a_full_disk_fails_that_host_alone_and_leaves_the_old_file() {
     assert_eq!(nodes[1].must("wc -c < /srv/big"), "200000");
     nodes[0].must("rm /fill /fill2");
     expect(&apply(&project), 0);
-    assert_eq!(nodes[0].must("wc -c < /srv/big; ls -A /srv"), "200000\nbig");
+    assert_eq!(nodes[0].must("wc -c < /srv/big; ls -A /srv"), "200000\nbig\nforge-repo");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
     }
     node.must("systemctl stop reader");
     assert!(!node.exists("/run/torn"), "a reader saw a half-written file");
-    assert_eq!(node.must("ls -A /srv"), "page", "no temporary file is left");
+    assert_eq!(node.must("ls -A /srv"), "forge-repo\npage", "no temporary file is left");
 }
 
 fn kill_after(project: &Project, after: Duration) {

@@ -1,0 +1,66 @@
+//! Files that are generated from the code stand in the repository as the code makes them. `FORGE_BLESS=1` writes them.
+
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
+
+use forge::diag::Code;
+use forge::facts;
+use forge::model::ExitCode;
+use forge::resource::{kinds, reference, schema};
+use std::path::Path;
+
+/// Compares one file with what the code makes of it now.
+#[track_caller]
+fn holds(path: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("FORGE_BLESS").is_some() {
+        std::fs::create_dir_all(file.parent().expect("a file lies in a folder")).expect("the folder is made");
+        std::fs::write(&file, text).expect("the file is written");
+        return;
+    }
+    let stands = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(stands == text, "`{path}` is not what the code makes: run `FORGE_BLESS=1 cargo test --test generated` and look at it");
+}
+
+#[test]
+fn every_kind_has_its_page_and_its_schema() {
+    let mut index = String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
+    for kind in kinds() {
+        index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
+        holds(&format!("docs/reference/kinds/{}.md", kind.name), &reference::markdown(kind));
+        let schema = serde_json::to_string_pretty(&schema::kind_schema(kind)).expect("a schema is JSON");
+        holds(&format!("schemas/kinds/{}.json", kind.name), &(schema + "\n"));
+    }
+    holds("docs/reference/kinds/README.md", &index);
+}
+
+#[test]
+fn every_exit_code_is_in_the_reference() {
+    let mut page = String::from(
+        "# Exit codes\n\nOf several that hold, the one that stands first below is the exit code.\n\n| code | meaning |\n|---|---|\n",
+    );
+    for code in ExitCode::WORST_FIRST {
+        page += &format!("| {} | {} |\n", code.code(), code.meaning());
+    }
+    holds("docs/reference/exit-codes.md", &page);
+}
+
+#[test]
+fn every_error_code_is_in_the_reference() {
+    let mut page = String::from("# Error codes\n\nWhat `forge validate` finds, by code.\n\n| code | meaning |\n|---|---|\n");
+    for code in Code::ALL {
+        page += &format!("| {} | {} |\n", code.id(), code.title());
+    }
+    holds("docs/reference/error-codes.md", &page);
+}
+
+#[test]
+fn every_fact_is_in_the_reference() {
+    let mut page = String::from("# Facts\n\nWhat templates read as `facts.NAME`, and `forge facts` shows.\n");
+    for fact in facts::all() {
+        page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
+        for (field, doc) in fact.fields {
+            page += &format!("- `{field}`: {doc}\n");
+        }
+    }
+    holds("docs/reference/facts.md", &page);
+}
