@@ -7,6 +7,8 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "cli/examples.rs"]
+mod examples;
 #[path = "cli/exit_codes.rs"]
 mod exit_codes;
 #[path = "cli/help.rs"]

@@ -36,6 +36,7 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::Retrying { host, why, attempt } => {
             Line::new(Normal, of(host, &format!("trying again ({attempt}): {}", shown(why))))
         }
+        Event::ApplyStarted { run, steps: 0, .. } => Line::new(Verbose, started(run, 0, 0)),
         Event::ApplyStarted { run, hosts, steps } => Line::new(Normal, started(run, *hosts, *steps)),
         Event::HostStarted { host, steps } => {
             Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))

@@ -74,7 +74,9 @@ fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
 fn show(value: &Value, all: bool) -> String {
     match value {
         Value::String(text) => escape::short(text, VALUE_CHARS),
-        Value::Array(items) if !all && items.len() > FEW => count(items.len(), "entry"),
+        Value::Array(items) if !all && (items.len() > FEW || items.iter().any(Value::is_object)) => {
+            count(items.len(), "entry")
+        }
         Value::Object(map) if !all && map.len() > FEW => count(map.len(), "entry"),
         value if all => escape::line(&value.to_string()).into_owned(),
         value => escape::short(&value.to_string(), VALUE_CHARS),

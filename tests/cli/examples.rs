@@ -1,0 +1,27 @@
+//! What the README and the demo show is valid.
+
+use super::support::Place;
+
+const README: &str = include_str!("../../README.md");
+
+/// Returns the README's blocks of YAML: an inventory, and the recipe it applies.
+fn blocks() -> Vec<&'static str> {
+    README.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next()).collect()
+}
+
+#[test]
+fn the_readmes_example_is_valid() {
+    let blocks = blocks();
+    let place = Place::new().file("inventory.yaml", blocks[0]).file("recipes/greeting.yaml", blocks[1]);
+    assert_eq!(
+        place.forge(&["validate"]),
+        "exit 0\n--- stdout\nvalid: inventory.yaml: 10 hosts, 1 recipe, 1 step\n--- stderr\n"
+    );
+}
+
+#[test]
+fn the_demo_is_valid() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/inventory.yaml");
+    let said = Place::new().forge(&["validate", demo]);
+    assert!(said.starts_with("exit 0\n--- stdout\nvalid: "), "{said}");
+}
