@@ -21,8 +21,16 @@ struct Claim {
 }
 
 impl Claims {
-    pub fn host(&mut self, expander: &Expander<'_>, host: &Host, own: &[Arc<Instance>], known: &Known<'_>, diags: &mut Diags) {
-        let shared = own.iter().all(|instance| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step)));
+    pub fn host(
+        &mut self,
+        expander: &Expander<'_>,
+        host: &Host,
+        own: &[Arc<Instance>],
+        known: &Known<'_>,
+        diags: &mut Diags,
+    ) {
+        let shared =
+            own.iter().all(|instance| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step)));
         if shared && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect()) {
             return;
         }
@@ -37,12 +45,21 @@ impl Claims {
     }
 }
 
-fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut HashMap<(&'static str, String), Claim>, diags: &mut Diags) {
+fn claim(
+    step: &Step,
+    turn: &Expanded,
+    host: &Host,
+    claims: &mut HashMap<(&'static str, String), Claim>,
+    diags: &mut Diags,
+) {
     let State::Resource(resource) = &turn.state else { return };
     for key in resource.claims() {
-        let own = Claim { step: turn.id.to_string(), span: step.span, desired: resource.desired(), absent: turn.absent };
+        let own =
+            Claim { step: turn.id.to_string(), span: step.span, desired: resource.desired(), absent: turn.absent };
         match claims.get(&key) {
-            Some(first) if first.desired != own.desired || first.absent != own.absent => diags.push(conflict(&key, first, &own, host)),
+            Some(first) if first.desired != own.desired || first.absent != own.absent => {
+                diags.push(conflict(&key, first, &own, host))
+            }
             Some(_) => {}
             None => {
                 claims.insert(key, own);
@@ -53,6 +70,9 @@ fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut HashMap<(&'stat
 
 fn conflict((kind, title): &(&'static str, String), first: &Claim, again: &Claim, host: &Host) -> Diag {
     let message = format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step);
-    let diag = Diag::error(Code::Conflict, message).at(again.span).label("declared again here").also(first.span, "first declared here");
+    let diag = Diag::error(Code::Conflict, message)
+        .at(again.span)
+        .label("declared again here")
+        .also(first.span, "first declared here");
     diag.note(format!("for example on host `{}`", host.name))
 }

@@ -55,7 +55,8 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
 /// Sorts by place and drops what is told twice: hosts share their mistakes.
 fn settle(diags: Diags) -> Diags {
     let mut seen = HashSet::new();
-    let mut diags: Vec<Diag> = diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
+    let mut diags: Vec<Diag> =
+        diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
     diags.sort_by_key(|diag| (diag.span.is_some(), diag.span, diag.severity == Severity::Warning));
     Diags(diags)
 }
@@ -97,7 +98,8 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
         let Some(recipe) = recipe::read(&node, &file, cx) else { continue };
         add(recipe, &mut library, cx);
     }
-    let embedded: Vec<(String, String)> = cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let embedded: Vec<(String, String)> =
+        cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     for (name, text) in embedded.into_iter().filter(|(name, _)| !library.contains_key(name)).collect::<Vec<_>>() {
         let shown = Utf8PathBuf::from(format!("<built in>/{name}.yaml"));
         let Some((_, node)) = cx.parse(&shown, text) else { continue };
@@ -110,7 +112,8 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
 fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
     match library.get(&recipe.name) {
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
+            let diag =
+                Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
             cx.push(diag.label("defined again here").also(first.span, "first defined here"));
         }
         None => {
@@ -130,9 +133,12 @@ fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<
     let mut files = Vec::new();
     for (name, span) in folders {
         let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
-        let found = confined(&cx.root, &name, at).and_then(|folder| yaml_files(&folder).map_err(|why| Box::new(unreadable(&name, &why, span))));
+        let found = confined(&cx.root, &name, at)
+            .and_then(|folder| yaml_files(&folder).map_err(|why| Box::new(unreadable(&name, &why, span))));
         match found {
-            Ok(found) => files.extend(found.into_iter().map(|file| (shown(beside, &cx.root, &file), file)).map(|(shown, file)| (file, shown))),
+            Ok(found) => files.extend(
+                found.into_iter().map(|file| (shown(beside, &cx.root, &file), file)).map(|(shown, file)| (file, shown)),
+            ),
             Err(diag) => cx.push(*diag),
         }
     }
