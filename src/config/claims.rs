@@ -1,6 +1,6 @@
 //! Two steps of one host that declare the same thing differently.
 
-use super::expand::{Expanded, Expander, Known, State};
+use super::expand::{Expanded, Expander, State};
 use super::{Host, Instance, Step};
 use crate::diag::{Code, Diag, Diags, Span};
 use crate::model::Value;
@@ -21,26 +21,19 @@ struct Claim {
 }
 
 impl Claims {
-    pub fn host(
-        &mut self,
-        expander: &Expander<'_>,
-        host: &Host,
-        own: &[Arc<Instance>],
-        known: &Known<'_>,
-        diags: &mut Diags,
-    ) {
+    /// Returns whether hosts with the very same recipes, none of whose steps depend on the host, were looked
+    /// at before.
+    pub fn looked_at(&mut self, expander: &Expander<'_>, own: &[Arc<Instance>]) -> bool {
         let shared =
-            own.iter().all(|instance| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step)));
-        if shared && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect()) {
-            return;
-        }
+            |instance: &Arc<Instance>| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step));
+        own.iter().all(shared) && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect())
+    }
+
+    /// Compares all turns of one host.
+    pub fn host(&self, host: &Host, turns: &[(&Arc<Step>, Arc<[Expanded]>)], diags: &mut Diags) {
         let mut claims: HashMap<(&'static str, String), Claim> = HashMap::new();
-        for instance in own {
-            for step in &instance.recipe.steps {
-                for turn in expander.expand(host, instance, step, known).iter() {
-                    claim(step, turn, host, &mut claims, diags);
-                }
-            }
+        for (step, turns) in turns {
+            turns.iter().for_each(|turn| claim(step, turn, host, &mut claims, diags));
         }
     }
 }

@@ -129,6 +129,18 @@ fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project
     links
 }
 
+/// Reports exported values that nobody makes, since their recipe is applied nowhere.
+pub(super) fn check_exports(applied: &Applied, project: &Project, diags: &mut Diags) {
+    for recipe in applied.recipes.values() {
+        for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
+            if !applied.recipes.contains_key(&other) {
+                let message = format!("`{other}` is applied to no host, so that `{name}` is never made");
+                diags.push(Diag::error(Code::EdgeNotApplied, message).at(span));
+            }
+        }
+    }
+}
+
 /// What a recipe needs of another one on the same host, and where that is written.
 pub(super) struct Need {
     pub recipe: String,

@@ -145,6 +145,10 @@ impl World<'_> {
             }
             (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
             (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
+            (Root::Exports, _) if read.path.len() < 2 => {
+                let diag = Diag::error(Code::UnknownName, "an exported value must be named");
+                Some(diag.hint("write recipe and name out: `exports[\"kube-control\"].join`"))
+            }
             (Root::Exports, _) => self.of_recipe(read, export_names),
             (Root::Facts, _) => facts(read),
             _ => None,
@@ -210,6 +214,10 @@ fn subscript(part: &str) -> String {
 }
 
 fn facts(read: &Read) -> Option<Diag> {
+    if read.path.is_empty() {
+        let diag = Diag::error(Code::UnknownName, "a fact must be named");
+        return Some(diag.hint("write its name out: `facts.os`"));
+    }
     known(read, 0, crate::facts::all().iter().map(|fact| fact.name))
 }
 

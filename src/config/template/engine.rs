@@ -197,12 +197,8 @@ impl Program {
 
     fn missing(&self, missing: &super::record::Missing) -> TemplateError {
         let near = crate::diag::did_you_mean(&missing.name, missing.known.iter().map(String::as_str));
-        let range = self
-            .look
-            .reads
-            .iter()
-            .find(|read| read.path.contains(&missing.name))
-            .map(|read| read.range.clone());
+        let range =
+            self.look.reads.iter().find(|read| read.path.contains(&missing.name)).map(|read| read.range.clone());
         TemplateError {
             message: format!("`{}` does not exist", missing.path),
             range,
