@@ -88,7 +88,9 @@ impl Check<'_> {
     }
 
     fn missing(&mut self, entries: &[(Key, Node)], table: &[Field], what: &str, span: Span) {
-        let given = |field: &&Field| entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null));
+        let given = |field: &&Field| {
+            entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null))
+        };
         for field in table.iter().filter(|field| field.required && !given(field)) {
             self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).at(span));
         }
@@ -128,7 +130,8 @@ impl Check<'_> {
             self.diags.push(Diag { hint, ..diag });
             return Err(Refused);
         };
-        let values: Vec<Got> = items.iter().enumerate().map(|(at, item)| self.value(inner, item, &format!("{path}[{at}]"))).collect();
+        let values: Vec<Got> =
+            items.iter().enumerate().map(|(at, item)| self.value(inner, item, &format!("{path}[{at}]"))).collect();
         values.into_iter().collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 
@@ -156,7 +159,7 @@ impl Check<'_> {
         let result = match ty {
             Type::Text => Ok(Value::from(text.as_str())),
             Type::LocalFile => self.local.source(text, node.span),
-            _ => typed(ty, Scalar { node, text, quoted: *quoted, path }).map_err(Box::new),
+            _ => typed(ty, Scalar { node, text, quoted: *quoted, path }),
         };
         result.or_else(|diag| self.refuse(*diag))
     }
@@ -223,15 +226,19 @@ impl Scalar<'_> {
     }
 }
 
-fn typed(ty: Type, scalar: Scalar<'_>) -> Result<Value, Diag> {
+type Typed = Result<Value, Box<Diag>>;
+
+fn typed(ty: Type, scalar: Scalar<'_>) -> Typed {
     match ty {
         Type::Line => line(&scalar),
-        Type::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why)),
+        Type::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why).into()),
         Type::Mode => mode(&scalar),
         Type::Bool => boolean(&scalar),
         Type::Int { min, max } => int(&scalar, min, max),
         Type::Version => version(&scalar),
-        Type::Duration => scalar::duration(scalar.text).map(Value::from).ok_or_else(|| not_a_duration(scalar.node, &quoted(scalar.path))),
+        Type::Duration => scalar::duration(scalar.text)
+            .map(Value::from)
+            .ok_or_else(|| not_a_duration(scalar.node, &quoted(scalar.path)).into()),
         Type::Enum(known) => one_of(&scalar, known),
         Type::Name => name(&scalar),
         Type::Secret => secret(&scalar),
@@ -239,44 +246,49 @@ fn typed(ty: Type, scalar: Scalar<'_>) -> Result<Value, Diag> {
     }
 }
 
-fn line(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn line(scalar: &Scalar<'_>) -> Typed {
     match scalar.text.contains(['\n', '\r']) {
-        true => Err(Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).at(scalar.node.span)),
+        true => Err(Box::new(
+            Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).at(scalar.node.span),
+        )),
         false => Ok(Value::from(scalar.text)),
     }
 }
 
-fn mode(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn mode(scalar: &Scalar<'_>) -> Typed {
     let bits = scalar::mode(scalar.text);
     match (bits, scalar.quoted) {
         (Some(bits), true) => Ok(Value::from(bits)),
         (Some(_), false) => {
-            let diag = Diag::error(Code::WrongType, format!("`{}` must be quoted octal text, found {}", scalar.path, scalar.text));
-            Err(diag.at(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text)))
+            let diag = Diag::error(
+                Code::WrongType,
+                format!("`{}` must be quoted octal text, found {}", scalar.path, scalar.text),
+            );
+            Err(Box::new(diag.at(scalar.node.span).hint(format!("write `\"{:0>4}\"`", scalar.text))))
         }
-        (None, _) => Err(scalar.bad("must be octal permission bits").hint("write them like `\"0644\"`")),
+        (None, _) => Err(Box::new(scalar.bad("must be octal permission bits").hint("write them like `\"0644\"`"))),
     }
 }
 
-fn boolean(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn boolean(scalar: &Scalar<'_>) -> Typed {
     match (scalar.quoted, scalar::boolean(scalar.text)) {
         (false, Some(value)) => Ok(Value::Bool(value)),
-        _ => Err(not_a_bool(scalar.node, &quoted(scalar.path))),
+        _ => Err(Box::new(not_a_bool(scalar.node, &quoted(scalar.path)))),
     }
 }
 
-fn int(scalar: &Scalar<'_>, min: i64, max: i64) -> Result<Value, Diag> {
+fn int(scalar: &Scalar<'_>, min: i64, max: i64) -> Typed {
     match scalar::int(scalar.text).filter(|_| !scalar.quoted) {
         Some(number) if (min..=max).contains(&number) => Ok(Value::from(number)),
-        Some(number) => Err(out_of_range(scalar.node, &quoted(scalar.path), number, min, max)),
-        None => Err(scalar.wrong(Type::Int { min, max })),
+        Some(number) => Err(Box::new(out_of_range(scalar.node, &quoted(scalar.path), number, min, max))),
+        None => Err(Box::new(scalar.wrong(Type::Int { min, max }))),
     }
 }
 
-fn version(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn version(scalar: &Scalar<'_>) -> Typed {
     match is_version(scalar.text) {
         true => Ok(Value::from(scalar.text)),
-        false => Err(scalar.bad("must be a version")),
+        false => Err(Box::new(scalar.bad("must be a version"))),
     }
 }
 
@@ -286,29 +298,32 @@ pub(super) fn is_version(text: &str) -> bool {
     text.len() <= 128 && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && text.bytes().all(inner)
 }
 
-fn one_of(scalar: &Scalar<'_>, known: &[&str]) -> Result<Value, Diag> {
+fn one_of(scalar: &Scalar<'_>, known: &[&str]) -> Typed {
     match known.contains(&scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
             let diag = Diag::error(Code::BadValue, format!("`{}` cannot be `{}`", scalar.path, shorten(scalar.text)));
-            Err(diag.at(scalar.node.span).suggest(scalar.text, known.iter().copied()))
+            Err(Box::new(diag.at(scalar.node.span).suggest(scalar.text, known.iter().copied())))
         }
     }
 }
 
-fn name(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn name(scalar: &Scalar<'_>) -> Typed {
     match scalar::is_name(scalar.text) {
         true => Ok(Value::from(scalar.text)),
-        false => Err(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not beginning with `-`")),
+        false => {
+            Err(Box::new(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not beginning with `-`")))
+        }
     }
 }
 
-fn secret(scalar: &Scalar<'_>) -> Result<Value, Diag> {
+fn secret(scalar: &Scalar<'_>) -> Typed {
     match SecretStore::mentions(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
-            let diag = Diag::error(Code::BadValue, format!("`{}` is a secret and must not be written down", scalar.path));
-            Err(diag.at(scalar.node.span).hint("pass it as a parameter of type `secret`"))
+            let diag =
+                Diag::error(Code::BadValue, format!("`{}` is a secret and must not be written down", scalar.path));
+            Err(Box::new(diag.at(scalar.node.span).hint("pass it as a parameter of type `secret`")))
         }
     }
 }

@@ -77,7 +77,8 @@ impl<'o> Cx<'o> {
         match (self.options.env)(&name) {
             Some(value) => self.keep(&name, value, node.span),
             None => {
-                let diag = Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
+                let diag =
+                    Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
                 self.push(diag.at(node.span).hint(format!("set `{name}` before forge runs")));
                 None
             }
@@ -96,7 +97,10 @@ impl<'o> Cx<'o> {
         match read_text(&path) {
             Ok(value) => self.keep(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
             Err(why) => {
-                self.push(Diag::error(Code::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}")).at(node.span));
+                self.push(
+                    Diag::error(Code::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}"))
+                        .at(node.span),
+                );
                 None
             }
         }
@@ -116,7 +120,13 @@ impl<'o> Cx<'o> {
 
     fn keep(&mut self, name: &str, value: String, span: Span) -> Option<String> {
         if value.chars().any(|c| matches!(c, '\0' | '\u{e000}' | '\u{e001}')) {
-            self.push(Diag::error(Code::ForbiddenCharacter, format!("the secret `{name}` holds a character that forge does not carry")).at(span));
+            self.push(
+                Diag::error(
+                    Code::ForbiddenCharacter,
+                    format!("the secret `{name}` holds a character that forge does not carry"),
+                )
+                .at(span),
+            );
             return None;
         }
         Some(self.secrets.insert(name, SecretString::from(value)).0)
@@ -164,14 +174,14 @@ pub(super) fn unreadable(shown: &str, why: &str, span: Option<Span>) -> Diag {
 /// # Errors
 /// Why not, as a lowercase fragment.
 pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
-    let meta = std::fs::metadata(path).map_err(|error| plain(&error))?;
+    let meta = fs_err::metadata(path).map_err(|error| plain(&error))?;
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     if meta.len() > MAX_FILE {
         return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
     }
-    let bytes = std::fs::read(path).map_err(|error| plain(&error))?;
+    let bytes = fs_err::read(path).map_err(|error| plain(&error))?;
     String::from_utf8(bytes).map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
 }
 

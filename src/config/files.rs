@@ -43,7 +43,9 @@ impl Files {
         let held = self.read.read().ok().and_then(|map| map.get(&key).cloned());
         let content = match held {
             Some(content) => content,
-            None if self.closed.load(Ordering::Relaxed) => return Err(Box::new(unreadable(name, "it was not read when the inventory was loaded", Some(span)))),
+            None if self.closed.load(Ordering::Relaxed) => {
+                return Err(Box::new(unreadable(name, "it was not read when the inventory was loaded", Some(span))));
+            }
             None => {
                 let content = self.load(folder, name, span).map_err(|diag| *diag);
                 if let Ok(mut map) = self.read.write() {
@@ -59,13 +61,13 @@ impl Files {
         let joined = folder.join(name);
         let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
         let fail = |why: &str| Box::new(unreadable(name, why, Some(span)));
-        let meta = std::fs::metadata(&path).map_err(|error| fail(&plain(&error)))?;
+        let meta = fs_err::metadata(&path).map_err(|error| fail(&plain(&error)))?;
         match (meta.is_file(), meta.len() <= MAX) {
             (false, _) => return Err(fail("it is not a regular file")),
             (_, false) => return Err(fail(&format!("it is larger than {} MiB", MAX >> 20))),
             _ => {}
         }
-        let bytes = std::fs::read(&path).map_err(|error| fail(&plain(&error)))?;
+        let bytes = fs_err::read(&path).map_err(|error| fail(&plain(&error)))?;
         Ok(content(bytes))
     }
 }

@@ -58,8 +58,10 @@ impl StepFilter {
     /// Returns an error for the first pattern that no step of the project fits: an empty selection is a
     /// mistake, never "nothing to do".
     pub fn check(&self, project: &Project) -> Option<Diag> {
-        let steps = || project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str())));
-        let unused = self.only.iter().chain(&self.skip).find(|p| !steps().any(|(recipe, step)| p.admits(recipe, step)))?;
+        let steps =
+            || project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str())));
+        let unused =
+            self.only.iter().chain(&self.skip).find(|p| !steps().any(|(recipe, step)| p.admits(recipe, step)))?;
         let names: Vec<String> = match unused.text.contains('/') {
             true => steps().map(|(recipe, step)| format!("{recipe}/{step}")).collect(),
             false => project.recipes.keys().cloned().collect(),

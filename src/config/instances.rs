@@ -23,13 +23,22 @@ pub(super) struct Applied {
 }
 
 /// Places every entry. Mistakes of values are reported once, however many hosts share them.
-pub(super) fn place(resolved: &Resolved, library: &Library, programs: &Programs, broken: &HashSet<Span>, cx: &mut Cx<'_>) -> Applied {
+pub(super) fn place(
+    resolved: &Resolved,
+    library: &Library,
+    programs: &Programs,
+    broken: &HashSet<Span>,
+    cx: &mut Cx<'_>,
+) -> Applied {
     let mut placing = Placing {
         resolved,
         library,
         programs,
         broken,
-        applied: Applied { instances: resolved.hosts.keys().map(|host| (host.clone(), Vec::new())).collect(), recipes: IndexMap::new() },
+        applied: Applied {
+            instances: resolved.hosts.keys().map(|host| (host.clone(), Vec::new())).collect(),
+            recipes: IndexMap::new(),
+        },
         overlaps: IndexMap::new(),
     };
     for entry in &resolved.entries {
@@ -83,7 +92,15 @@ impl Placing<'_> {
             cx.push(unknown_recipe(name, *span, self.library));
             return;
         };
-        let job = Job { recipe, span: *span, absent: entry.raw.absent, stack: None, hosts: entry.hosts.clone(), with: &entry.raw.with, outer: &[] };
+        let job = Job {
+            recipe,
+            span: *span,
+            absent: entry.raw.absent,
+            stack: None,
+            hosts: entry.hosts.clone(),
+            with: &entry.raw.with,
+            outer: &[],
+        };
         self.job(&job, &mut Vec::new(), cx);
     }
 
@@ -100,7 +117,14 @@ impl Placing<'_> {
         path.pop();
     }
 
-    fn used(&mut self, job: &Job<'_>, used: &Use, params: &[Arc<BTreeMap<String, Sourced>>], path: &mut Vec<String>, cx: &mut Cx<'_>) {
+    fn used(
+        &mut self,
+        job: &Job<'_>,
+        used: &Use,
+        params: &[Arc<BTreeMap<String, Sourced>>],
+        path: &mut Vec<String>,
+        cx: &mut Cx<'_>,
+    ) {
         // Unknown names and circles are reported where recipes are looked at, used or not.
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
         let mut hosts = Vec::new();
@@ -111,8 +135,20 @@ impl Placing<'_> {
                 outer.push(params.clone());
             }
         }
-        let with: Vec<(Key, Node)> = used.with.iter().map(|(name, (node, span))| (Key { text: name.clone(), span: *span }, node.clone())).collect();
-        let inner = Job { recipe, span: job.span, absent: job.absent, stack: Some(&job.recipe.name), hosts, with: &with, outer: &outer };
+        let with: Vec<(Key, Node)> = used
+            .with
+            .iter()
+            .map(|(name, (node, span))| (Key { text: name.clone(), span: *span }, node.clone()))
+            .collect();
+        let inner = Job {
+            recipe,
+            span: job.span,
+            absent: job.absent,
+            stack: Some(&job.recipe.name),
+            hosts,
+            with: &with,
+            outer: &outer,
+        };
         self.job(&inner, path, cx);
     }
 
@@ -142,7 +178,8 @@ impl Placing<'_> {
                 continue;
             }
             let params = self.host_params(job, at, *host, cx);
-            let text = serde_json::to_string(&params.values().map(|p| &p.value).collect::<Vec<_>>()).unwrap_or_default();
+            let text =
+                serde_json::to_string(&params.values().map(|p| &p.value).collect::<Vec<_>>()).unwrap_or_default();
             let params = equal.entry(text).or_insert_with(|| Arc::new(params)).clone();
             key.map(|key| shared.insert(key, params.clone()));
             all.push(params);
@@ -153,7 +190,11 @@ impl Placing<'_> {
     /// Tells which variables of a host the recipe's parameters see, by identity.
     fn fingerprint(&self, recipe: &Recipe, host: usize) -> Vec<usize> {
         let vars = &self.resolved.vars[host];
-        recipe.params.keys().map(|name| vars.get(name).map_or(0, |var| std::rc::Rc::as_ptr(&var.node) as usize)).collect()
+        recipe
+            .params
+            .keys()
+            .map(|name| vars.get(name).map_or(0, |var| std::rc::Rc::as_ptr(&var.node) as usize))
+            .collect()
     }
 
     fn host_params(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> BTreeMap<String, Sourced> {
@@ -178,7 +219,9 @@ impl Placing<'_> {
                     }
                 },
                 None => match &param.default {
-                    Some(value) => Sourced { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() },
+                    Some(value) => {
+                        Sourced { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() }
+                    }
                     None => {
                         cx.push(missing(job, param));
                         continue;
@@ -191,7 +234,13 @@ impl Placing<'_> {
     }
 
     /// Renders `with`; the second part names what has mistakes.
-    fn rendered_with<'j>(&self, job: &Job<'j>, at: usize, host: usize, cx: &mut Cx<'_>) -> (Vec<(Key, Node)>, HashSet<&'j str>) {
+    fn rendered_with<'j>(
+        &self,
+        job: &Job<'j>,
+        at: usize,
+        host: usize,
+        cx: &mut Cx<'_>,
+    ) -> (Vec<(Key, Node)>, HashSet<&'j str>) {
         let bindings = self.bindings(host, job.outer(at));
         let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
         let mut failed = HashSet::new();
@@ -212,7 +261,12 @@ impl Placing<'_> {
 
     fn bindings(&self, host: usize, params: Option<&BTreeMap<String, Sourced>>) -> Bindings {
         let Some((_, host)) = self.resolved.hosts.get_index(host) else { return Bindings::default() };
-        Bindings { params: params.map(|params| sourced_tree("params", params)), vars: Some(sourced_tree("vars", &host.vars)), host: Some(host_tree(host)), ..Bindings::default() }
+        Bindings {
+            params: params.map(|params| sourced_tree("params", params)),
+            vars: Some(sourced_tree("vars", &host.vars)),
+            host: Some(host_tree(host)),
+            ..Bindings::default()
+        }
     }
 
     fn instances(&mut self, job: &Job<'_>, params: &[Arc<BTreeMap<String, Sourced>>]) {
@@ -251,7 +305,10 @@ impl Placing<'_> {
     fn report_overlaps(&mut self, cx: &mut Cx<'_>) {
         for ((recipe, first, again), hosts) in std::mem::take(&mut self.overlaps) {
             let message = format!("recipe `{recipe}` is applied twice to {}", names(&hosts));
-            let diag = Diag::error(Code::EntryOverlap, message).at(again).label("applied again here").also(first, "first applied here");
+            let diag = Diag::error(Code::EntryOverlap, message)
+                .at(again)
+                .label("applied again here")
+                .also(first, "first applied here");
             cx.push(diag.hint("let the selectors not overlap: `on: gpu:!canary`"));
         }
     }
@@ -290,7 +347,8 @@ fn report_unknown_params(job: &Job<'_>, cx: &mut Cx<'_>) {
 }
 
 pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
-    let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text)).at(key.span);
+    let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
+        .at(key.span);
     match recipe.params.is_empty() {
         true => diag.hint("it has no parameters at all"),
         false => diag.suggest(&key.text, recipe.params.keys().map(String::as_str)),
@@ -325,7 +383,10 @@ fn has_template(node: &Node) -> bool {
 
 /// Builds the tree of values with origin.
 pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, Sourced>) -> minijinja::Value {
-    super::template::plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
+    super::template::plain(
+        name,
+        values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))),
+    )
 }
 
 /// Builds `host`.

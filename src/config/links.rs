@@ -32,7 +32,8 @@ fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
         return diags.push(diag.suggest(&edge.recipe, library.keys().map(String::as_str)));
     };
     if !recipe.uses.is_empty() {
-        let diag = Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe)).at(edge.span);
+        let diag =
+            Diag::error(Code::UnknownEdge, format!("`{}` is a stack and has no steps", edge.recipe)).at(edge.span);
         return diags.push(diag.suggest("", recipe.uses.iter().map(|used| used.recipe.as_str())));
     }
     if let Some(step) = &edge.step {
@@ -64,7 +65,8 @@ fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
 
 /// Builds the graph of what is applied.
 pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> Graph {
-    let steps: Vec<Declared> = applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
+    let steps: Vec<Declared> =
+        applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
     let links: Vec<Link> = applied.recipes.values().flat_map(|recipe| links(recipe, applied, project)).collect();
     match Graph::build(&steps, &links) {
         Ok(graph) => graph,
@@ -99,7 +101,13 @@ fn link(edge: &Edge, to: &Endpoint, needs: bool) -> Link {
         (true, Some(_)) => Why::Barrier,
         (true, None) => Why::Needs,
     };
-    Link { from: Endpoint { recipe: edge.recipe.clone(), step: edge.step.clone() }, phase: edge.phase, to: to.clone(), why, span: edge.span }
+    Link {
+        from: Endpoint { recipe: edge.recipe.clone(), step: edge.step.clone() },
+        phase: edge.phase,
+        to: to.clone(),
+        why,
+        span: edge.span,
+    }
 }
 
 fn restart(recipe: &Recipe, name: &str, span: Span, to: &Endpoint) -> Link {
@@ -121,6 +129,18 @@ fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project
     links
 }
 
+/// Reports exported values that nobody makes, since their recipe is applied nowhere.
+pub(super) fn check_exports(applied: &Applied, project: &Project, diags: &mut Diags) {
+    for recipe in applied.recipes.values() {
+        for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
+            if !applied.recipes.contains_key(&other) {
+                let message = format!("`{other}` is applied to no host, so that `{name}` is never made");
+                diags.push(Diag::error(Code::EdgeNotApplied, message).at(span));
+            }
+        }
+    }
+}
+
 /// What a recipe needs of another one on the same host, and where that is written.
 pub(super) struct Need {
     pub recipe: String,
@@ -129,16 +149,30 @@ pub(super) struct Need {
     pub label: &'static str,
 }
 
+/// Hosts without what is needed, and where it is needed.
+struct Lacking {
+    span: Span,
+    label: &'static str,
+    hosts: Vec<HostName>,
+}
+
 /// Reports recipes that are needed on hosts where they are not applied. What is not `known` at all is
 /// reported where it is named.
-pub(super) fn check_applied(applied: &Applied, known: impl Fn(&str) -> bool, needs: impl Fn(&Recipe) -> Vec<Need>, diags: &mut Diags) {
+pub(super) fn check_applied(
+    applied: &Applied,
+    known: impl Fn(&str) -> bool,
+    needs: impl Fn(&Recipe) -> Vec<Need>,
+    diags: &mut Diags,
+) {
     let once = |needs: Vec<Need>| {
         let mut seen = BTreeSet::new();
         needs.into_iter().filter(|need| known(&need.recipe) && seen.insert(need.recipe.clone())).collect()
     };
-    let by_recipe: BTreeMap<&str, Vec<Need>> = applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
-    let elsewhere: BTreeSet<&str> = applied.recipes.values().filter(|recipe| is_for_all(recipe)).map(|recipe| recipe.name.as_str()).collect();
-    let mut lacking: BTreeMap<(Span, &str, &str), (Span, &'static str, Vec<HostName>)> = BTreeMap::new();
+    let by_recipe: BTreeMap<&str, Vec<Need>> =
+        applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
+    let elsewhere: BTreeSet<&str> =
+        applied.recipes.values().filter(|recipe| is_for_all(recipe)).map(|recipe| recipe.name.as_str()).collect();
+    let mut lacking: BTreeMap<(Span, &str, &str), Lacking> = BTreeMap::new();
     for (host, instances) in &applied.instances {
         let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
         for instance in instances.iter().filter(|instance| !instance.absent) {
@@ -147,11 +181,16 @@ pub(super) fn check_applied(applied: &Applied, known: impl Fn(&str) -> bool, nee
                     continue;
                 }
                 let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str());
-                lacking.entry(key).or_insert_with(|| (need.span, need.label, Vec::new())).2.push(host.clone());
+                let lacking = lacking.entry(key).or_insert_with(|| Lacking {
+                    span: need.span,
+                    label: need.label,
+                    hosts: Vec::new(),
+                });
+                lacking.hosts.push(host.clone());
             }
         }
     }
-    for ((entry, recipe, needed), (span, label, hosts)) in lacking {
+    for ((entry, recipe, needed), Lacking { span, label, hosts }) in lacking {
         let message = format!("`{recipe}` needs `{needed}`, which is not applied to {}", names(&hosts));
         diags.push(Diag::error(Code::EdgeNotApplied, message).at(entry).also(span, label));
     }

@@ -1,7 +1,8 @@
 //! The one entry: an inventory's path in, a checked project or all mistakes out.
 
+use super::claims::Claims;
 use super::cx::{Cx, confined, plain, unreadable};
-use super::expand::{Expander, Known, State};
+use super::expand::{Expanded, Expander, Known, State};
 use super::files::Files;
 use super::instances::{self, Applied, Library};
 use super::inventory::{self, Inventory, Resolved};
@@ -55,7 +56,8 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
 /// Sorts by place and drops what is told twice: hosts share their mistakes.
 fn settle(diags: Diags) -> Diags {
     let mut seen = HashSet::new();
-    let mut diags: Vec<Diag> = diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
+    let mut diags: Vec<Diag> =
+        diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
     diags.sort_by_key(|diag| (diag.span.is_some(), diag.span, diag.severity == Severity::Warning));
     Diags(diags)
 }
@@ -97,7 +99,8 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
         let Some(recipe) = recipe::read(&node, &file, cx) else { continue };
         add(recipe, &mut library, cx);
     }
-    let embedded: Vec<(String, String)> = cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let embedded: Vec<(String, String)> =
+        cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     for (name, text) in embedded.into_iter().filter(|(name, _)| !library.contains_key(name)).collect::<Vec<_>>() {
         let shown = Utf8PathBuf::from(format!("<built in>/{name}.yaml"));
         let Some((_, node)) = cx.parse(&shown, text) else { continue };
@@ -110,7 +113,8 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
 fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
     match library.get(&recipe.name) {
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
+            let diag =
+                Diag::error(Code::Duplicate, format!("recipe `{}` is defined twice", recipe.name)).at(recipe.span);
             cx.push(diag.label("defined again here").also(first.span, "first defined here"));
         }
         None => {
@@ -129,14 +133,24 @@ fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<
     };
     let mut files = Vec::new();
     for (name, span) in folders {
-        let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
-        let found = confined(&cx.root, &name, at).and_then(|folder| yaml_files(&folder).map_err(|why| Box::new(unreadable(&name, &why, span))));
-        match found {
-            Ok(found) => files.extend(found.into_iter().map(|file| (shown(beside, &cx.root, &file), file)).map(|(shown, file)| (file, shown))),
+        match recipes_in(&cx.root, &name, span) {
+            Ok(found) => files.extend(found.into_iter().map(|file| {
+                let shown = shown(beside, &cx.root, &file);
+                (file, shown)
+            })),
             Err(diag) => cx.push(*diag),
         }
     }
     files
+}
+
+/// Returns the canonical paths of a folder's recipes: a link among them leads as little out of the tree as
+/// any other file.
+fn recipes_in(root: &Utf8Path, name: &str, span: Option<Span>) -> Result<Vec<Utf8PathBuf>, Box<Diag>> {
+    let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
+    let folder = confined(root, name, at)?;
+    let files = yaml_files(&folder).map_err(|why| Box::new(unreadable(name, &why, span)))?;
+    files.iter().map(|file| confined(root, file.as_str(), at)).collect()
 }
 
 fn shown(beside: &Utf8Path, root: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
@@ -178,6 +192,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     links::check_applied(&applied, known, links::needed, diags);
     links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
+    links::check_exports(&applied, project, diags);
     project.graph = links::graph(&applied, project, diags);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {
@@ -195,28 +210,30 @@ fn rehearse(project: &Project, diags: &mut Diags) {
     let expander = Expander::new(project);
     let exports = Exports::new();
     let known = Known { facts: FactSource::NotYet, exports: &exports };
-    let mut done: HashSet<(usize, usize)> = HashSet::new();
-    let mut claims = super::claims::Claims::default();
+    let mut claims = Claims::default();
     for (name, own) in &project.instances {
         let Some(host) = project.hosts.get(name) else { continue };
         // Parameters that are missing or wrong are reported; what follows from that is not.
-        for instance in own.iter().filter(|instance| instance.params.len() == instance.recipe.params.len()) {
-            rules(&expander, host, instance, &known, diags);
-            for step in &instance.recipe.steps {
-                let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
-                if expander.is_shared(instance, step) && !done.insert(key) {
-                    continue;
-                }
-                for turn in expander.expand(host, instance, step, &known).iter() {
-                    if let State::Invalid(found) = &turn.state {
-                        // That a command has no check is told at its step, applied or not.
-                        let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
-                        diags.0.extend(new.map(|diag| applied_at(diag, instance)));
-                    }
-                }
-            }
+        let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
+        whole.iter().for_each(|instance| rules(&expander, host, instance, &known, diags));
+        if claims.looked_at(&expander, &whole) {
+            continue;
         }
-        claims.host(&expander, host, own, &known, diags);
+        let mut turns = Vec::new();
+        for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
+            let expanded = expander.expand(host, instance, step, &known);
+            expanded.iter().for_each(|turn| mistakes(turn, instance, diags));
+            turns.push((step, expanded));
+        }
+        claims.host(host, &turns, diags);
+    }
+}
+
+fn mistakes(turn: &Expanded, instance: &Instance, diags: &mut Diags) {
+    if let State::Invalid(found) = &turn.state {
+        // That a command has no check is told at its step, applied or not.
+        let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
+        diags.0.extend(new.map(|diag| applied_at(diag, instance)));
     }
 }
 

@@ -19,8 +19,8 @@ mod table;
 mod template;
 mod yaml;
 
-pub use filter::StepFilter;
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
+pub use filter::StepFilter;
 pub use load::{LoadOptions, load};
 pub use project::*;
 pub use template::{Eval, FactSource, Need, TemplateError};

@@ -5,7 +5,7 @@ use crate::graph::Graph;
 use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An inventory with its recipes, read and checked. Nothing has been contacted.
@@ -280,7 +280,10 @@ pub struct Node {
 pub enum Data {
     Null,
     /// A plain scalar keeps its text (`560.10`), `quoted` tells whether it was quoted or a block.
-    Scalar { text: String, quoted: bool },
+    Scalar {
+        text: String,
+        quoted: bool,
+    },
     Seq(Vec<Node>),
     /// Keys with their places, in order; duplicates are refused by the reader.
     Map(Vec<(Key, Node)>),

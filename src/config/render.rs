@@ -28,7 +28,9 @@ impl<'r> Renderer<'r> {
         let data = match &node.data {
             Data::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
             Data::Seq(items) => Data::Seq(items.iter().map(|item| self.tree(item)).collect()),
-            Data::Map(entries) => Data::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect()),
+            Data::Map(entries) => {
+                Data::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect())
+            }
             other => other.clone(),
         };
         Node { span: node.span, data }
@@ -69,7 +71,11 @@ impl<'r> Renderer<'r> {
         self.evaluate(expr, |program, bindings| program.run(bindings))
     }
 
-    fn evaluate<T>(&mut self, expr: &Expr, run: impl Fn(&super::template::Program, &Bindings) -> Result<Eval<T>, TemplateError>) -> Option<Eval<T>> {
+    fn evaluate<T>(
+        &mut self,
+        expr: &Expr,
+        run: impl Fn(&super::template::Program, &Bindings) -> Result<Eval<T>, TemplateError>,
+    ) -> Option<Eval<T>> {
         let program = self.programs.get(&expr.source, Form::Expression);
         let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| run(program, self.bindings));
         match result {
@@ -154,7 +160,8 @@ mod tests {
         let programs = Programs::default();
         let mut renderer = Renderer::new(&programs, &sources, &bindings);
         renderer.tree(&node);
-        let places: Vec<_> = renderer.diags.iter().map(|d| (sources.line_col(d.span.unwrap()), d.message.as_str())).collect();
+        let places: Vec<_> =
+            renderer.diags.iter().map(|d| (sources.line_col(d.span.unwrap()), d.message.as_str())).collect();
         assert_eq!(places, [((1, 16), "`params.nmae` does not exist"), ((4, 6), "`params.nmae` does not exist")]);
     }
 

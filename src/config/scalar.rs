@@ -132,7 +132,9 @@ pub(super) fn value(node: &Node) -> Value {
         Data::Scalar { text, quoted: true } => Value::from(text.as_str()),
         Data::Scalar { text, quoted: false } => plain(text),
         Data::Seq(items) => items.iter().map(value).collect(),
-        Data::Map(entries) => Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), value(node))).collect()),
+        Data::Map(entries) => {
+            Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), value(node))).collect())
+        }
     }
 }
 
@@ -151,7 +153,8 @@ mod tests {
 
     #[test]
     fn durations() {
-        let cases = [("30s", Some(30)), ("10m", Some(600)), ("1h30m", Some(5400)), ("2d", Some(172_800)), ("0s", Some(0))];
+        let cases =
+            [("30s", Some(30)), ("10m", Some(600)), ("1h30m", Some(5400)), ("2d", Some(172_800)), ("0s", Some(0))];
         cases.iter().for_each(|(text, seconds)| assert_eq!(duration(text), *seconds, "{text}"));
         for text in ["", "30", "s", "1m1h", "1m1m", "-1s", "1.5h", "99999999999999999999s", "9999999999999999d"] {
             assert_eq!(duration(text), None, "{text}");

@@ -102,7 +102,14 @@ impl World<'_> {
         self.program(&program, text, span, at, diags);
     }
 
-    fn program(&self, program: &Arc<Result<Program, super::TemplateError>>, source: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
+    fn program(
+        &self,
+        program: &Arc<Result<Program, super::TemplateError>>,
+        source: &str,
+        span: Span,
+        at: Place<'_>,
+        diags: &mut Diags,
+    ) {
         let before = diags.0.len();
         match program.as_ref() {
             Ok(program) => self.names(program, source, span, at, diags),
@@ -138,6 +145,10 @@ impl World<'_> {
             }
             (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
             (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
+            (Root::Exports, _) if read.path.len() < 2 => {
+                let diag = Diag::error(Code::UnknownName, "an exported value must be named");
+                Some(diag.hint("write recipe and name out: `exports[\"kube-control\"].join`"))
+            }
             (Root::Exports, _) => self.of_recipe(read, export_names),
             (Root::Facts, _) => facts(read),
             _ => None,
@@ -165,13 +176,20 @@ impl World<'_> {
 /// What may not be read where.
 fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
     let (message, hint) = match (root, at) {
-        (Root::Params, Place::Entry) => ("`params` cannot be read here", "an entry gives parameters; read `vars` or `host`"),
-        (Root::Facts, Place::Entry | Place::Stack(_)) => ("facts cannot stand in parameters", "read facts in the steps of a recipe"),
-        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => {
-            ("parameters of other recipes, exports and `hosts` cannot stand in parameters", "read them in the steps of a recipe")
+        (Root::Params, Place::Entry) => {
+            ("`params` cannot be read here", "an entry gives parameters; read `vars` or `host`")
         }
+        (Root::Facts, Place::Entry | Place::Stack(_)) => {
+            ("facts cannot stand in parameters", "read facts in the steps of a recipe")
+        }
+        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => (
+            "parameters of other recipes, exports and `hosts` cannot stand in parameters",
+            "read them in the steps of a recipe",
+        ),
         (Root::Item | Root::Key, Place::Step(_, true)) => return None,
-        (Root::Item | Root::Key, _) => ("`item` and `key` are known only inside a step with `each`", "add `each` to the step"),
+        (Root::Item | Root::Key, _) => {
+            ("`item` and `key` are known only inside a step with `each`", "add `each` to the step")
+        }
         _ => return None,
     };
     Some(Diag::error(Code::UnknownName, message).hint(hint))
@@ -196,11 +214,11 @@ fn subscript(part: &str) -> String {
 }
 
 fn facts(read: &Read) -> Option<Diag> {
-    let all = crate::facts::all();
-    match all.is_empty() {
-        true => None,
-        false => known(read, 0, all.iter().map(|fact| fact.name)),
+    if read.path.is_empty() {
+        let diag = Diag::error(Code::UnknownName, "a fact must be named");
+        return Some(diag.hint("write its name out: `facts.os`"));
     }
+    known(read, 0, crate::facts::all().iter().map(|fact| fact.name))
 }
 
 fn export_names(recipe: &Recipe) -> Vec<&str> {
@@ -211,7 +229,8 @@ fn report_exports(recipe: &Recipe, diags: &mut Diags) {
     let mut seen: IndexMap<&str, Span> = IndexMap::new();
     for export in recipe.steps.iter().flat_map(|step| step.exports.values()) {
         if let Some(first) = seen.insert(&export.name, export.span) {
-            let diag = Diag::error(Code::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
+            let diag =
+                Diag::error(Code::Duplicate, format!("recipe `{}` exports `{}` twice", recipe.name, export.name));
             diags.push(diag.at(export.span).label("exported again here").also(first, "first exported here"));
         }
     }
@@ -225,7 +244,10 @@ pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
         if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
             continue;
         }
-        let names: Vec<String> = std::iter::once(recipe.name.as_str()).chain(circle.iter().map(|(name, _)| *name)).map(|name| format!("`{name}`")).collect();
+        let names: Vec<String> = std::iter::once(recipe.name.as_str())
+            .chain(circle.iter().map(|(name, _)| *name))
+            .map(|name| format!("`{name}`"))
+            .collect();
         let mut diag = Diag::error(Code::RecipeCycle, format!("recipes use each other: {}", names.join(" → ")));
         for (name, span) in circle {
             diag = if diag.span.is_none() { diag.at(span) } else { diag.also(span, format!("uses `{name}`")) };
@@ -239,7 +261,9 @@ fn circle<'l>(recipe: &'l Recipe, library: &'l Library, path: &mut Vec<&'l str>)
         if used.recipe == path[0] {
             return Some(vec![(&used.recipe, used.span)]);
         }
-        let Some(other) = library.get(&used.recipe).filter(|other| !path.contains(&other.name.as_str())) else { continue };
+        let Some(other) = library.get(&used.recipe).filter(|other| !path.contains(&other.name.as_str())) else {
+            continue;
+        };
         path.push(&other.name);
         let found = circle(other, library, path);
         path.pop();
@@ -287,11 +311,14 @@ fn open(node: &Node) -> Node {
 /// Returns every template of a step with its form and place.
 pub(super) fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
     let mut texts = Vec::new();
-    let exprs = step.when.iter().chain(&step.each).chain(&step.key).chain(step.effective.iter().flat_map(|e| &e.expect));
+    let exprs =
+        step.when.iter().chain(&step.each).chain(&step.key).chain(step.effective.iter().flat_map(|e| &e.expect));
     texts.extend(exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
     templates(&step.body, &mut texts);
     step.effective.iter().flat_map(|e| &e.check).for_each(|node| templates(node, &mut texts));
-    texts.extend(step.exports.values().filter_map(|export| Some((export.read.as_deref()?, Form::Template, export.span))));
+    texts.extend(
+        step.exports.values().filter_map(|export| Some((export.read.as_deref()?, Form::Template, export.span))),
+    );
     texts
 }
 
@@ -331,7 +358,9 @@ pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need>
     for (text, form, span) in all {
         if let Ok(program) = programs.get(text, form).as_ref() {
             let reads = program.reads().iter().filter(|read| read.root == Root::Recipes && !read.optional);
-            needs.extend(reads.filter_map(|read| Some(Need { recipe: read.path.first()?.clone(), span, label: "its parameter is read here" })));
+            needs.extend(reads.filter_map(|read| {
+                Some(Need { recipe: read.path.first()?.clone(), span, label: "its parameter is read here" })
+            }));
         }
     }
     needs

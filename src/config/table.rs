@@ -68,7 +68,9 @@ impl<'n> Table<'n> {
 }
 
 pub(super) fn unknown_key<'k>(key: &Key, what: &str, known: impl IntoIterator<Item = &'k str>) -> Diag {
-    Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span).suggest(&key.text, known)
+    Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text))
+        .at(key.span)
+        .suggest(&key.text, known)
 }
 
 pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diag {
@@ -152,7 +154,9 @@ pub(super) fn duration(node: &Node, key: &str, diags: &mut Diags) -> Option<u64>
 pub(super) fn not_a_duration(node: &Node, what: &str) -> Diag {
     let diag = wrong_type(node, what, "a duration");
     match &node.data {
-        Data::Scalar { text, .. } if scalar::int(text).is_some() => diag.hint(format!("write the unit: `{text}s` or `{text}m`")),
+        Data::Scalar { text, .. } if scalar::int(text).is_some() => {
+            diag.hint(format!("write the unit: `{text}s` or `{text}m`"))
+        }
         _ => diag.hint("write it like `30s`, `10m`, `4h` or `1h30m`"),
     }
 }

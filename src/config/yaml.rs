@@ -50,7 +50,9 @@ impl<'t> Reader<'t, '_> {
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) if root.is_some() => {
-                    return Err(self.fail(span, "a second document begins here").hint_boxed("put it into a file of its own"));
+                    return Err(self
+                        .fail(span, "a second document begins here")
+                        .hint_boxed("put it into a file of its own"));
                 }
                 Event::DocumentStart(..) => {}
                 Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty())),
@@ -245,7 +247,10 @@ fn range_in_line(text: &str, offset: usize) -> Option<&str> {
     let before = text.get(..offset)?;
     let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?;
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let open = line.match_indices('[').map(|(at, _)| at).find(|at| line[..*at].ends_with(word) && line[..*at].contains('{'))?;
+    let open = line
+        .match_indices('[')
+        .map(|(at, _)| at)
+        .find(|at| line[..*at].ends_with(word) && line[..*at].contains('{'))?;
     let range = &line[open..=open + line[open..].find(']')?];
     range.contains(':').then_some(range)
 }
@@ -342,7 +347,8 @@ mod tests {
         let text = "ü: 'é'\nlist:\n  - {a: b}\n  - |\n    block\nend: 1\n";
         let (node, _) = read(text);
         let node = node.unwrap();
-        let spans: Vec<_> = entries(&node).iter().map(|(key, node)| (slice(text, key.span), slice(text, node.span))).collect();
+        let spans: Vec<_> =
+            entries(&node).iter().map(|(key, node)| (slice(text, key.span), slice(text, node.span))).collect();
         assert_eq!(spans[0], ("ü", "'é'"));
         assert!(spans[1].1.starts_with("- {a: b}\n  - |\n    block"), "{:?}", spans[1].1);
         assert_eq!(spans[2], ("end", "1"));
@@ -353,8 +359,12 @@ mod tests {
         let text = "a: 1\nb: {x: 1, x: 2}\na: 3\n\"a\": 4\n";
         let (node, diags) = read(text);
         assert!(node.is_some());
-        let found: Vec<_> = diags.iter().map(|d| (d.message.as_str(), d.span.unwrap().start, d.others[0].0.start)).collect();
-        assert_eq!(found, [("`x` is named twice", 15, 9), ("`a` is named twice", 21, 0), ("`a` is named twice", 26, 0)]);
+        let found: Vec<_> =
+            diags.iter().map(|d| (d.message.as_str(), d.span.unwrap().start, d.others[0].0.start)).collect();
+        assert_eq!(
+            found,
+            [("`x` is named twice", 15, 9), ("`a` is named twice", 21, 0), ("`a` is named twice", 26, 0)]
+        );
     }
 
     #[test]
@@ -384,7 +394,10 @@ mod tests {
         let messages: Vec<_> = diags.iter().map(|d| d.message.as_str()).collect();
         assert_eq!(
             messages,
-            ["text holds the character U+E000, which forge does not carry", "text holds the character U+0000, which forge does not carry"]
+            [
+                "text holds the character U+E000, which forge does not carry",
+                "text holds the character U+0000, which forge does not carry"
+            ]
         );
     }
 

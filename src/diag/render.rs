@@ -19,7 +19,8 @@ pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let mut group = level.primary_title(escape(&diag.message)).id(diag.code.id()).elements(excerpts.iter().map(Excerpt::snippet));
+    let mut group =
+        level.primary_title(escape(&diag.message)).id(diag.code.id()).elements(excerpts.iter().map(Excerpt::snippet));
     for note in &diag.notes {
         group = group.element(Level::NOTE.message(escape(note)));
     }
@@ -77,7 +78,12 @@ fn together(a: &Place, b: &Place) -> bool {
 }
 
 fn places(diag: &Diag, sources: &Sources) -> Vec<Place> {
-    let place = |span: Span, kind, label: Option<&String>| Place { span, kind, label: label.map(|text| escape(text)), line: sources.line_col(span).0 };
+    let place = |span: Span, kind, label: Option<&String>| Place {
+        span,
+        kind,
+        label: label.map(|text| escape(text)),
+        line: sources.line_col(span).0,
+    };
     let primary = diag.span.map(|span| place(span, AnnotationKind::Primary, diag.label.as_ref()));
     let others = diag.others.iter().map(|(span, label)| place(*span, AnnotationKind::Context, Some(label)));
     primary.into_iter().chain(others).collect()
@@ -164,7 +170,9 @@ mod tests {
     #[test]
     fn one_place_with_hint() {
         let (sources, file) = sources("cluster: a\nhosst:\n  x: ~\n");
-        let diag = Diag::error(Code::UnknownKey, "unknown key `hosst` in an inventory").at(span(file, 11, 16)).hint("did you mean `hosts`?");
+        let diag = Diag::error(Code::UnknownKey, "unknown key `hosst` in an inventory")
+            .at(span(file, 11, 16))
+            .hint("did you mean `hosts`?");
         assert_eq!(
             render(&diag, &sources, false),
             "error[F0104]: unknown key `hosst` in an inventory\n --> inventory.yaml:2:1\n  |\n2 | hosst:\n  | ^^^^^\n  |\n  = hint: did you mean `hosts`?"
@@ -176,7 +184,10 @@ mod tests {
         let text = format!("a: 1\n{}a: 2\n", "# filler\n".repeat(40));
         let (sources, file) = sources(&text);
         let at = text.len() as u32 - 5;
-        let diag = Diag::error(Code::Duplicate, "`a` is named twice").at(span(file, at, at + 1)).label("again").also(span(file, 0, 1), "first");
+        let diag = Diag::error(Code::Duplicate, "`a` is named twice")
+            .at(span(file, at, at + 1))
+            .label("again")
+            .also(span(file, 0, 1), "first");
         let text = render(&diag, &sources, false);
         assert!(text.contains("42 | a: 2\n   | ^ again"), "{text}");
         assert!(text.contains(" 1 | a: 1\n   | - first"), "{text}");

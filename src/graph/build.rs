@@ -129,7 +129,8 @@ fn waits(steps: usize, edges: &[Edge]) -> Vec<Vec<Wait>> {
         waits[at(Phase::Effective)].push(Wait { to: at(Phase::Verified), edge: None });
     }
     for edge in edges {
-        waits[node(edge.from, edge.phase)].push(Wait { to: node(edge.to, Phase::Configured), edge: Some(edge.clone()) });
+        waits[node(edge.from, edge.phase)]
+            .push(Wait { to: node(edge.to, Phase::Configured), edge: Some(edge.clone()) });
     }
     waits
 }
@@ -140,7 +141,7 @@ fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
     let mut open = vec![0usize; waits.len()];
     waits.iter().flatten().for_each(|wait| open[wait.to] += 1);
     // Later phases follow of themselves: they go first, so that what waits for them is free in time.
-    let key = |node: usize| Reverse((node % 3 == 0, node));
+    let key = |node: usize| Reverse((node.is_multiple_of(3), node));
     let mut free: BinaryHeap<_> = (0..waits.len()).filter(|node| open[*node] == 0).map(key).collect();
     let mut order = Vec::with_capacity(steps);
     while let Some(Reverse((configures, node))) = free.pop() {

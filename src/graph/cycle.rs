@@ -32,8 +32,11 @@ fn components(waits: &[Vec<Arc>]) -> Vec<BTreeSet<usize>> {
             graph.add_edge(NodeIndex::new(from), NodeIndex::new(arc.to), ());
         });
     }
-    let knots = tarjan_scc(&graph).into_iter().map(|knot| knot.into_iter().map(NodeIndex::index).collect::<BTreeSet<_>>());
-    knots.filter(|knot| knot.len() > 1 || knot.iter().any(|node| waits[*node].iter().any(|arc| arc.to == *node))).collect()
+    let knots =
+        tarjan_scc(&graph).into_iter().map(|knot| knot.into_iter().map(NodeIndex::index).collect::<BTreeSet<_>>());
+    knots
+        .filter(|knot| knot.len() > 1 || knot.iter().any(|node| waits[*node].iter().any(|arc| arc.to == *node)))
+        .collect()
 }
 
 /// Returns the shortest circle through any node of a knot, as the waits along it.

@@ -104,10 +104,14 @@ mod tests {
 
     #[test]
     fn order_keeps_declaration_unless_an_edge_says_otherwise() {
-        let steps = [step("fm", "pkg"), step("fm", "svc"), step("driver", "files"), step("driver", "load"), step("motd", "x")];
+        let steps =
+            [step("fm", "pkg"), step("fm", "svc"), step("driver", "files"), step("driver", "load"), step("motd", "x")];
         let graph = Graph::build(&steps, &[link("fm", "driver", Phase::Effective, 1)]).unwrap();
         assert_eq!(names(&graph), ["driver/files", "driver/load", "fm/pkg", "fm/svc", "motd/x"]);
-        let waits = graph.waits_for(StepIndex(1)).map(|edge| (graph.step(edge.from).to_string(), edge.phase, edge.why)).collect::<Vec<_>>();
+        let waits = graph
+            .waits_for(StepIndex(1))
+            .map(|edge| (graph.step(edge.from).to_string(), edge.phase, edge.why))
+            .collect::<Vec<_>>();
         let expected = [
             ("fm/pkg".to_owned(), Phase::Configured, Why::Order),
             ("driver/files".to_owned(), Phase::Effective, Why::Needs),
@@ -126,7 +130,11 @@ mod tests {
     #[test]
     fn a_cycle_is_told_whole() {
         let steps = [step("a", "1"), step("a", "2"), step("b", "1"), step("c", "1")];
-        let links = [link("b", "a/2", Phase::Effective, 10), link("c", "b", Phase::Verified, 20), link("a/1", "c/1", Phase::Configured, 30)];
+        let links = [
+            link("b", "a/2", Phase::Effective, 10),
+            link("c", "b", Phase::Verified, 20),
+            link("a/1", "c/1", Phase::Configured, 30),
+        ];
         let diags = Graph::build(&steps, &links).unwrap_err();
         assert_eq!(diags.len(), 1);
         let diag = &diags[0];

@@ -23,7 +23,13 @@ pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judg
 }
 
 /// Judges `when`, then `expect` or `check`.
-pub(super) fn judge(project: &Project, when: &Option<Expr>, expect: &Option<Expr>, check: &Option<Node>, bindings: &Bindings) -> Judged {
+pub(super) fn judge(
+    project: &Project,
+    when: &Option<Expr>,
+    expect: &Option<Expr>,
+    check: &Option<Node>,
+    bindings: &Bindings,
+) -> Judged {
     let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
     if let Some(other) = applies(when, &mut renderer) {
         return other;

@@ -53,7 +53,8 @@ impl Local for Folder<'_> {
 /// A mistake inside of a template file, told at the step that names it.
 fn inside(error: &crate::config::TemplateError, path: &str, text: &str, span: Span) -> Diag {
     let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
-    let line = error.range.as_ref().and_then(|range| text.get(..range.start)).map(|before| before.matches('\n').count() + 1);
+    let line =
+        error.range.as_ref().and_then(|range| text.get(..range.start)).map(|before| before.matches('\n').count() + 1);
     let place = line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"));
     let diag = Diag::error(code, error.message.clone()).at(span).note(format!("in the template `{place}`"));
     match &error.hint {

@@ -68,20 +68,32 @@ pub struct Deferred {
 pub enum Judged {
     /// `when` is false.
     NotApplicable,
-    Holds { reads: BTreeSet<String> },
-    Fails { reads: BTreeSet<String> },
+    Holds {
+        reads: BTreeSet<String>,
+    },
+    Fails {
+        reads: BTreeSet<String>,
+    },
     /// Cannot be told: why.
-    Unknown { why: String, need: Option<Need> },
+    Unknown {
+        why: String,
+        need: Option<Need>,
+    },
     /// A `verify` with `check`: the rendered command must exit 0.
-    Check { script: String },
+    Check {
+        script: String,
+    },
 }
+
+/// Turns by identity of the instance and the step.
+type Shared = HashMap<(usize, usize), Arc<[Expanded]>>;
 
 /// Expands steps of one project; compiles each template once and shares what does not differ between
 /// hosts. Cheap to call for every step of every host.
 pub struct Expander<'p> {
     names: Names<'p>,
     infos: Infos,
-    shared: RwLock<HashMap<(usize, usize), Arc<[Expanded]>>>,
+    shared: RwLock<Shared>,
 }
 
 impl std::fmt::Debug for Expander<'_> {
@@ -96,7 +108,13 @@ impl<'p> Expander<'p> {
     }
 
     /// Returns the turns of `step` on `host`: one, or one per item of its `each`.
-    pub fn expand(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, known: &Known<'_>) -> Arc<[Expanded]> {
+    pub fn expand(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        step: &Arc<Step>,
+        known: &Known<'_>,
+    ) -> Arc<[Expanded]> {
         let info = self.infos.step(self.names.project, &instance.recipe, step);
         if info.reads.host_bound() {
             return self.turns(host, instance, step, &info, known);
@@ -118,7 +136,14 @@ impl<'p> Expander<'p> {
         !self.infos.step(self.names.project, &instance.recipe, step).reads.host_bound()
     }
 
-    fn turns(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, info: &Info, known: &Known<'_>) -> Arc<[Expanded]> {
+    fn turns(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        step: &Arc<Step>,
+        info: &Info,
+        known: &Known<'_>,
+    ) -> Arc<[Expanded]> {
         let bindings = self.names.bindings(host, instance, &info.reads, known);
         turn::expand(self.names.project, instance, step, info, &bindings).into()
     }
@@ -129,7 +154,13 @@ impl<'p> Expander<'p> {
     }
 
     /// Judges a rule, with the mistakes of its expressions.
-    pub(super) fn judge_rule(&self, host: &Host, instance: &Arc<Instance>, rule: &Rule, known: &Known<'_>) -> (Judged, Vec<Diag>) {
+    pub(super) fn judge_rule(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        rule: &Rule,
+        known: &Known<'_>,
+    ) -> (Judged, Vec<Diag>) {
         let exprs = rule.when.iter().chain([&rule.require]);
         let reads = info::reads(self.names.project, exprs.map(|expr| (expr.source.as_str(), Form::Expression)));
         let bindings = self.names.bindings(host, instance, &reads, known);
@@ -141,7 +172,12 @@ impl<'p> Expander<'p> {
         if instance.absent {
             return Judged::NotApplicable;
         }
-        let mut texts: Vec<_> = verify.when.iter().chain(&verify.expect).map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+        let mut texts: Vec<_> = verify
+            .when
+            .iter()
+            .chain(&verify.expect)
+            .map(|expr| (expr.source.as_str(), Form::Expression, expr.span))
+            .collect();
         verify.check.iter().for_each(|node| statics::templates(node, &mut texts));
         let reads = info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)));
         let bindings = self.names.bindings(host, instance, &reads, known);
@@ -149,7 +185,14 @@ impl<'p> Expander<'p> {
     }
 
     /// Judges the `effective` part of a step the same way.
-    pub fn effective(&self, host: &Host, instance: &Arc<Instance>, step: &Arc<Step>, turn: &StepId, known: &Known<'_>) -> Judged {
+    pub fn effective(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        step: &Arc<Step>,
+        turn: &StepId,
+        known: &Known<'_>,
+    ) -> Judged {
         let Some(effective) = step.effective.as_ref().filter(|_| !instance.absent) else {
             return Judged::NotApplicable;
         };
@@ -163,7 +206,13 @@ impl<'p> Expander<'p> {
     ///
     /// # Errors
     /// What it waits for.
-    pub fn export_read(&self, host: &Host, instance: &Arc<Instance>, read: &str, known: &Known<'_>) -> Result<String, Need> {
+    pub fn export_read(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        read: &str,
+        known: &Known<'_>,
+    ) -> Result<String, Need> {
         let reads = info::reads(self.names.project, [(read, Form::Template)]);
         let bindings = self.names.bindings(host, instance, &reads, known);
         judged::text(self.names.project, read, &bindings)

@@ -29,7 +29,9 @@ impl<'p> Names<'p> {
             recipes: reads.root(Root::Recipes).then(|| self.recipes(host)),
             host: reads.root(Root::Host).then(|| host_tree(host)),
             hosts: reads.root(Root::Hosts).then(|| self.selection(instance)),
-            exports: reads.root(Root::Exports).then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
+            exports: reads
+                .root(Root::Exports)
+                .then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
             facts: reads.root(Root::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
             item: None,
             key: None,
@@ -71,7 +73,11 @@ fn cached(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() 
 fn some_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
     match (source, names) {
         (FactSource::Known(known), Some(names)) => {
-            let read = known.0.iter().filter(|(name, _)| names.contains(*name)).map(|(name, fact)| (name.clone(), fact.clone()));
+            let read = known
+                .0
+                .iter()
+                .filter(|(name, _)| names.contains(*name))
+                .map(|(name, fact)| (name.clone(), fact.clone()));
             facts(FactSource::Known(&Facts(read.collect())))
         }
         _ => facts(source),

@@ -23,7 +23,13 @@ struct Work<'w> {
 }
 
 /// Expands a step.
-pub(super) fn expand(project: &Project, instance: &Arc<Instance>, step: &Arc<Step>, info: &Info, bindings: &Bindings) -> Vec<Expanded> {
+pub(super) fn expand(
+    project: &Project,
+    instance: &Arc<Instance>,
+    step: &Arc<Step>,
+    info: &Info,
+    bindings: &Bindings,
+) -> Vec<Expanded> {
     let work = Work { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
     if step.each.is_none() {
@@ -82,7 +88,9 @@ impl Work<'_> {
         let Some(each) = &self.step.each else { return Items::Known(Vec::new(), BTreeSet::new()) };
         match renderer.value(each) {
             Some(Eval::Known { value, .. }) => match pairs(&value) {
-                Some(items) if items.is_empty() => Items::Other(State::NotApplicable("`each` is empty".to_owned()), renderer.reads),
+                Some(items) if items.is_empty() => {
+                    Items::Other(State::NotApplicable("`each` is empty".to_owned()), renderer.reads)
+                }
                 Some(items) => Items::Known(items, renderer.reads),
                 None => {
                     let diag = Diag::error(Code::BadStep, "`each` must be a list or a map").at(each.span);
@@ -98,7 +106,12 @@ impl Work<'_> {
         State::Deferred(Deferred { need, kind: self.step.kind, title: None, fields: Vec::new() })
     }
 
-    fn turns(&self, items: Vec<(Option<String>, Value)>, reads: &BTreeSet<String>, when_per_item: bool) -> Vec<Expanded> {
+    fn turns(
+        &self,
+        items: Vec<(Option<String>, Value)>,
+        reads: &BTreeSet<String>,
+        when_per_item: bool,
+    ) -> Vec<Expanded> {
         let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         let mut turns: Vec<Expanded> = Vec::with_capacity(items.len());
         for (own, item) in items {
@@ -109,7 +122,9 @@ impl Work<'_> {
                 && seen.insert(key.clone(), turns.len()).is_some()
             {
                 let place = self.step.key.as_ref().or(self.step.each.as_ref()).map_or(self.step.span, |expr| expr.span);
-                turn.state = State::Invalid(vec![Diag::error(Code::Duplicate, format!("two items have the key `{key}`")).at(place)]);
+                turn.state = State::Invalid(vec![
+                    Diag::error(Code::Duplicate, format!("two items have the key `{key}`")).at(place),
+                ]);
             }
             turns.push(turn);
         }
@@ -119,7 +134,13 @@ impl Work<'_> {
     fn keyed_turn(&self, bindings: &Bindings, when_per_item: bool) -> Expanded {
         let id = StepId::new(&self.instance.recipe.name, &self.step.name);
         let state = match turn_key(self.project, self.step, bindings) {
-            Ok(Ok(key)) => return self.turn(StepId { key: Some(key), ..id }, bindings, when_per_item || self.step.otherwise_absent),
+            Ok(Ok(key)) => {
+                return self.turn(
+                    StepId { key: Some(key), ..id },
+                    bindings,
+                    when_per_item || self.step.otherwise_absent,
+                );
+            }
             Ok(Err(need)) => self.waiting(need),
             Err(diags) => State::Invalid(diags),
         };
@@ -152,7 +173,9 @@ impl Work<'_> {
 
     fn body(&self, renderer: &mut Renderer<'_>, bindings: &Bindings, absent: bool) -> State {
         let Some(kind) = resource::kind(self.step.kind) else {
-            return State::Invalid(vec![Diag::error(Code::NoResource, format!("there is no kind `{}`", self.step.kind)).at(self.step.span)]);
+            return State::Invalid(vec![
+                Diag::error(Code::NoResource, format!("there is no kind `{}`", self.step.kind)).at(self.step.span),
+            ]);
         };
         let body = renderer.tree(&self.step.body);
         let folder = Folder { project: self.project, recipe: &self.instance.recipe, bindings };
@@ -249,7 +272,9 @@ fn turn_key(project: &Project, step: &Step, bindings: &Bindings) -> Result<Resul
     };
     match text {
         Some(text) if crate::model::SecretStore::mentions(&text) => bad("a secret cannot be the key of a turn"),
-        Some(text) if text.is_empty() || text.len() > 100 || text.contains(|c: char| c.is_control() || "[]".contains(c)) => {
+        Some(text)
+            if text.is_empty() || text.len() > 100 || text.contains(|c: char| c.is_control() || "[]".contains(c)) =>
+        {
             bad(&format!("`{}` cannot be the key of a turn", scalar::shorten(&text)))
         }
         Some(text) => Ok(Ok(text.into())),

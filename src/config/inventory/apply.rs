@@ -8,7 +8,6 @@ use crate::diag::{Code, Diag, Span};
 
 /// An entry as written.
 pub(in crate::config) struct RawEntry {
-    pub span: Span,
     pub recipe: (String, Span),
     pub on: Option<(String, Span)>,
     pub with: Vec<(Key, Node)>,
@@ -32,7 +31,7 @@ fn entry(node: &Node, cx: &mut Cx<'_>) -> Option<RawEntry> {
     let absent = ensure(&table, cx);
     let recipe = table.require("recipe", &mut cx.diags)?;
     let name = table::text(recipe, "recipe", &mut cx.diags)?;
-    Some(RawEntry { span: recipe.span, recipe: (name, recipe.span), on, with, absent })
+    Some(RawEntry { recipe: (name, recipe.span), on, with, absent })
 }
 
 /// A selector, or a list of selectors that are joined.

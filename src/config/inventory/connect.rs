@@ -9,8 +9,21 @@ use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
-const KEYS: [&str; 13] =
-    ["user", "identity", "port", "config", "known_hosts", "jump", "host_key", "sudo", "transport", "command", "timeout", "keep", "address"];
+const KEYS: [&str; 13] = [
+    "user",
+    "identity",
+    "port",
+    "config",
+    "known_hosts",
+    "jump",
+    "host_key",
+    "sudo",
+    "transport",
+    "command",
+    "timeout",
+    "keep",
+    "address",
+];
 
 /// Seconds to a connection when nothing else is said.
 const TIMEOUT_S: u64 = 15;
@@ -125,7 +138,8 @@ fn path(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
 /// inventory needs trust, the user's own does not.
 fn ssh_config(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let path = path(node, "config", cx)?;
-    let comes_along = !path.starts_with("~") && path.canonicalize_utf8().map_or(path.starts_with(&cx.root), |path| path.starts_with(&cx.root));
+    let comes_along = !path.starts_with("~")
+        && path.canonicalize_utf8().map_or(path.starts_with(&cx.root), |path| path.starts_with(&cx.root));
     if comes_along && !cx.options.trust {
         cx.push(needs_trust("an ssh configuration of the inventory can run programs on this machine", node.span));
     }
@@ -133,7 +147,9 @@ fn ssh_config(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
 }
 
 fn needs_trust(message: &str, span: Span) -> Diag {
-    Diag::error(Code::NeedsTrust, message).at(span).hint("pass `--trust` if you trust this inventory as you trust a script")
+    Diag::error(Code::NeedsTrust, message)
+        .at(span)
+        .hint("pass `--trust` if you trust this inventory as you trust a script")
 }
 
 fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
@@ -147,7 +163,11 @@ fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
     };
     match hops.iter().find(|hop| !usable(hop)) {
         Some(bad) => {
-            cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not a jump host")).at(node.span).hint("write it like `user@host:22`"));
+            cx.push(
+                Diag::error(Code::BadConnect, format!("`{bad}` is not a jump host"))
+                    .at(node.span)
+                    .hint("write it like `user@host:22`"),
+            );
             None
         }
         None => Some(hops),

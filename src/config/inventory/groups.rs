@@ -65,7 +65,12 @@ pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx
     report_cycles(groups, &inner, cx);
     let reach: Vec<BTreeSet<usize>> = (0..groups.len()).map(|at| reachable(at, &inner)).collect();
     let own: Vec<Vec<usize>> = groups.iter().map(|(name, group)| own_hosts(name, group, groups, hosts, cx)).collect();
-    let members = reach.iter().map(|reach| reach.iter().flat_map(|at| own[*at].iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()).collect();
+    let members = reach
+        .iter()
+        .map(|reach| {
+            reach.iter().flat_map(|at| own[*at].iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
+        })
+        .collect();
     let mut outer = vec![BTreeSet::new(); groups.len()];
     for (at, reach) in reach.iter().enumerate() {
         reach.iter().filter(|inner| **inner != at).for_each(|inner| {
@@ -108,13 +113,17 @@ fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
 fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut Cx<'_>) {
     let mut told = BTreeSet::new();
     for at in 0..groups.len() {
-        let cycle: BTreeSet<usize> = reachable(at, inner).into_iter().filter(|other| reachable_from_children(*other, at, inner) && reachable_from_children(at, *other, inner)).collect();
+        let cycle: BTreeSet<usize> = reachable(at, inner)
+            .into_iter()
+            .filter(|other| reachable_from_children(*other, at, inner) && reachable_from_children(at, *other, inner))
+            .collect();
         if cycle.is_empty() || !told.insert(cycle.clone()) {
             continue;
         }
         let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
         let names: Vec<String> = cycle.iter().map(|at| format!("`{}`", name(at))).collect();
-        let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", "))).at(groups[at].span);
+        let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", ")))
+            .at(groups[at].span);
         for (other, group) in cycle.iter().map(|at| (*at, &groups[*at])).filter(|(other, _)| *other != at) {
             diag = diag.also(group.span, format!("`{}` is part of the circle", name(&other)));
         }
@@ -126,7 +135,13 @@ fn reachable_from_children(from: usize, to: usize, inner: &[Vec<usize>]) -> bool
     inner[from].iter().any(|child| reachable(*child, inner).contains(&to))
 }
 
-fn own_hosts(name: &str, group: &RawGroup, groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx: &mut Cx<'_>) -> Vec<usize> {
+fn own_hosts(
+    name: &str,
+    group: &RawGroup,
+    groups: &IndexMap<String, RawGroup>,
+    hosts: &Universe<'_>,
+    cx: &mut Cx<'_>,
+) -> Vec<usize> {
     if name == "all" {
         return (0..hosts.hosts.len()).collect();
     }

@@ -63,7 +63,9 @@ fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx
 }
 
 fn reported(first: Span, again: Span, cx: &Cx<'_>) -> bool {
-    let same = |diag: &Diag| diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first);
+    let same = |diag: &Diag| {
+        diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first)
+    };
     cx.diags.0.iter().rev().take(8).any(same)
 }
 
@@ -81,7 +83,9 @@ fn names(key: &Key, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         return None;
     }
     if let Some(word) = names.iter().find(|name| *name == "all") {
-        cx.push(Diag::error(Code::BadValue, format!("`{word}` cannot name a host: it selects every host")).at(key.span));
+        cx.push(
+            Diag::error(Code::BadValue, format!("`{word}` cannot name a host: it selects every host")).at(key.span),
+        );
         return None;
     }
     Some(names)
@@ -115,7 +119,12 @@ fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -
         }
     };
     if found.len() != count {
-        let message = format!("`{}` names {} but `{text}` gives {}", key.text, many(count, "host", "hosts"), many(found.len(), "address", "addresses"));
+        let message = format!(
+            "`{}` names {} but `{text}` gives {}",
+            key.text,
+            many(count, "host", "hosts"),
+            many(found.len(), "address", "addresses")
+        );
         cx.push(Diag::error(Code::BadRange, message).at(span).also(key.span, many(count, "host", "hosts")));
         return None;
     }

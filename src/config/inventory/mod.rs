@@ -62,7 +62,10 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
 fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
     for (key, verb) in [("drift", "`forge drift`"), ("kubernetes", "cluster resources")] {
         if let Some(key) = table.key(key) {
-            let diag = Diag::warning(Code::BadValue, format!("`{}` has no effect: this version does not have {verb}", key.text));
+            let diag = Diag::warning(
+                Code::BadValue,
+                format!("`{}` has no effect: this version does not have {verb}", key.text),
+            );
             cx.push(diag.at(key.span));
         }
     }
@@ -120,7 +123,8 @@ pub(super) fn is_identifier(name: &str) -> bool {
 pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
     match &node.data {
         super::Data::Scalar { text, .. } if scalar::is_template(text) => {
-            let diag = Diag::error(Code::BadValue, format!("{what} is literal and cannot hold a template")).at(node.span);
+            let diag =
+                Diag::error(Code::BadValue, format!("{what} is literal and cannot hold a template")).at(node.span);
             cx.push(diag.hint("templates may stand in `with` of an entry and in recipes"));
         }
         super::Data::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
@@ -148,7 +152,10 @@ pub(super) fn share(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Share> {
         None => text.parse().ok().map(Share::Count),
     };
     if share.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten(&text)));
+        let diag = Diag::error(
+            Code::BadValue,
+            format!("`{key}` must be a count or a percentage, found `{}`", scalar::shorten(&text)),
+        );
         cx.push(diag.at(node.span).hint("write it like `2` or `25%`"));
     }
     share

@@ -38,11 +38,6 @@ impl Pattern {
         }
     }
 
-    /// Returns whether there is a range in it.
-    pub fn is_range(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Range(_)))
-    }
-
     fn len(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |count, part| match part {
             Part::Text(_) => Some(count),
@@ -54,7 +49,9 @@ impl Pattern {
     pub fn expand(&self) -> Vec<String> {
         self.0.iter().fold(vec![String::new()], |names, part| match part {
             Part::Text(text) => names.into_iter().map(|name| name + text).collect(),
-            Part::Range(values) => names.iter().flat_map(|name| values.iter().map(move |value| format!("{name}{value}"))).collect(),
+            Part::Range(values) => {
+                names.iter().flat_map(|name| values.iter().map(move |value| format!("{name}{value}"))).collect()
+            }
         })
     }
 }
@@ -63,7 +60,14 @@ fn range(inner: &str) -> Result<Vec<String>, String> {
     let parts: Vec<&str> = inner.split(':').collect();
     let (first, last, step) = match parts[..] {
         [first, last] => (first, last, 1),
-        [first, last, step] => (first, last, step.parse::<u64>().ok().filter(|s| *s > 0).ok_or_else(|| format!("the step of `[{inner}]` must be a number from 1"))?),
+        [first, last, step] => (
+            first,
+            last,
+            step.parse::<u64>()
+                .ok()
+                .filter(|s| *s > 0)
+                .ok_or_else(|| format!("the step of `[{inner}]` must be a number from 1"))?,
+        ),
         _ => return Err(format!("`[{inner}]` is not a range")),
     };
     match (number(first), number(last)) {
@@ -73,7 +77,9 @@ fn range(inner: &str) -> Result<Vec<String>, String> {
 }
 
 fn number(text: &str) -> Option<u64> {
-    (!text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+    (!text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 fn numbers(inner: &str, (first, from): (&str, u64), (last, to): (&str, u64), step: u64) -> Result<Vec<String>, String> {
@@ -95,7 +101,8 @@ fn letters(inner: &str, first: &str, last: &str, step: u64) -> Result<Vec<String
     let (&[from], &[to]) = (first.as_bytes(), last.as_bytes()) else {
         return Err(format!("`[{inner}]` is not a range"));
     };
-    let same_case = (from.is_ascii_lowercase() && to.is_ascii_lowercase()) || (from.is_ascii_uppercase() && to.is_ascii_uppercase());
+    let same_case = (from.is_ascii_lowercase() && to.is_ascii_lowercase())
+        || (from.is_ascii_uppercase() && to.is_ascii_uppercase());
     match (same_case, from <= to) {
         (false, _) => Err(format!("`[{inner}]` is not a range")),
         (_, false) => Err(format!("`[{inner}]` runs backwards")),

@@ -20,11 +20,14 @@ pub(in crate::config) struct Var {
     pub from: Rc<str>,
 }
 
+/// Variables by position of the host.
+pub(in crate::config) type HostVars = Vec<Rc<BTreeMap<String, Var>>>;
+
 /// Everything about hosts, resolved.
 pub(in crate::config) struct Resolved {
     pub hosts: IndexMap<HostName, Host>,
     /// Variables by position of the host.
-    pub vars: Vec<Rc<BTreeMap<String, Var>>>,
+    pub vars: HostVars,
     pub groups: IndexMap<String, Vec<HostName>>,
     pub entries: Vec<Entry>,
 }
@@ -55,7 +58,11 @@ fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
 
 fn group_members(universe: &Universe<'_>, hosts: &IndexMap<HostName, Host>) -> IndexMap<String, Vec<HostName>> {
     let name = |at: &usize| hosts.get_index(*at).map(|(name, _)| name.clone());
-    let mut groups: IndexMap<String, Vec<HostName>> = universe.groups.iter().map(|(group, members)| ((*group).to_owned(), members.iter().filter_map(name).collect())).collect();
+    let mut groups: IndexMap<String, Vec<HostName>> = universe
+        .groups
+        .iter()
+        .map(|(group, members)| ((*group).to_owned(), members.iter().filter_map(name).collect()))
+        .collect();
     groups.insert("all".to_owned(), hosts.keys().cloned().collect());
     groups
 }
@@ -79,9 +86,10 @@ impl<'i> Layers<'i> {
         Self { inventory, tree, of_host }
     }
 
+    /// Positions come from this very map, so that indexing cannot fail.
     fn group(&self, at: usize) -> (&'i str, &'i RawGroup) {
-        let (name, group) = &self.inventory.groups.get_index(at).expect("positions come from this very map");
-        (name, group)
+        let name = self.inventory.groups.get_index(at).map_or("", |(name, _)| name.as_str());
+        (name, &self.inventory.groups[at])
     }
 
     /// Returns those groups of `set` that have a say about something and no group inside of them has it too.
@@ -95,9 +103,12 @@ impl<'i> Layers<'i> {
         let mut vars = BTreeMap::new();
         for name in names {
             let with = set.iter().copied().filter(|at| self.group(*at).1.vars.contains_key(name)).collect();
-            let found: Vec<_> = self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.vars[name])).collect();
+            let found: Vec<_> =
+                self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.vars[name])).collect();
             let Some(((group, (_, node)), rest)) = found.split_first() else { continue };
-            if let Some((other, (_, again))) = rest.iter().find(|(_, (_, other))| scalar::value(other) != scalar::value(node)) {
+            if let Some((other, (_, again))) =
+                rest.iter().find(|(_, (_, other))| scalar::value(other) != scalar::value(node))
+            {
                 let what = format!("variable `{name}`");
                 cx.push(conflict(&what, host, (group, node.span), (other, again.span)));
             }
@@ -112,7 +123,8 @@ impl<'i> Layers<'i> {
         let keys: BTreeSet<&str> = set.iter().flat_map(|at| self.group(*at).1.connect.keys().copied()).collect();
         for key in keys {
             let with = set.iter().copied().filter(|at| self.group(*at).1.connect.contains_key(key)).collect();
-            let found: Vec<_> = self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.connect[key])).collect();
+            let found: Vec<_> =
+                self.innermost(with).into_iter().map(|at| (self.group(at).0, &self.group(at).1.connect[key])).collect();
             let Some(((group, (setting, span)), rest)) = found.split_first() else { continue };
             if let Some((other, (_, again))) = rest.iter().find(|(_, (other, _))| other != setting) {
                 let what = format!("connection setting `{key}`");
@@ -126,19 +138,23 @@ impl<'i> Layers<'i> {
 
 fn conflict(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
     let message = format!("groups `{first}` and `{second}` give host `{host}` different values of {what}");
-    let diag = Diag::error(Code::VarConflict, message).at(again).label(format!("from `{second}`")).also(at, format!("from `{first}`"));
+    let diag = Diag::error(Code::VarConflict, message)
+        .at(again)
+        .label(format!("from `{second}`"))
+        .also(at, format!("from `{first}`"));
     diag.hint("put one group inside the other, or set the value at the host")
 }
 
 type Base = (Rc<BTreeMap<String, Var>>, Connect);
 
-fn hosts(inventory: &Inventory, layers: &Layers<'_>, cx: &mut Cx<'_>) -> (IndexMap<HostName, Host>, Vec<Rc<BTreeMap<String, Var>>>) {
+fn hosts(inventory: &Inventory, layers: &Layers<'_>, cx: &mut Cx<'_>) -> (IndexMap<HostName, Host>, HostVars) {
     let mut bases: HashMap<&BTreeSet<usize>, Base> = HashMap::new();
     let mut hosts = IndexMap::with_capacity(inventory.hosts.len());
     let mut all_vars = Vec::with_capacity(inventory.hosts.len());
     for (at, (name, raw)) in inventory.hosts.iter().enumerate() {
         let set = &layers.of_host[at];
-        let base = bases.entry(set).or_insert_with(|| (Rc::new(layers.vars(set, name, cx)), layers.connect(set, name, cx)));
+        let base =
+            bases.entry(set).or_insert_with(|| (Rc::new(layers.vars(set, name, cx)), layers.connect(set, name, cx)));
         let vars = overlay(&base.0, &raw.vars);
         let mut connect = base.1.clone();
         raw.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
@@ -164,6 +180,7 @@ fn overlay(base: &Rc<BTreeMap<String, Var>>, own: &super::Vars) -> Rc<BTreeMap<S
 }
 
 fn sourced(vars: &BTreeMap<String, Var>) -> BTreeMap<String, Sourced> {
-    let one = |var: &Var| Sourced { value: scalar::value(&var.node), span: Some(var.node.span), from: var.from.to_string() };
+    let one =
+        |var: &Var| Sourced { value: scalar::value(&var.node), span: Some(var.node.span), from: var.from.to_string() };
     vars.iter().map(|(name, var)| (name.clone(), one(var))).collect()
 }

@@ -69,7 +69,8 @@ impl<'a> Universe<'a> {
         if name.contains(['*', '?']) {
             return self.glob(name, span);
         }
-        let pattern = Pattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
+        let pattern =
+            Pattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
         let mut members = Vec::new();
         for name in pattern.expand() {
             match (self.index.get(name.as_str()), self.groups.get(name.as_str())) {

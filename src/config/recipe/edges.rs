@@ -21,7 +21,9 @@ impl Reader<'_> {
         let Some(node) = node else { return Vec::new() };
         match &node.data {
             Data::Seq(items) => items.iter().filter_map(|item| self.item(item, barriers, cx)).collect(),
-            Data::Map(entries) => entries.iter().filter_map(|(key, node)| self.entry(key, node, barriers, cx)).collect(),
+            Data::Map(entries) => {
+                entries.iter().filter_map(|(key, node)| self.entry(key, node, barriers, cx)).collect()
+            }
             Data::Scalar { text, .. } => self.edge(text, node.span, cx).into_iter().collect(),
             _ => {
                 cx.push(table::wrong_type(node, "edges", "a list"));
@@ -102,7 +104,9 @@ fn parse_phase(text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Phase> {
 fn barrier(table: &Table<'_>, allowed: bool, cx: &mut Cx<'_>) -> Option<Barrier> {
     let key = table.key("of").or(table.key("least"))?;
     if !allowed {
-        cx.push(Diag::error(Code::BadValue, "`after` only orders and takes no barrier").at(key.span).hint("use `needs`"));
+        cx.push(
+            Diag::error(Code::BadValue, "`after` only orders and takes no barrier").at(key.span).hint("use `needs`"),
+        );
         return None;
     }
     if let Some(of) = table.get("of")

@@ -11,7 +11,8 @@ use indexmap::IndexMap;
 const WAYS: [&str; 5] = ["first-load", "reload", "restart", "login", "reboot"];
 
 pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
-    let table = Table::open(node, "an entry of `verify`", &["name", "when", "expect", "check", "level"], &mut cx.diags)?;
+    let table =
+        Table::open(node, "an entry of `verify`", &["name", "when", "expect", "check", "level"], &mut cx.diags)?;
     let (when, expect) = (expr(&table, "when", cx), expr(&table, "expect", cx));
     let check = script(&table, cx);
     let level = level(&table, cx);
@@ -22,8 +23,12 @@ pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
 
 fn one_of_two(table: &Table<'_>, node: &Node, what: &str, cx: &mut Cx<'_>) {
     match (table.get("expect"), table.get("check")) {
-        (Some(_), Some(check)) => cx.push(Diag::error(Code::Exclusive, "`expect` and `check` exclude each other").at(check.span)),
-        (None, None) => cx.push(Diag::error(Code::MissingKey, format!("{what} needs `expect` or `check`")).at(node.span)),
+        (Some(_), Some(check)) => {
+            cx.push(Diag::error(Code::Exclusive, "`expect` and `check` exclude each other").at(check.span))
+        }
+        (None, None) => {
+            cx.push(Diag::error(Code::MissingKey, format!("{what} needs `expect` or `check`")).at(node.span))
+        }
         _ => {}
     }
 }
@@ -68,12 +73,18 @@ pub(super) fn exports(table: &Table<'_>, cx: &mut Cx<'_>) -> IndexMap<String, Ex
         if !identifier(&key.text, "an export", key.span, cx) {
             continue;
         }
-        let Some(table) = Table::open(node, "an export", &["read", "stdout", "secret"], &mut cx.diags) else { continue };
+        let Some(table) = Table::open(node, "an export", &["read", "stdout", "secret"], &mut cx.diags) else {
+            continue;
+        };
         let read = table.text("read", &mut cx.diags);
         let stdout = table.bool("stdout", &mut cx.diags).unwrap_or(false);
         if read.is_some() == stdout {
             let diag = Diag::error(Code::Exclusive, "an export needs either `read` or `stdout: true`").at(key.span);
-            cx.push(diag.hint("`read` is a read-only command whose output is the value; `stdout` takes what the step prints"));
+            cx.push(
+                diag.hint(
+                    "`read` is a read-only command whose output is the value; `stdout` takes what the step prints",
+                ),
+            );
         }
         let secret = table.bool("secret", &mut cx.diags).unwrap_or(false);
         exports.insert(key.text.clone(), Export { name: key.text.clone(), read, stdout, secret, span: key.span });

@@ -64,7 +64,10 @@ fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
         });
     }
     if ["steps", "verify", "uses"].iter().all(|key| table.get(key).is_none()) {
-        cx.push(Diag::error(Code::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name)).at(recipe.span));
+        cx.push(
+            Diag::error(Code::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
+                .at(recipe.span),
+        );
     }
 }
 
@@ -74,10 +77,12 @@ fn step_names(table: &Table<'_>) -> BTreeSet<String> {
         return BTreeSet::new();
     };
     let name = |node: &Node| match &node.data {
-        super::Data::Map(entries) => entries.iter().find(|(key, _)| key.text == "name").and_then(|(_, node)| match &node.data {
-            super::Data::Scalar { text, .. } => Some(text.clone()),
-            _ => None,
-        }),
+        super::Data::Map(entries) => {
+            entries.iter().find(|(key, _)| key.text == "name").and_then(|(_, node)| match &node.data {
+                super::Data::Scalar { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+        }
         _ => None,
     };
     items.iter().filter_map(name).collect()

@@ -35,7 +35,9 @@ fn param(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<Param> {
 fn default(param: &Param, node: &Node, cx: &mut Cx<'_>) -> Option<Value> {
     literal(node, "a default", cx);
     if param.ty == ParamType::Secret {
-        cx.push(Diag::error(Code::BadParam, format!("the secret `{}` cannot have a default", param.name)).at(node.span));
+        cx.push(
+            Diag::error(Code::BadParam, format!("the secret `{}` cannot have a default", param.name)).at(node.span),
+        );
         return None;
     }
     match typed(&param.ty, node, &param.name, cx) {
@@ -67,7 +69,9 @@ fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
 fn report_extra(table: &Table<'_>, ty: &str, cx: &mut Cx<'_>) {
     for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map"))] {
         if let (Some(key), false) = (table.key(key), fits) {
-            cx.push(Diag::error(Code::BadParam, format!("`{}` does not go with the type `{ty}`", key.text)).at(key.span));
+            cx.push(
+                Diag::error(Code::BadParam, format!("`{}` does not go with the type `{ty}`", key.text)).at(key.span),
+            );
         }
     }
 }
@@ -114,14 +118,20 @@ fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
 pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut Cx<'_>) -> Result<Value, Box<Diag>> {
     match (ty, &node.data) {
         (_, Data::Unknown(need)) => {
-            let diag = bad(node, format!("parameter `{name}` must be known before hosts are looked at: {}", need.describe()));
+            let diag =
+                bad(node, format!("parameter `{name}` must be known before hosts are looked at: {}", need.describe()));
             Err(Box::new(diag.hint("read facts in the steps of a recipe instead")))
         }
-        (ParamType::List(inner), Data::Seq(items)) => {
-            items.iter().enumerate().map(|(at, item)| typed(inner, item, &format!("{name}[{at}]"), cx)).collect::<Result<Vec<_>, _>>().map(Value::Array)
-        }
+        (ParamType::List(inner), Data::Seq(items)) => items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| typed(inner, item, &format!("{name}[{at}]"), cx))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
         (ParamType::Map(inner), Data::Map(entries)) => {
-            let pair = |(key, node): &(Key, Node)| Ok((key.text.clone(), typed(inner, node, &format!("{name}.{}", key.text), cx)?));
+            let pair = |(key, node): &(Key, Node)| {
+                Ok((key.text.clone(), typed(inner, node, &format!("{name}.{}", key.text), cx)?))
+            };
             entries.iter().map(pair).collect::<Result<_, _>>().map(Value::Object)
         }
         (ParamType::Secret, Data::Scalar { text, .. }) if SecretStore::mentions(text) => Ok(Value::from(text.as_str())),
@@ -130,7 +140,9 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
             // The mistake has its place already; the value only has to stand for something.
             None => Ok(Value::Null),
         },
-        (_, Data::Scalar { text, quoted }) => scalar_value(ty, text, *quoted).ok_or_else(|| Box::new(refused(ty, node, name))),
+        (_, Data::Scalar { text, quoted }) => {
+            scalar_value(ty, text, *quoted).ok_or_else(|| Box::new(refused(ty, node, name)))
+        }
         _ => Err(Box::new(refused(ty, node, name))),
     }
 }

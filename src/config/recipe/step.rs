@@ -13,8 +13,24 @@ use std::collections::BTreeSet;
 
 /// Keys that every step takes beside its resource.
 const COMMON: [&str; 18] = [
-    "name", "when", "otherwise", "each", "key", "needs", "after", "effective", "during", "restart_on", "provides", "export", "disruption", "scope",
-    "level", "timeout", "retries", "long",
+    "name",
+    "when",
+    "otherwise",
+    "each",
+    "key",
+    "needs",
+    "after",
+    "effective",
+    "during",
+    "restart_on",
+    "provides",
+    "export",
+    "disruption",
+    "scope",
+    "level",
+    "timeout",
+    "retries",
+    "long",
 ];
 
 pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Option<Step> {
@@ -52,7 +68,10 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
 fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
     let node = table.require("name", &mut cx.diags)?;
     let name = table::text(node, "name", &mut cx.diags)?;
-    let fits = !name.trim().is_empty() && name.len() <= 100 && name.trim() == name && !name.contains(|c: char| c.is_control() || "/@[]{}".contains(c));
+    let fits = !name.trim().is_empty()
+        && name.len() <= 100
+        && name.trim() == name
+        && !name.contains(|c: char| c.is_control() || "/@[]{}".contains(c));
     if !fits {
         let diag = Diag::error(Code::BadStep, format!("`{}` cannot name a step", scalar::shorten(&name))).at(node.span);
         cx.push(diag.hint("use a short text without `/`, `@`, brackets and braces"));
@@ -63,7 +82,8 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
 
 /// Returns the kind and the tree of the one resource.
 fn resource<'n>(table: &Table<'n>, name: &str, span: Span, cx: &mut Cx<'_>) -> Option<(&'static str, &'n Node)> {
-    let found: Vec<(&'static str, &Key)> = resource::kinds().iter().filter_map(|kind| Some((kind.name, table.key(kind.name)?))).collect();
+    let found: Vec<(&'static str, &Key)> =
+        resource::kinds().iter().filter_map(|kind| Some((kind.name, table.key(kind.name)?))).collect();
     match found.as_slice() {
         [(kind, key)] => match table.get(kind) {
             Some(node) => Some((kind, node)),
@@ -79,7 +99,9 @@ fn resource<'n>(table: &Table<'n>, name: &str, span: Span, cx: &mut Cx<'_>) -> O
             None
         }
         [(first, _), (second, key), ..] => {
-            let diag = Diag::error(Code::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`")).at(key.span);
+            let diag =
+                Diag::error(Code::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`"))
+                    .at(key.span);
             cx.push(diag.hint("make two steps of it"));
             None
         }
@@ -90,7 +112,9 @@ fn otherwise(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
     let Some(node) = table.get("otherwise") else { return false };
     match table::text(node, "otherwise", &mut cx.diags).as_deref() {
         Some("absent") | None => {}
-        Some(other) => cx.push(Diag::error(Code::BadValue, format!("`otherwise` can only be `absent`, found `{other}`")).at(node.span)),
+        Some(other) => cx.push(
+            Diag::error(Code::BadValue, format!("`otherwise` can only be `absent`, found `{other}`")).at(node.span),
+        ),
     }
     if table.get("when").is_none() {
         cx.push(Diag::error(Code::MissingKey, "`otherwise` needs `when`").at(node.span));
@@ -115,12 +139,14 @@ fn provides(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<Provision> {
             Err(why) => cx.push(Diag::error(Code::BadValue, format!("`files` {why}, found `{text}`")).at(span)),
         }
     }
-    let kinds: [(&str, fn(String) -> Provision); 3] = [("units", Provision::Unit), ("users", Provision::User), ("packages", Provision::Package)];
-    for (key, make) in kinds {
+    let makers = [Provision::Unit, Provision::User, Provision::Package];
+    for (key, make) in ["units", "users", "packages"].into_iter().zip(makers) {
         for (text, span) in texts(&table, key, cx) {
             match scalar::is_name(&text) {
                 true => provided.push(make(text)),
-                false => cx.push(Diag::error(Code::BadValue, format!("`{key}` must hold names, found `{text}`")).at(span)),
+                false => {
+                    cx.push(Diag::error(Code::BadValue, format!("`{key}` must hold names, found `{text}`")).at(span))
+                }
             }
         }
     }
@@ -168,7 +194,9 @@ fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
         cx.push(Diag::error(Code::BadStep, format!("`long` is for `command`, not for `{}`", step.kind)).at(key.span));
     }
     if let (Some(key), false) = (table.key("restart_on"), step.kind == "service") {
-        cx.push(Diag::error(Code::BadStep, format!("`restart_on` is for `service`, not for `{}`", step.kind)).at(key.span));
+        cx.push(
+            Diag::error(Code::BadStep, format!("`restart_on` is for `service`, not for `{}`", step.kind)).at(key.span),
+        );
     }
     report_command(step, cx);
     report_fleet(step, cx);
@@ -180,7 +208,9 @@ fn has(body: &Node, key: &str) -> bool {
 
 fn report_command(step: &Step, cx: &mut Cx<'_>) {
     if step.kind == "command" && !has(&step.body, "check") && !has(&step.body, "creates") {
-        let diag = Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name)).at(step.span);
+        let diag =
+            Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
+                .at(step.span);
         cx.push(diag.hint("add a read-only `check` that exits 0 when nothing is left to do, or `creates`, a path"));
     }
 }
@@ -188,7 +218,11 @@ fn report_command(step: &Step, cx: &mut Cx<'_>) {
 /// A `fleet` step judges what all hosts show: it may look and publish, not change.
 fn report_fleet(step: &Step, cx: &mut Cx<'_>) {
     if step.scope == Scope::Fleet && (step.kind != "command" || has(&step.body, "apply")) {
-        let diag = Diag::error(Code::BadScope, format!("step `{}` has scope `fleet` and may only verify or publish", step.name)).at(step.span);
+        let diag = Diag::error(
+            Code::BadScope,
+            format!("step `{}` has scope `fleet` and may only verify or publish", step.name),
+        )
+        .at(step.span);
         cx.push(diag.hint("use a `command` with `check` and without `apply`"));
     }
 }

@@ -78,7 +78,12 @@ impl Program {
     /// Bad syntax. Names that do not exist are no errors here: see [`Program::mistakes`].
     pub fn compile(source: &str, form: Form) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
-            return Err(TemplateError { message: "the template is larger than 1 MiB".into(), range: None, hint: None, undefined: false });
+            return Err(TemplateError {
+                message: "the template is larger than 1 MiB".into(),
+                range: None,
+                hint: None,
+                undefined: false,
+            });
         }
         match form {
             Form::Expression => Self::expression(source, 0),
@@ -172,25 +177,43 @@ impl Program {
             return Ok(Eval::Deferred(need));
         }
         match (&result, record.missing.first()) {
-            (Err(error), Some(missing)) if error.kind() == ErrorKind::UndefinedError => return Err(self.missing(missing)),
+            (Err(error), Some(missing)) if error.kind() == ErrorKind::UndefinedError => {
+                return Err(self.missing(missing));
+            }
             (Ok(_), Some(missing)) if !self.look.lenient => return Err(self.missing(missing)),
             _ => {}
         }
         let value = result.map_err(|error| self.runtime_error(&error))?;
         match whole(&value) {
             true => Ok(Eval::Known { value, reads: record.reads }),
-            false => Err(TemplateError { message: "a secret was cut or changed on the way".into(), range: None, hint: Some("use a secret as it is, without filters".into()), undefined: false }),
+            false => Err(TemplateError {
+                message: "a secret was cut or changed on the way".into(),
+                range: None,
+                hint: Some("use a secret as it is, without filters".into()),
+                undefined: false,
+            }),
         }
     }
 
     fn missing(&self, missing: &super::record::Missing) -> TemplateError {
         let near = crate::diag::did_you_mean(&missing.name, missing.known.iter().map(String::as_str));
-        let range = self.look.reads.iter().find(|read| read.path.iter().any(|part| *part == missing.name)).map(|read| read.range.clone());
-        TemplateError { message: format!("`{}` does not exist", missing.path), range, hint: near.map(|near| format!("did you mean `{near}`?")), undefined: true }
+        let range =
+            self.look.reads.iter().find(|read| read.path.contains(&missing.name)).map(|read| read.range.clone());
+        TemplateError {
+            message: format!("`{}` does not exist", missing.path),
+            range,
+            hint: near.map(|near| format!("did you mean `{near}`?")),
+            undefined: true,
+        }
     }
 
     fn runtime_error(&self, error: &Error) -> TemplateError {
-        TemplateError { message: message(error), range: error.range().filter(|range| !range.is_empty()), hint: None, undefined: error.kind() == ErrorKind::UndefinedError }
+        TemplateError {
+            message: message(error),
+            range: error.range().filter(|range| !range.is_empty()),
+            hint: None,
+            undefined: error.kind() == ErrorKind::UndefinedError,
+        }
     }
 }
 
@@ -229,7 +252,12 @@ fn not_a_condition(value: &Json) -> TemplateError {
         Json::Object(_) => "a map".to_owned(),
         other => format!("`{}`", super::super::scalar::shorten(&text_of(other))),
     };
-    TemplateError { message: format!("a condition must be true or false, found {found}"), range: None, hint: Some("compare it: `x == \"on\"`, `x | length > 0`".into()), undefined: false }
+    TemplateError {
+        message: format!("a condition must be true or false, found {found}"),
+        range: None,
+        hint: Some("compare it: `x == \"on\"`, `x | length > 0`".into()),
+        undefined: false,
+    }
 }
 
 fn text_of(value: &Json) -> String {

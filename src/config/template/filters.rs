@@ -7,25 +7,114 @@ use std::cmp::Ordering;
 
 /// Built-in filters that are allowed. HTML escaping has no place here, and `pprint` is for debugging.
 const BUILT_IN: &[&str] = &[
-    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort", "first", "float", "format", "groupby", "indent",
-    "int", "items", "join", "last", "length", "lines", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round",
-    "select", "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper", "zip",
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "chain",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "zip",
 ];
 
 const OWN: &[&str] = &["b64encode", "basename", "dirname", "quote", "sha256", "version_compare"];
 
 const TESTS: &[&str] = &[
-    "boolean", "defined", "divisibleby", "endingwith", "eq", "equalto", "even", "false", "float", "ge", "gt", "in", "int", "integer", "iterable",
-    "le", "lessthan", "greaterthan", "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas", "sequence", "startingwith", "string", "true",
-    "undefined", "upper", "==", "!=", "<", "<=", ">", ">=",
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "equalto",
+    "even",
+    "false",
+    "float",
+    "ge",
+    "gt",
+    "in",
+    "int",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "greaterthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "startingwith",
+    "string",
+    "true",
+    "undefined",
+    "upper",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
 ];
 
 /// Functions that may be called.
 pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
 
 /// Filters that say something about each element of a list: of an empty list they say nothing.
-pub(super) const MAPPING: &[&str] =
-    &["first", "groupby", "last", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"];
+pub(super) const MAPPING: &[&str] = &[
+    "first",
+    "groupby",
+    "last",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "select",
+    "selectattr",
+    "sort",
+    "sum",
+    "unique",
+];
 
 /// Returns every filter's name.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> {
@@ -43,10 +132,14 @@ pub(super) fn install(env: &mut Environment<'static>) {
         env.remove_filter(name);
     }
     env.remove_global("debug");
-    env.add_filter("b64encode", |text: &str| open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text)));
+    env.add_filter("b64encode", |text: &str| {
+        open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+    });
     env.add_filter("sha256", |text: &str| open(text).map(sha256));
     env.add_filter("quote", |text: &str| open(text).and_then(quote));
-    env.add_filter("basename", |text: &str| open(text).map(|text| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()));
+    env.add_filter("basename", |text: &str| {
+        open(text).map(|text| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned())
+    });
     env.add_filter("dirname", |text: &str| open(text).map(dirname));
     env.add_filter("version_compare", version_compare);
 }
@@ -78,7 +171,10 @@ fn dirname(text: &str) -> String {
 
 /// Compares by Debian's rules: -1, 0 or 1.
 fn version_compare(left: &str, right: &str) -> Result<Value, Error> {
-    let parse = |text: &str| text.parse::<debversion::Version>().map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a version")));
+    let parse = |text: &str| {
+        text.parse::<debversion::Version>()
+            .map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a version")))
+    };
     Ok(Value::from(match parse(left)?.cmp(&parse(right)?) {
         Ordering::Less => -1,
         Ordering::Equal => 0,

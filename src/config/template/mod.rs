@@ -11,7 +11,7 @@ mod tree;
 
 pub(super) use engine::{Form, Program, Programs};
 pub(super) use names::{Read, Root};
-pub(super) use tree::{Bindings, exports, facts, plain, secret_safe, tree};
+pub(super) use tree::{Bindings, exports, facts, plain, tree};
 
 use crate::facts::Facts;
 use std::collections::BTreeSet;

@@ -21,8 +21,17 @@ pub(in crate::config) enum Root {
 }
 
 impl Root {
-    pub const ALL: [Root; 9] =
-        [Self::Params, Self::Vars, Self::Recipes, Self::Host, Self::Hosts, Self::Item, Self::Key, Self::Exports, Self::Facts];
+    pub const ALL: [Root; 9] = [
+        Self::Params,
+        Self::Vars,
+        Self::Recipes,
+        Self::Host,
+        Self::Hosts,
+        Self::Item,
+        Self::Key,
+        Self::Exports,
+        Self::Facts,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -232,7 +241,12 @@ impl Walk {
             Expr::Var(var) => self.unknown("function", var.id, FUNCTIONS.iter().copied(), span(&call.expr)),
             Expr::GetAttr(attr) if matches!(&attr.expr, Expr::Var(var) if var.id == "loop") => {}
             other => {
-                let error = TemplateError { message: "methods cannot be called".into(), range: Some(span(other)), hint: Some("use a filter: `x | trim`".into()), undefined: false };
+                let error = TemplateError {
+                    message: "methods cannot be called".into(),
+                    range: Some(span(other)),
+                    hint: Some("use a filter: `x | trim`".into()),
+                    undefined: false,
+                };
                 self.look.errors.push(error);
             }
         }
@@ -242,7 +256,9 @@ impl Walk {
     fn args(&mut self, args: &[CallArg<'_>]) {
         for arg in args {
             match arg {
-                CallArg::Pos(expr) | CallArg::Kwarg(_, expr) | CallArg::PosSplat(expr) | CallArg::KwargSplat(expr) => self.expr(expr, false),
+                CallArg::Pos(expr) | CallArg::Kwarg(_, expr) | CallArg::PosSplat(expr) | CallArg::KwargSplat(expr) => {
+                    self.expr(expr, false)
+                }
             }
         }
     }
@@ -266,12 +282,22 @@ impl Walk {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("a parameter is `params.{name}`, a variable `vars.{name}`"),
         };
-        self.look.errors.push(TemplateError { message: format!("`{name}` does not exist"), range: Some(range), hint: Some(hint), undefined: true });
+        self.look.errors.push(TemplateError {
+            message: format!("`{name}` does not exist"),
+            range: Some(range),
+            hint: Some(hint),
+            undefined: true,
+        });
     }
 
     fn unknown(&mut self, what: &str, name: &str, known: impl Iterator<Item = &'static str>, range: Range<usize>) {
         let hint = crate::diag::did_you_mean(name, known).map(|near| format!("did you mean `{near}`?"));
-        self.look.errors.push(TemplateError { message: format!("there is no {what} `{name}`"), range: Some(range), hint, undefined: false });
+        self.look.errors.push(TemplateError {
+            message: format!("there is no {what} `{name}`"),
+            range: Some(range),
+            hint,
+            undefined: false,
+        });
     }
 }
 
@@ -297,7 +323,9 @@ fn chain<'s, 'a>(expr: &'s Expr<'a>) -> Option<(&'a str, Vec<String>, Vec<&'s Ex
         Expr::GetItem(item) => {
             let (root, mut path, mut dynamic) = chain(&item.expr)?;
             match &item.subscript_expr {
-                Expr::Const(name) if name.value.as_str().is_some() => push(&mut path, &dynamic, name.value.as_str().unwrap_or_default().to_owned()),
+                Expr::Const(name) if name.value.as_str().is_some() => {
+                    push(&mut path, &dynamic, name.value.as_str().unwrap_or_default().to_owned())
+                }
                 other => dynamic.push(other),
             }
             Some((root, path, dynamic))

@@ -63,7 +63,10 @@ fn missing_names_are_errors_also_in_comparisons() {
     assert_eq!(error("vars.rack.rwo == \"a\""), "`vars.rack.rwo` does not exist (did you mean `row`?)");
     assert_eq!(error("facts.os.ids"), "`os.ids` does not exist (did you mean `id`?)");
     assert_eq!(error("parms.version"), "`parms` does not exist (did you mean `params`?)");
-    assert_eq!(error("version"), "`version` does not exist (a parameter is `params.version`, a variable `vars.version`)");
+    assert_eq!(
+        error("version"),
+        "`version` does not exist (a parameter is `params.version`, a variable `vars.version`)"
+    );
     assert_eq!(value("{{ vars.rack.rwo | default('x') }}"), json!("x"));
     assert_eq!(value("{{ vars.rack.rwo is defined }}"), json!(false));
 }
@@ -83,7 +86,10 @@ fn filters_tests_and_calls_are_known_ones() {
 fn own_filters() {
     assert_eq!(value("{{ 'a b' | quote }}"), json!("'a b'"));
     assert_eq!(value("{{ '/etc/x.conf' | basename }}{{ '/etc/x.conf' | dirname }}"), json!("x.conf/etc"));
-    assert_eq!(value("{{ 'abc' | sha256 }}"), json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    assert_eq!(
+        value("{{ 'abc' | sha256 }}"),
+        json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    );
     assert_eq!(value("{{ 'abc' | b64encode }}"), json!("YWJj"));
     assert_eq!(value("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
 }
@@ -112,10 +118,19 @@ fn expectations_over_nothing_are_unknown() {
         Expect::Unknown { why, .. } => why,
         other => panic!("{other:?}"),
     };
-    assert_eq!(why(expect("facts.nics | map(attribute='state') | unique | list == ['up']")), "fact `nics` is an empty list");
-    assert_eq!(why(expect("facts.gpus | map(attribute='ecc') | unique | list == ['on']")), "fact `gpus[0].ecc` has a part that is not known");
+    assert_eq!(
+        why(expect("facts.nics | map(attribute='state') | unique | list == ['up']")),
+        "fact `nics` is an empty list"
+    );
+    assert_eq!(
+        why(expect("facts.gpus | map(attribute='ecc') | unique | list == ['on']")),
+        "fact `gpus[0].ecc` has a part that is not known"
+    );
     assert_eq!(why(expect("facts.clock.ok")), "fact `clock` is unknown: timed out after 10 s");
-    assert_eq!(expect("facts.nics | length == 0"), Expect::Known { value: true, reads: BTreeSet::from(["nics".into()]) });
+    assert_eq!(
+        expect("facts.nics | length == 0"),
+        Expect::Known { value: true, reads: BTreeSet::from(["nics".into()]) }
+    );
 }
 
 #[test]
@@ -126,7 +141,9 @@ fn secrets_stay_whole_or_are_refused() {
     let run = |source: &str| Program::compile(source, Form::Template).unwrap().run(&bindings);
     let known = |text: String| Ok(Eval::Known { value: json!(text), reads: BTreeSet::new() });
     assert_eq!(run("t={{ params.token }}\n"), known(format!("t={placeholder}\n")));
-    for source in ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"] {
+    for source in
+        ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"]
+    {
         assert_eq!(run(source).unwrap_err().message, "a secret was cut or changed on the way", "{source}");
     }
     for source in ["{{ params.token | b64encode }}", "{{ params.token | sha256 }}", "{{ params.token | quote }}"] {
@@ -136,7 +153,8 @@ fn secrets_stay_whole_or_are_refused() {
 
 #[test]
 fn conditions_are_true_or_false() {
-    let test = |source: &str| Program::compile(source, Form::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message);
+    let test =
+        |source: &str| Program::compile(source, Form::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message);
     assert!(matches!(test("params.n > 2"), Ok(Eval::Known { value: true, .. })));
     assert_eq!(test("params.list").unwrap_err(), "a condition must be true or false, found a list");
     assert_eq!(test("params.version").unwrap_err(), "a condition must be true or false, found `560.10`");

@@ -133,7 +133,9 @@ impl Branch {
 
 /// Whether a value, or an element of a list, is null: the host could not tell it.
 fn holed(value: &Value) -> bool {
-    value.is_none() || (value.kind() == minijinja::value::ValueKind::Seq && value.try_iter().is_ok_and(|mut items| items.any(|item| item.is_none())))
+    value.is_none()
+        || (value.kind() == minijinja::value::ValueKind::Seq
+            && value.try_iter().is_ok_and(|mut items| items.any(|item| item.is_none())))
 }
 
 fn join(path: &str, key: &str) -> String {
@@ -225,7 +227,9 @@ impl Object for FactsRoot {
             }
             None => {
                 let known = known.keys().cloned().collect();
-                record::note(|record| record.missing.push(Missing { path: format!("facts.{key}"), name: key.to_owned(), known }));
+                record::note(|record| {
+                    record.missing.push(Missing { path: format!("facts.{key}"), name: key.to_owned(), known })
+                });
                 None
             }
         }
@@ -278,9 +282,17 @@ impl Object for ExportsOf {
 }
 
 /// Builds `exports` for `recipes`: names that are not among `made` are waited for.
-pub(in crate::config) fn exports<'r>(recipes: impl IntoIterator<Item = &'r str>, made: &crate::config::Exports) -> Value {
+pub(in crate::config) fn exports<'r>(
+    recipes: impl IntoIterator<Item = &'r str>,
+    made: &crate::config::Exports,
+) -> Value {
     let one = |recipe: &str| {
-        let values = made.get(recipe).map(|values| values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| tree(name, v)))).collect()).unwrap_or_default();
+        let values = made
+            .get(recipe)
+            .map(|values| {
+                values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| tree(name, v)))).collect()
+            })
+            .unwrap_or_default();
         (recipe.to_owned(), Value::from_object(ExportsOf { recipe: recipe.to_owned(), values }))
     };
     plain("exports", recipes.into_iter().map(one))
