@@ -18,12 +18,16 @@ fn holds(path: &str, text: &str) {
         return;
     }
     let stands = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(stands == text, "`{path}` is not what the code makes: run `FORGE_BLESS=1 cargo test --test generated` and look at it");
+    assert!(
+        stands == text,
+        "`{path}` is not what the code makes: run `FORGE_BLESS=1 cargo test --test generated` and look at it"
+    );
 }
 
 #[test]
 fn every_kind_has_its_page_and_its_schema() {
-    let mut index = String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
+    let mut index =
+        String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
     for kind in kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
         holds(&format!("docs/reference/kinds/{}.md", kind.name), &reference::markdown(kind));
@@ -46,7 +50,8 @@ fn every_exit_code_is_in_the_reference() {
 
 #[test]
 fn every_error_code_is_in_the_reference() {
-    let mut page = String::from("# Error codes\n\nWhat `forge validate` finds, by code.\n\n| code | meaning |\n|---|---|\n");
+    let mut page =
+        String::from("# Error codes\n\nWhat `forge validate` finds, by code.\n\n| code | meaning |\n|---|---|\n");
     for code in Code::ALL {
         page += &format!("| {} | {} |\n", code.id(), code.title());
     }

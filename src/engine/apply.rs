@@ -20,7 +20,14 @@ pub(super) const VERSION: u32 = 1;
 
 /// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the
 /// user detached.
-pub async fn apply(project: &Project, plan: &Plan, observed: Observed, options: &Options, events: &Events, cancel: &Cancel) -> Report {
+pub async fn apply(
+    project: &Project,
+    plan: &Plan,
+    observed: Observed,
+    options: &Options,
+    events: &Events,
+    cancel: &Cancel,
+) -> Report {
     let began = Instant::now();
     let Observed { seen, chosen, published, exports, secrets, mut links } = observed;
     let expander = Expander::new(project);

@@ -128,7 +128,11 @@ impl Standing {
     }
 
     /// Returns how far a step got on each of `hosts`, once that is decided for all.
-    pub fn of_all<'h>(&self, step: StepIndex, hosts: impl IntoIterator<Item = &'h HostName>) -> Option<Vec<(HostName, Reached)>> {
+    pub fn of_all<'h>(
+        &self,
+        step: StepIndex,
+        hosts: impl IntoIterator<Item = &'h HostName>,
+    ) -> Option<Vec<(HostName, Reached)>> {
         hosts.into_iter().map(|host| Some((host.clone(), self.of(step, host)?))).collect()
     }
 

@@ -133,7 +133,8 @@ impl HostRun<'_> {
         let stopped = reports.iter().find(|(_, r)| stops(&r.result)).map(|(_, r)| r.id.to_string());
         if let Some(name) = stopped {
             for turn in due.drain(..) {
-                let result = StepResult::Skipped { reason: format!("`{name}` of the same recipe did not get through").into() };
+                let result =
+                    StepResult::Skipped { reason: format!("`{name}` of the same recipe did not get through").into() };
                 reports.push((turn.index, step_report(&turn, result)));
             }
         }
@@ -164,15 +165,15 @@ impl HostRun<'_> {
             return stale(format!("the plan does not hold this step; it would change {now}"));
         };
         match &planned.envelope {
-            Some(envelope) if ruling.judgement.disruption <= envelope.disruption.max(planned.disruption) => Decision::Act,
+            Some(envelope) if ruling.judgement.disruption <= envelope.disruption.max(planned.disruption) => {
+                Decision::Act
+            }
             Some(envelope) => stale(format!(
                 "the plan allows {} here, the change is {} now ({now})",
                 envelope.disruption, ruling.judgement.disruption
             )),
             None if planned.acts() && planned.basis == ruling.basis => Decision::Act,
-            None if planned.acts() => {
-                stale(format!("planned: {}; now: {now}", describe(&planned.changes)))
-            }
+            None if planned.acts() => stale(format!("planned: {}; now: {now}", describe(&planned.changes))),
             None => stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name())),
         }
     }
@@ -309,7 +310,10 @@ impl HostRun<'_> {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
             let turns = case.turns();
             for (turn, acted) in due.iter().zip(acted) {
-                let ruling = turns.iter().find(|t| t.expanded.id == turn.id).map(|t| plan::judge(&case, t, &turns, &Ahead::default()));
+                let ruling = turns
+                    .iter()
+                    .find(|t| t.expanded.id == turn.id)
+                    .map(|t| plan::judge(&case, t, &turns, &Ahead::default()));
                 ends.push((turn.index, self.end_of(turn, acted, ruling)));
             }
         }
@@ -333,7 +337,9 @@ impl HostRun<'_> {
                 why: why.into(),
                 tail: act::tail(&acted.output),
                 hint: act::explain(&turn.action, &acted.output),
-                log: turn.long.then(|| format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())),
+                log: turn.long.then(|| {
+                    format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
+                }),
             },
         };
         let result = match (acted.status, ruling.map(|r| r.judgement)) {
@@ -366,7 +372,11 @@ impl HostRun<'_> {
         let proven: Vec<StepId> = due
             .iter()
             .map(|turn| turn.id.clone())
-            .filter(|id| self.steps.iter().any(|r| r.id == *id && matches!(r.result, StepResult::Changed | StepResult::Pending { .. })))
+            .filter(|id| {
+                self.steps
+                    .iter()
+                    .any(|r| r.id == *id && matches!(r.result, StepResult::Changed | StepResult::Pending { .. }))
+            })
             .collect();
         self.note_records(&proven);
     }
@@ -435,7 +445,9 @@ fn stops(result: &StepResult) -> bool {
 /// Returns the attributes of changes in a line: `content, mode "0600" → "0644"`.
 fn describe(changes: &[crate::resource::Change]) -> String {
     let one = |change: &crate::resource::Change| match (&change.from, &change.to) {
-        (Some(from), Some(to)) if change.diff.is_none() => format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw()),
+        (Some(from), Some(to)) if change.diff.is_none() => {
+            format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
+        }
         (None, Some(to)) if change.diff.is_none() => format!("{} → {:?}", change.attribute, to.raw()),
         _ => change.attribute.clone(),
     };

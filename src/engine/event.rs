@@ -33,7 +33,14 @@ pub enum Event {
     /// A line that a long step printed.
     StepOutput { host: HostName, step: StepId, line: Untrusted },
     /// A step ended.
-    StepFinished { host: HostName, step: StepId, title: Untrusted, result: StepResult, changes: Vec<Change>, took: Duration },
+    StepFinished {
+        host: HostName,
+        step: StepId,
+        title: Untrusted,
+        result: StepResult,
+        changes: Vec<Change>,
+        took: Duration,
+    },
     /// A verification ended.
     Verified { host: HostName, recipe: String, name: String, result: VerifyResult },
     /// A host is done.
@@ -91,10 +98,18 @@ pub struct Failure {
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum VerifyResult {
     Held,
-    Failed { reason: Untrusted },
+    Failed {
+        reason: Untrusted,
+    },
     /// Could not be told; counts as not held.
-    Unknown { reason: Untrusted },
+    Unknown {
+        reason: Untrusted,
+    },
     /// Not judged, since its recipe did not get through.
-    Skipped { reason: Untrusted },
-    NotApplicable { reason: Untrusted },
+    Skipped {
+        reason: Untrusted,
+    },
+    NotApplicable {
+        reason: Untrusted,
+    },
 }

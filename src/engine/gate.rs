@@ -44,7 +44,9 @@ impl HostRun<'_> {
         };
         let here = self.run.board.now(|s| s.of(edge.from, self.host()));
         match here {
-            Some(reached) if reached < least => Err(format!("needs `{}`, which did not get through", self.name(edge.from))),
+            Some(reached) if reached < least => {
+                Err(format!("needs `{}`, which did not get through", self.name(edge.from)))
+            }
             _ => Ok(()),
         }
     }

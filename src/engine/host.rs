@@ -286,7 +286,9 @@ impl HostRun<'_> {
     }
 
     pub fn say_finished(&self, report: &StepReport) {
-        if matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) && self.changed.is_empty() {
+        if matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. })
+            && self.changed.is_empty()
+        {
             return;
         }
         self.run.say(Event::StepFinished {
@@ -343,13 +345,17 @@ fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyRepo
 fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
     let of_step = |step: &StepReport| match &step.result {
         StepResult::Failed { failure: Failure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
-        StepResult::Blocked { class, reason } => Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw())),
+        StepResult::Blocked { class, reason } => {
+            Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw()))
+        }
         StepResult::Stale { reason } => Some(format!("`{}` is stale: {}", step.id, reason.raw())),
         StepResult::Unknown { reason } => Some(format!("`{}` is unknown: {}", step.id, reason.raw())),
         _ => None,
     };
     let of_verify = |verify: &VerifyReport| match &verify.result {
-        VerifyResult::Failed { reason } => Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw())),
+        VerifyResult::Failed { reason } => {
+            Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw()))
+        }
         _ => None,
     };
     let found = steps.iter().find_map(of_step).or_else(|| verify.iter().find_map(of_verify));

@@ -6,7 +6,10 @@ use crate::facts;
 use crate::model::{HostName, SecretStore, Untrusted};
 use crate::probe::{self, FactSnippet, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
-use crate::transport::{self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Reader, Target, TransportError, UnitName, Writer};
+use crate::transport::{
+    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Reader, Target, TransportError, UnitName,
+    Writer,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -45,14 +48,23 @@ pub(super) struct LongEnd {
 }
 
 impl Link {
-    pub async fn open(project: &Project, options: &Options, host: &HostName, secrets: &SecretStore) -> Result<Self, TransportError> {
+    pub async fn open(
+        project: &Project,
+        options: &Options,
+        host: &HostName,
+        secrets: &SecretStore,
+    ) -> Result<Self, TransportError> {
         let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
         let session = transport::open(host, &target(host, &connect, options), secrets).await?;
         Ok(Self { end: End::Reading(Reader::new(session)) })
     }
 
     /// Asks the host `probes` in one round trip.
-    pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe(
+        &self,
+        probes: &BTreeSet<Probe>,
+        secrets: &SecretStore,
+    ) -> Result<Observation, TransportError> {
         let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
         let compiled = probe::compile(probes, &snippets, transport::token()?);
         match &self.end {
@@ -71,7 +83,9 @@ impl Link {
             }
             Err(LockError::Held { owner }) => Ok(Locked::Held(owner)),
             Err(LockError::Acting { owner }) => Ok(Locked::Busy(format!("a script of {}", owner.raw().trim()))),
-            Err(LockError::Units { units }) => Ok(Locked::Busy(units.first().map(|u| u.raw().to_owned()).unwrap_or_default())),
+            Err(LockError::Units { units }) => {
+                Ok(Locked::Busy(units.first().map(|u| u.raw().to_owned()).unwrap_or_default()))
+            }
             Err(LockError::Transport(error)) => Err(error),
         }
     }

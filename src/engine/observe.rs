@@ -45,7 +45,13 @@ struct Look<'a> {
 }
 
 /// Observes `hosts`. `keep` leaves sessions open for a run that follows at once, as far as the window allows.
-pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events, keep: bool) -> Observed {
+pub async fn observe(
+    project: &Project,
+    hosts: &[HostName],
+    options: &Options,
+    events: &Events,
+    keep: bool,
+) -> Observed {
     let expander = Expander::new(project);
     let positions = plan::positions(&project.graph);
     let facts = facts_used(project);
@@ -88,7 +94,8 @@ pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Opti
             seen
         }
     };
-    let seen = futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await;
+    let seen =
+        futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await;
     Observed { seen, ..Observed::nothing(project) }
 }
 
@@ -165,7 +172,8 @@ impl Look<'_> {
         if !seen.is_observed() {
             return seen;
         }
-        let rest: BTreeSet<Probe> = self.demand(&seen).into_iter().filter(|probe| !seen.observation.has(probe)).collect();
+        let rest: BTreeSet<Probe> =
+            self.demand(&seen).into_iter().filter(|probe| !seen.observation.has(probe)).collect();
         if !rest.is_empty() && !self.waits_for_exports(&seen) {
             self.again(link, &mut seen, &rest, secrets).await;
         }

@@ -26,7 +26,8 @@ impl HostRun<'_> {
         }
         let verdicts = self.verdicts();
         self.revise(&verdicts);
-        let settled: Vec<StepId> = verdicts.iter().filter(|(_, (v, _))| *v == Verdict::Ok).map(|(id, _)| id.clone()).collect();
+        let settled: Vec<StepId> =
+            verdicts.iter().filter(|(_, (v, _))| *v == Verdict::Ok).map(|(id, _)| id.clone()).collect();
         self.adopt(&settled);
         self.verifications()
     }
@@ -60,7 +61,9 @@ impl HostRun<'_> {
                     report.result = StepResult::Pending { reason: reason.clone() };
                     continue;
                 }
-                Verdict::Change | Verdict::Blocked(_) => format!("differs again at the end of the run: {}", reason.raw()),
+                Verdict::Change | Verdict::Blocked(_) => {
+                    format!("differs again at the end of the run: {}", reason.raw())
+                }
             };
             let failure = Failure { why: why.into(), tail: Untrusted::default(), hint: None, log: None };
             report.result = StepResult::Failed { failure };
@@ -143,11 +146,10 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
 /// Returns the names of the facts that the project's files speak of: only these are asked for. A file that
 /// takes `facts` as a whole needs all.
 pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
-    let mentions = |name: &str| {
-        project.sources.files().any(|(_, _, text)| text.contains(&format!("facts.{name}")))
-    };
-    let whole = project.sources.files().any(|(_, _, text)| {
-        text.match_indices("facts").any(|(at, _)| !text[at + 5..].starts_with('.'))
-    });
+    let mentions = |name: &str| project.sources.files().any(|(_, _, text)| text.contains(&format!("facts.{name}")));
+    let whole = project
+        .sources
+        .files()
+        .any(|(_, _, text)| text.match_indices("facts").any(|(at, _)| !text[at + 5..].starts_with('.')));
     crate::facts::all().iter().map(|fact| fact.name).filter(|name| whole || mentions(name)).map(str::to_owned).collect()
 }

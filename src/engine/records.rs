@@ -58,8 +58,10 @@ impl HostRun<'_> {
             };
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
         };
-        let due: Vec<StepId> =
-            missing.into_iter().filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id)).collect();
+        let due: Vec<StepId> = missing
+            .into_iter()
+            .filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id))
+            .collect();
         self.note_records(&due);
     }
 

@@ -60,10 +60,7 @@ impl Report {
     /// Returns the exit code that the printed report means.
     pub fn exit_code(&self) -> ExitCode {
         let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
-        let of_run = [
-            self.budget_spent.then_some(ExitCode::Budget),
-            self.interrupted.then_some(ExitCode::Interrupted),
-        ];
+        let of_run = [self.budget_spent.then_some(ExitCode::Budget), self.interrupted.then_some(ExitCode::Interrupted)];
         ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()))
     }
 
@@ -124,7 +121,11 @@ impl StepResult {
     /// Returns the exit code that this result alone means, if it means one.
     pub fn code(&self) -> Option<ExitCode> {
         match self {
-            Self::Changed | Self::AlreadyOk { .. } | Self::NotApplicable { .. } | Self::Skipped { .. } | Self::Cancelled => None,
+            Self::Changed
+            | Self::AlreadyOk { .. }
+            | Self::NotApplicable { .. }
+            | Self::Skipped { .. }
+            | Self::Cancelled => None,
             Self::Pending { .. } => Some(ExitCode::Pending),
             Self::Blocked { .. } | Self::Failed { .. } => Some(ExitCode::HostsFailed),
             Self::Unknown { .. } => Some(ExitCode::Unknown),

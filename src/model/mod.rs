@@ -12,7 +12,7 @@ pub use disruption::Disruption;
 pub use exit::ExitCode;
 pub use name::{HostName, StepId};
 pub use phase::{Level, Phase, Scope};
-pub use secret::{Placeholder, SecretStore, PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN};
+pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, Placeholder, SecretStore};
 pub use untrusted::Untrusted;
 pub use verdict::{BlockClass, Outcome, Verdict};
 

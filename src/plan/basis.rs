@@ -58,7 +58,10 @@ mod tests {
 
     #[test]
     fn key_order_does_not_matter() {
-        assert_eq!(canonical(&json!({"b": [1, {"d": null, "c": "x\n"}], "a": true})), r#"{"a":true,"b":[1,{"c":"x\n","d":null}]}"#);
+        assert_eq!(
+            canonical(&json!({"b": [1, {"d": null, "c": "x\n"}], "a": true})),
+            r#"{"a":true,"b":[1,{"c":"x\n","d":null}]}"#
+        );
         assert_eq!(canonical(&json!({"a": 1, "b": 2})), canonical(&json!({"b": 2, "a": 1})));
     }
 

@@ -86,7 +86,9 @@ impl<'a> Case<'a> {
     pub fn runs(&self, index: StepIndex, step: &Step) -> bool {
         match step.scope {
             Scope::Host => true,
-            Scope::One | Scope::Fleet => self.ground.chosen.get(&index).is_some_and(|hosts| hosts.contains(&self.host.name)),
+            Scope::One | Scope::Fleet => {
+                self.ground.chosen.get(&index).is_some_and(|hosts| hosts.contains(&self.host.name))
+            }
             Scope::Cluster => false,
         }
     }

@@ -129,11 +129,15 @@ fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Ju
     match judged {
         Judged::Holds { .. } | Judged::NotApplicable => configured,
         Judged::Fails { .. } => pending(configured.basis),
-        Judged::Unknown { why, .. } => Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) },
+        Judged::Unknown { why, .. } => {
+            Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) }
+        }
         Judged::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
             Some(Ok(true)) | None => configured,
             Some(Ok(false)) => pending(configured.basis),
-            Some(Err(why)) => Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) },
+            Some(Err(why)) => {
+                Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) }
+            }
         },
     }
 }
@@ -143,7 +147,9 @@ pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
     match case.seen.observation.get(probe) {
         Ok(Reading::Output(output)) if output.status == 0 => Ok(true),
         Ok(Reading::Output(output)) if output.status == 1 => Ok(false),
-        Ok(Reading::Output(output)) => Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr))),
+        Ok(Reading::Output(output)) => {
+            Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr)))
+        }
         Ok(_) => Err("the check was answered with something else".to_owned()),
         Err(unknown) => Err(unknown.why),
     }
@@ -179,7 +185,10 @@ fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, 
             }
             let disruption = turn.step.disruption.unwrap_or(Disruption::D0);
             let reason = format!("cannot be judged before {export} is made");
-            (Judgement::change(reason, Vec::new(), disruption, Value::Null).predicted(), Some(format!("{export} is made")))
+            (
+                Judgement::change(reason, Vec::new(), disruption, Value::Null).predicted(),
+                Some(format!("{export} is made")),
+            )
         }
     }
 }

@@ -193,13 +193,15 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     if instance.absent {
         return None;
     }
-    instance.recipe.rules.iter().find_map(|rule| match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
-        Judged::Fails { .. } => Some(Judgement::blocked(BlockClass::Rule, rule.otherwise.clone(), Value::Null)),
-        Judged::Unknown { why, .. } => Some(Judgement {
-            verdict: Verdict::Unknown,
-            ..Judgement::ok(format!("a rule cannot be judged: {why}"), Value::Null)
-        }),
-        Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => None,
+    instance.recipe.rules.iter().find_map(|rule| {
+        match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
+            Judged::Fails { .. } => Some(Judgement::blocked(BlockClass::Rule, rule.otherwise.clone(), Value::Null)),
+            Judged::Unknown { why, .. } => Some(Judgement {
+                verdict: Verdict::Unknown,
+                ..Judgement::ok(format!("a rule cannot be judged: {why}"), Value::Null)
+            }),
+            Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => None,
+        }
     })
 }
 
@@ -293,11 +295,16 @@ fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Untrusted> {
     let known = |step: &str| {
         let name = step.split('[').next().unwrap_or(step);
         // A step the filter leaves out, or one that runs on another host now, is still declared.
-        case.instances().iter().any(|i| {
-            i.recipe.steps.iter().any(|s| format!("{}/{}", i.recipe.name, s.name) == name && s.each.is_none())
-        })
+        case.instances()
+            .iter()
+            .any(|i| i.recipe.steps.iter().any(|s| format!("{}/{}", i.recipe.name, s.name) == name && s.each.is_none()))
     };
-    case.seen.records.keys().filter(|step| !declared.contains(*step) && !known(step)).map(|s| s.as_str().into()).collect()
+    case.seen
+        .records
+        .keys()
+        .filter(|step| !declared.contains(*step) && !known(step))
+        .map(|s| s.as_str().into())
+        .collect()
 }
 
 /// Returns the hosts a plan is about, in inventory order.

@@ -130,7 +130,9 @@ pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, pu
     for (name, probe) in export_probes(case, turn) {
         let Some(export) = turn.step.exports.get(&name) else { continue };
         let text = match case.seen.observation.get(&probe) {
-            Ok(Reading::Output(output)) if output.status == 0 => Some(output.stdout.raw().trim_end_matches('\n').to_owned()),
+            Ok(Reading::Output(output)) if output.status == 0 => {
+                Some(output.stdout.raw().trim_end_matches('\n').to_owned())
+            }
             _ => None,
         };
         let value = text.map(|text| exported(export, &turn.expanded.id, &case.host.name, text, secrets));

@@ -23,7 +23,8 @@ pub struct StoreError {
 impl Store {
     /// Returns the store below `state` (`--state`, `FORGE_STATE`, or `.forge` beside the inventory).
     pub fn new(state: &Utf8Path, cluster: &str) -> Self {
-        let name: String = cluster.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+        let name: String =
+            cluster.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
         let name = if name.starts_with('.') || name.is_empty() { format!("_{name}") } else { name };
         Self { root: state.join(name) }
     }
@@ -41,7 +42,8 @@ impl Store {
         let failed = |source| StoreError { path: path.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         let journal = path.join("journal.ndjson");
-        let journal = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
+        let journal =
+            std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
         Ok(RunDir { path, journal })
     }
 }

@@ -100,13 +100,9 @@ impl Boot<'_> {
         match self {
             Boot::Reading => none,
             Boot::Acting { token } => none.word(token.as_str()).word(&paths.lock),
-            Boot::Locking { token, owner, ours, earlier } => none
-                .word(token.as_str())
-                .word(&paths.lock)
-                .word(*owner)
-                .word(*ours)
-                .word(&paths.run)
-                .word(*earlier),
+            Boot::Locking { token, owner, ours, earlier } => {
+                none.word(token.as_str()).word(&paths.lock).word(*owner).word(*ours).word(&paths.run).word(*earlier)
+            }
         }
     }
 }

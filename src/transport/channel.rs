@@ -78,15 +78,10 @@ impl Channel {
         preface: Option<String>,
     ) -> Result<Self, TransportError> {
         // A process group of its own: Ctrl-C in forge's terminal must not stop a step in the middle.
-        let spawned = start
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let failed = |error: std::io::Error| {
-            TransportError::new(ErrorKind::Controller, format!("cannot run `{name}`: {error}"))
-        };
+        let spawned =
+            start.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let failed =
+            |error: std::io::Error| TransportError::new(ErrorKind::Controller, format!("cannot run `{name}`: {error}"));
         let mut child = spawned.map_err(failed)?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {

@@ -19,7 +19,9 @@ const PREFIX: &str = "s";
 /// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read
 /// by the caller), or `/tmp/forge-UID` when there is none or its path is too long for a socket.
 pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
-    let short = |dir: &Utf8PathBuf| dir.is_absolute() && dir.as_str().len() <= PATH_CAP && dir.parent().is_some_and(Utf8Path::is_dir);
+    let short = |dir: &Utf8PathBuf| {
+        dir.is_absolute() && dir.as_str().len() <= PATH_CAP && dir.parent().is_some_and(Utf8Path::is_dir)
+    };
     let uid = rustix::process::getuid().as_raw();
     runtime.map(|dir| dir.join("forge")).filter(short).unwrap_or_else(|| format!("/tmp/forge-{uid}").into())
 }
@@ -27,7 +29,9 @@ pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
 /// Makes the folder if it is not there, and checks that nobody else can reach into it.
 pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(unusable(dir, &error.to_string())),
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(unusable(dir, &error.to_string()));
+        }
         _ => {}
     }
     let found = fs::symlink_metadata(dir).map_err(|error| unusable(dir, &error.to_string()))?;

@@ -231,12 +231,28 @@ mod tests {
             ("ssh: connect to host n1 port 22: Connection refused\r\n", K::Refused, true),
             ("ssh: connect to host n1 port 22: No route to host\r\n", K::NoRoute, true),
             ("ssh: connect to host n1 port 22: Connection timed out\r\n", K::ConnectTimeout, true),
-            ("Connection timed out during banner exchange\r\nConnection to 10.0.0.1 port 22 timed out\r\n", K::ConnectTimeout, true),
+            (
+                "Connection timed out during banner exchange\r\nConnection to 10.0.0.1 port 22 timed out\r\n",
+                K::ConnectTimeout,
+                true,
+            ),
             ("kex_exchange_identification: read: Connection reset by peer\r\n", K::Dropped, true),
-            ("kex_exchange_identification: Connection closed by remote host\r\nConnection closed by 10.0.0.1 port 22\r\n", K::Dropped, true),
-            ("/root/x: line 1: Bad configuration option: hostnmae\r\n/root/x: terminating, 1 bad configuration options\r\n", K::SshConfig, false),
+            (
+                "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by 10.0.0.1 port 22\r\n",
+                K::Dropped,
+                true,
+            ),
+            (
+                "/root/x: line 1: Bad configuration option: hostnmae\r\n/root/x: terminating, 1 bad configuration options\r\n",
+                K::SshConfig,
+                false,
+            ),
             ("hostname contains invalid characters\n", K::SshConfig, false),
-            ("Unable to negotiate with 10.0.0.1 port 22: no matching host key type found. Their offer: ssh-dss\r\n", K::Connect, false),
+            (
+                "Unable to negotiate with 10.0.0.1 port 22: no matching host key type found. Their offer: ssh-dss\r\n",
+                K::Connect,
+                false,
+            ),
             ("something new\r\n", K::Connect, false),
         ];
         for (said, kind, retryable) in cases {
@@ -252,10 +268,12 @@ mod tests {
         let error = explained(log, "me@bastion: Permission denied (publickey).\r\n");
         assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, false));
         assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: no key is accepted");
-        let error = explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
+        let error =
+            explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
         assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: the host key of `bastion` is not known");
         assert!(error.hint.unwrap().contains("`ssh-keyscan bastion >> ~/.ssh/known_hosts`"));
-        let error = explained(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");
+        let error =
+            explained(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");
         assert!(error.hint.unwrap().contains("`ssh -J me@bastion,inner n1`"));
         assert_eq!(explained(log, "").message, "the proxy on the way to `n1` closed the connection");
         let refused = "root@n1: Permission denied (publickey).\r\n";

@@ -82,14 +82,7 @@ pub struct TransportError {
 
 impl TransportError {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            hint: None,
-            said: None,
-            retryable: kind.passes(),
-            sent_anything: false,
-        }
+        Self { kind, message: message.into(), hint: None, said: None, retryable: kind.passes(), sent_anything: false }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

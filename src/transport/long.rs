@@ -158,7 +158,12 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::act`].
-    pub async fn forget_long(&self, unit: &UnitName, token: &Token, secrets: &SecretStore) -> Result<(), TransportError> {
+    pub async fn forget_long(
+        &self,
+        unit: &UnitName,
+        token: &Token,
+        secrets: &SecretStore,
+    ) -> Result<(), TransportError> {
         let folder = folder(&self.session().target().paths, unit);
         let body = Fragment::new().code("set --").word(folder).code("\n[ ! -e \"$1/result\" ] || rm -rf \"$1\"\n");
         let script = Script { body, token: token.clone(), limit: START_LIMIT };

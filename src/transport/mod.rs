@@ -31,8 +31,8 @@ mod tests;
 
 pub use control::control_dir;
 pub use error::{ErrorKind, TransportError};
-pub use lock::{LockError, Owner};
 pub use follow::{LogSink, LongEnd};
+pub use lock::{LockError, Owner};
 pub use long::{LongStep, Started, UnitName};
 pub use random::token;
 pub use reader::Reader;

@@ -148,12 +148,7 @@ impl Session {
         }
     }
 
-    async fn start<'s>(
-        &self,
-        boot: Boot<'_>,
-        keep: Keep,
-        sink: Option<Sink<'s>>,
-    ) -> Result<Talk<'s>, TransportError> {
+    async fn start<'s>(&self, boot: Boot<'_>, keep: Keep, sink: Option<Sink<'s>>) -> Result<Talk<'s>, TransportError> {
         let mark = random::token()?;
         let answer = match &self.0.password {
             Some(password) => {
@@ -270,10 +265,18 @@ fn refused(word: &str, target: &Target) -> TransportError {
         "acting" => {
             TransportError::new(ErrorKind::StillActing, "an earlier script of this run is still at work on the host")
         }
-        "lost" => TransportError::new(ErrorKind::LockLost, format!("the writer lock `{lock}` on the host is not ours any more")),
-        "foreign" => TransportError::new(ErrorKind::Shell, format!("the writer lock `{lock}` on the host is not a file of the user that forge acts as"))
-            .hint(format!("look who made `{lock}` on the host, and remove it if nothing of forge runs there")),
-        "flock" => TransportError::new(ErrorKind::Shell, "the host has no `flock`").hint("install util-linux on the host"),
+        "lost" => TransportError::new(
+            ErrorKind::LockLost,
+            format!("the writer lock `{lock}` on the host is not ours any more"),
+        ),
+        "foreign" => TransportError::new(
+            ErrorKind::Shell,
+            format!("the writer lock `{lock}` on the host is not a file of the user that forge acts as"),
+        )
+        .hint(format!("look who made `{lock}` on the host, and remove it if nothing of forge runs there")),
+        "flock" => {
+            TransportError::new(ErrorKind::Shell, "the host has no `flock`").hint("install util-linux on the host")
+        }
         _ => TransportError::new(ErrorKind::Garbled, "the host refused the script for a reason forge does not know"),
     }
 }

@@ -77,10 +77,17 @@ impl Link {
     }
 
     /// Starts a command. A connection that is gone is made anew once: nothing was sent on it yet.
-    pub(super) async fn channel(&self, host: &HostName, target: &Target, command: &str) -> Result<Channel, TransportError> {
+    pub(super) async fn channel(
+        &self,
+        host: &HostName,
+        target: &Target,
+        command: &str,
+    ) -> Result<Channel, TransportError> {
         for _ in 0..2 {
             let master = self.master(host, target).await?;
-            match tokio::time::timeout(target.connect_timeout() + SOCKET_LIMIT, Channel::ssh(master.clone(), command)).await {
+            match tokio::time::timeout(target.connect_timeout() + SOCKET_LIMIT, Channel::ssh(master.clone(), command))
+                .await
+            {
                 Ok(Ok(channel)) => return Ok(channel),
                 Ok(Err(openssh::Error::Disconnected)) => self.forget(&master).await,
                 Ok(Err(error)) if alive(&master).await => return Err(no_channel(&error)),
@@ -116,7 +123,14 @@ impl Link {
         if target.keep.is_zero() {
             // `ssh -O exit` also ends channels on which a probe hangs; openssh's own way waits for them.
             let mut exit = Command::new("ssh");
-            exit.arg("-F").arg("/dev/null").arg("-O").arg("exit").arg("-S").arg(master.control_socket()).arg("--").arg("x");
+            exit.arg("-F")
+                .arg("/dev/null")
+                .arg("-O")
+                .arg("exit")
+                .arg("-S")
+                .arg(master.control_socket())
+                .arg("--")
+                .arg("x");
             let quiet = exit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let _ = tokio::time::timeout(SOCKET_LIMIT, quiet.status()).await;
         }
@@ -172,7 +186,8 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
     ssh.args(arguments::master(target, &files, idle_s)).process_group(0).kill_on_drop(true);
     // Some complaints of ssh do not go to its log but to stderr: both are the same file.
-    let log = File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
+    let log =
+        File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
     ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let status = match tokio::time::timeout(target.connect_timeout() + Duration::from_secs(1), ssh.status()).await {
         Ok(status) => status.map_err(|error| no_ssh(&error))?,

@@ -97,7 +97,8 @@ async fn a_killed_wrapper_is_not_a_status() {
 #[tokio::test]
 async fn a_program_that_gives_no_shell_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let with = |argv: &[&str]| Target { kind: Kind::Command(argv.iter().map(|a| (*a).into()).collect()), ..target(&folder) };
+    let with =
+        |argv: &[&str]| Target { kind: Kind::Command(argv.iter().map(|a| (*a).into()).collect()), ..target(&folder) };
     let error = run(&with(&["/nonexistent/x"]), "true").await.unwrap_err();
     assert_eq!(error.message, "cannot run `/nonexistent/x`: No such file or directory (os error 2)");
     let error = run(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();

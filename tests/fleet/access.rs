@@ -71,7 +71,8 @@ fn sudo_with_a_password_that_appears_nowhere() {
 #[test]
 fn a_user_without_sudo_is_told_so() {
     let Some(nodes) = Fleet::take(1) else { return };
-    let out = with_connect(&nodes, &format!("{{ user: plain, sudo: true, {} }}", keys())).forge(["plan", "inventory.yaml"]);
+    let out =
+        with_connect(&nodes, &format!("{{ user: plain, sudo: true, {} }}", keys())).forge(["plan", "inventory.yaml"]);
     expect(&out, 4);
     assert!(out.to_string().contains("sudo"), "{out}");
 }
@@ -81,7 +82,9 @@ fn a_jump_host_is_passed() {
     let Some(nodes) = Fleet::take(2) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     // The target takes ssh from the jump host only.
-    nodes[1].must("printf 'AllowUsers root@%s\\n' \"$0\" >> /etc/ssh/sshd_config".replace("$0", &nodes[0].address).as_str());
+    nodes[1].must(
+        "printf 'AllowUsers root@%s\\n' \"$0\" >> /etc/ssh/sshd_config".replace("$0", &nodes[0].address).as_str(),
+    );
     nodes[1].must("systemctl restart ssh || systemctl restart sshd");
     let config = fleet.ssh_config.display();
     let connect = format!("{{ user: root, config: {config}, jump: {} }}", nodes[0].name);
@@ -97,7 +100,8 @@ fn an_unknown_host_key_is_refused_with_a_hint_and_taken_by_choice() {
     let Some(nodes) = Fleet::take(1) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
     let key = fleet.key.display();
-    let strict = with_connect(&nodes, &format!("{{ user: root, identity: {key}, known_hosts: /tmp/forge-no-such-file }}"));
+    let strict =
+        with_connect(&nodes, &format!("{{ user: root, identity: {key}, known_hosts: /tmp/forge-no-such-file }}"));
     let out = strict.forge(["plan", "inventory.yaml"]);
     expect(&out, 4);
     assert!(out.to_string().contains("host key") && out.to_string().contains("accept_new"), "{out}");

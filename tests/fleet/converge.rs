@@ -56,10 +56,22 @@ struct Tamper {
 const TAMPERS: [Tamper; 12] = [
     Tamper { what: "echo edited > /srv/web/page", step: "web/page", repaired: "grep -q hello /srv/web/page" },
     Tamper { what: "chmod 666 /srv/web/page", step: "web/page", repaired: "test $(stat -c %a /srv/web/page) = 640" },
-    Tamper { what: "chown root /srv/web/page", step: "web/page", repaired: "test $(stat -c %U /srv/web/page) = webber" },
+    Tamper {
+        what: "chown root /srv/web/page",
+        step: "web/page",
+        repaired: "test $(stat -c %U /srv/web/page) = webber",
+    },
     Tamper { what: "chmod 777 /srv/web", step: "web/folder", repaired: "test $(stat -c %a /srv/web) = 750" },
-    Tamper { what: "usermod -s /bin/bash webber", step: "web/account", repaired: "getent passwd webber | grep -q nologin" },
-    Tamper { what: "apt-mark unhold forge-demo", step: "web/package", repaired: "apt-mark showhold | grep -q forge-demo" },
+    Tamper {
+        what: "usermod -s /bin/bash webber",
+        step: "web/account",
+        repaired: "getent passwd webber | grep -q nologin",
+    },
+    Tamper {
+        what: "apt-mark unhold forge-demo",
+        step: "web/package",
+        repaired: "apt-mark showhold | grep -q forge-demo",
+    },
     Tamper {
         what: "DEBIAN_FRONTEND=noninteractive apt-get install -qqy --allow-change-held-packages --allow-downgrades -o Dpkg::Options::=--force-confold forge-demo=1.0-1 </dev/null",
         step: "web/package",
@@ -152,9 +164,7 @@ fn an_upgrade_and_a_new_greeting_arrive_with_one_restart() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
     expect(&apply(&project), 0);
-    let project = project.inventory(
-        "apply:\n  - { recipe: web, on: all, with: { greeting: moin, version: 2.0-1 } }\n",
-    );
+    let project = project.inventory("apply:\n  - { recipe: web, on: all, with: { greeting: moin, version: 2.0-1 } }\n");
     let out = plan(&project);
     expect(&out, 2);
     for step in ["web/page", "web/package", "web/config", "web/service"] {

@@ -157,7 +157,8 @@ fn hostile_values_reach_the_host_as_they_are_and_show_harmlessly() {
     let Some(nodes) = Fleet::take(1) else { return };
     let hostile = "'\"`$(touch /srv/pwned)\\n; rm -rf / #\u{202e}\u{1b}[31mred\t* ? [a] {b} ~ !x %s %n";
     let yaml = serde_json::to_string(hostile).expect("JSON is YAML");
-    let project = project(&nodes, &format!("  - name: odd\n    file: {{ path: \"/srv/a 'b' $(c)\", content: {yaml} }}\n"));
+    let project =
+        project(&nodes, &format!("  - name: odd\n    file: {{ path: \"/srv/a 'b' $(c)\", content: {yaml} }}\n"));
     let shown = plan(&project);
     expect(&shown, 2);
     assert!(!shown.stdout.contains('\u{1b}') && !shown.stdout.contains('\u{202e}'), "{shown}");

@@ -58,14 +58,8 @@ fn an_upgrade_leaves_old_mtimes_and_a_running_service_as_it_was() {
     let node = &nodes[0];
     node.must("apt-get -qq install -y forge-demo=1.0-1 && systemctl start forge-demo");
     node.must("until [ -e /run/forge-demo/loaded ]; do sleep 0.1; done; apt-get -qq install -y forge-demo=1.1-1");
-    assert_eq!(
-        node.must("cat /run/forge-demo/loaded"),
-        "version=1.0-1 greeting=hello"
-    );
-    assert_eq!(
-        node.must("/usr/sbin/forge-demo --version; date -r /usr/sbin/forge-demo +%Y"),
-        "1.1-1\n2001"
-    );
+    assert_eq!(node.must("cat /run/forge-demo/loaded"), "version=1.0-1 greeting=hello");
+    assert_eq!(node.must("/usr/sbin/forge-demo --version; date -r /usr/sbin/forge-demo +%Y"), "1.1-1\n2001");
 }
 
 #[test]

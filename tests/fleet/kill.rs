@@ -40,15 +40,23 @@ fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
     let mut seed = 20_261_121_u64;
     for round in 0..20 {
         let version = if round % 2 == 0 { "1.0-1" } else { "1.1-1" };
-        project = project.inventory(&format!("apply:\n  - {{ recipe: web, on: all, with: {{ version: {version} }} }}\n"));
+        project =
+            project.inventory(&format!("apply:\n  - {{ recipe: web, on: all, with: {{ version: {version} }} }}\n"));
         // A linear congruential generator: the moments differ, and are the same in every run.
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let after = Duration::from_millis(50 + (seed >> 33) % 2500);
         kill_after(&project, after);
         let out = project.forge(["apply", "inventory.yaml", "--yes"]);
         assert_eq!(out.code, 0, "round {round}, killed after {after:?}: {out}");
-        assert_eq!(node.must("dpkg --audit; dpkg-query -W -f '${Status} ${Version}' forge-demo"), format!("install ok installed {version}"));
-        assert_eq!(node.must("cat /run/forge-demo/loaded"), format!("version={version} greeting={version}"), "round {round}");
+        assert_eq!(
+            node.must("dpkg --audit; dpkg-query -W -f '${Status} ${Version}' forge-demo"),
+            format!("install ok installed {version}")
+        );
+        assert_eq!(
+            node.must("cat /run/forge-demo/loaded"),
+            format!("version={version} greeting={version}"),
+            "round {round}"
+        );
         let after = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
         assert_eq!(after.code, 0, "round {round}: {after}");
     }

@@ -9,11 +9,7 @@
 //! assert_eq!(out.code, 0, "{out}");
 //! assert_eq!(nodes[0].read("/etc/motd"), b"hello\n");
 //! ```
-#![allow(
-    dead_code,
-    clippy::disallowed_methods,
-    reason = "the harness starts programs and reads the environment"
-)]
+#![allow(dead_code, clippy::disallowed_methods, reason = "the harness starts programs and reads the environment")]
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -52,39 +48,25 @@ impl Output {
         Output {
             stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-            code: out
-                .status
-                .code()
-                .unwrap_or_else(|| 128 + out.status.signal().unwrap_or(0)),
+            code: out.status.code().unwrap_or_else(|| 128 + out.status.signal().unwrap_or(0)),
         }
     }
 }
 
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "exit code {}\n--- stdout\n{}\n--- stderr\n{}",
-            self.code, self.stdout, self.stderr
-        )
+        write!(f, "exit code {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
     }
 }
 
 fn collect(command: &mut Command, input: &[u8]) -> std::process::Output {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let mut stdin = child.stdin.take().expect("stdin is piped");
     std::thread::scope(|scope| {
         // Beside reading, so that a program that prints before it reads cannot block; one that reads nothing is fine.
         scope.spawn(move || stdin.write_all(input).ok());
-        child
-            .wait_with_output()
-            .expect("the child is ours to wait for")
+        child.wait_with_output().expect("the child is ours to wait for")
     })
 }
 
@@ -129,17 +111,10 @@ impl Fleet {
     /// back. A test takes all its nodes at once: two that each hold some and want more would wait for ever.
     pub fn take(count: usize) -> Option<Nodes> {
         let fleet = Fleet::require()?;
-        assert!(
-            count <= fleet.size,
-            "the fleet has {} nodes; set FORGE_FLEET_SIZE to have {count}",
-            fleet.size
-        );
+        assert!(count <= fleet.size, "the fleet has {} nodes; set FORGE_FLEET_SIZE to have {count}", fleet.size);
         let mut free = fleet.free();
         while free.len() < count {
-            free = fleet
-                .given_back
-                .wait(free)
-                .unwrap_or_else(PoisonError::into_inner);
+            free = fleet.given_back.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
         let nodes = Nodes((0..count).filter_map(|_| free.pop_first()).collect());
         drop(free);
@@ -152,8 +127,7 @@ impl Fleet {
             rustix::process::geteuid().is_root(),
             "the fleet tests boot machines and need root; run them as root or set FORGE_FLEET=skip"
         );
-        let size = std::env::var("FORGE_FLEET_SIZE")
-            .map_or(20, |v| v.parse().expect("FORGE_FLEET_SIZE is a number"));
+        let size = std::env::var("FORGE_FLEET_SIZE").map_or(20, |v| v.parse().expect("FORGE_FLEET_SIZE is a number"));
         must(["install"]);
         let alone = lock(Path::new(&variable(&must(["env"]), "FLEET_DIR")));
         must(["up", &size.to_string()]);
@@ -177,33 +151,20 @@ impl Fleet {
 fn lock(dir: &Path) -> File {
     let path = dir.join("tests.lock");
     let file = File::create(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    file.lock()
-        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    file.lock().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     file
 }
 
 /// Reads one variable of `fleet env`; only the blanks of its lists are quoted.
 fn variable(env: &str, name: &str) -> String {
-    let line = env
-        .lines()
-        .find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
-    line.unwrap_or_else(|| panic!("fleet env prints no {name}"))
-        .replace('\\', "")
+    let line = env.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("fleet env prints no {name}")).replace('\\', "")
 }
 
 fn nodes(env: &str) -> impl Iterator<Item = Node> {
-    let names: Vec<_> = variable(env, "FLEET_NODES")
-        .split(' ')
-        .map(str::to_owned)
-        .collect();
-    let addresses: Vec<_> = variable(env, "FLEET_ADDRESSES")
-        .split(' ')
-        .map(str::to_owned)
-        .collect();
-    names
-        .into_iter()
-        .zip(addresses)
-        .map(|(name, address)| Node { name, address })
+    let names: Vec<_> = variable(env, "FLEET_NODES").split(' ').map(str::to_owned).collect();
+    let addresses: Vec<_> = variable(env, "FLEET_ADDRESSES").split(' ').map(str::to_owned).collect();
+    names.into_iter().zip(addresses).map(|(name, address)| Node { name, address })
 }
 
 /// The nodes of one test.
@@ -246,21 +207,13 @@ impl Node {
     }
 
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
-        let out = Output::of(
-            &mut self.inside(["sh", "-c", "cat >\"$1\"", "sh", path]),
-            bytes.as_ref(),
-        );
+        let out = Output::of(&mut self.inside(["sh", "-c", "cat >\"$1\"", "sh", path]), bytes.as_ref());
         assert!(out.ok(), "{}: {path}: {out}", self.name);
     }
 
     pub fn read(&self, path: &str) -> Vec<u8> {
         let out = collect(&mut self.inside(["cat", path]), b"");
-        assert!(
-            out.status.success(),
-            "{}: {path}: {}",
-            self.name,
-            String::from_utf8_lossy(&out.stderr)
-        );
+        assert!(out.status.success(), "{}: {path}: {}", self.name, String::from_utf8_lossy(&out.stderr));
         out.stdout
     }
 
@@ -328,13 +281,8 @@ impl Project {
         for node in nodes {
             head += &format!("  {}: {{ address: {} }}\n", node.name, node.address);
         }
-        let dir = tempfile::Builder::new()
-            .prefix("forge-")
-            .tempdir()
-            .expect("a temporary directory");
-        Project { dir, head }
-            .file("home/.ssh/.keep", "")
-            .inventory("")
+        let dir = tempfile::Builder::new().prefix("forge-").tempdir().expect("a temporary directory");
+        Project { dir, head }.file("home/.ssh/.keep", "").inventory("")
     }
 
     /// Writes `inventory.yaml`: cluster, connect and hosts as in [`Project::new`], then `rest`.
@@ -362,10 +310,7 @@ impl Project {
     pub fn forge<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Output {
         let forge = self.command(args);
         let mut limited = Command::new("timeout");
-        limited
-            .args(["--kill-after=10", LIMIT])
-            .arg(forge.get_program())
-            .args(forge.get_args());
+        limited.args(["--kill-after=10", LIMIT]).arg(forge.get_program()).args(forge.get_args());
         Output::of(self.hermetic(&mut limited), b"")
     }
 
@@ -379,13 +324,7 @@ impl Project {
     /// `HOME` keeps forge from the developer's files. ssh itself takes the home from the user database, not from here.
     fn hermetic<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        command
-            .current_dir(self.dir.path())
-            .env_clear()
-            .env("PATH", path)
-            .env("LANG", "C.UTF-8");
-        command
-            .env("HOME", self.path("home"))
-            .env("FORGE_STATE", self.path("state"))
+        command.current_dir(self.dir.path()).env_clear().env("PATH", path).env("LANG", "C.UTF-8");
+        command.env("HOME", self.path("home")).env("FORGE_STATE", self.path("state"))
     }
 }

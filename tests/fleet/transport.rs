@@ -176,7 +176,10 @@ async fn jumps_are_passed_and_their_failures_named() {
     let through = |jump: &[&String]| Target { jump: jump.iter().map(|j| (*j).clone()).collect(), ..base.clone() };
 
     let seen = output(&through(&[&first, &second]), "echo $SSH_CONNECTION; hostname").await.unwrap();
-    assert!(seen.starts_with(&format!("{} ", nodes[1].address)) && seen.ends_with(&format!("{}\n", nodes[2].name)), "{seen}");
+    assert!(
+        seen.starts_with(&format!("{} ", nodes[1].address)) && seen.ends_with(&format!("{}\n", nodes[2].name)),
+        "{seen}"
+    );
 
     let nobody = format!("nobody-here@{}", nodes[0].address);
     let error = refused(connect(&through(&[&nobody])).await);
@@ -193,7 +196,8 @@ async fn jumps_are_passed_and_their_failures_named() {
     let known = folder.path().join("known");
     let line = format!("^{} ", nodes[0].address);
     let all = std::fs::read_to_string(base.known_hosts.as_ref().unwrap()).unwrap();
-    let without: String = all.lines().filter(|l| !l.contains(nodes[0].address.as_str())).map(|l| format!("{l}\n")).collect();
+    let without: String =
+        all.lines().filter(|l| !l.contains(nodes[0].address.as_str())).map(|l| format!("{l}\n")).collect();
     std::fs::write(&known, without).unwrap();
     let error = refused(connect(&Target { known_hosts: Some(utf8(&known)), ..through(&[&first]) }).await);
     assert_eq!(error.kind, ErrorKind::Jump, "{line} {error:?}");
@@ -241,7 +245,12 @@ async fn sudo_gives_root_or_says_why_not() {
     nodes[0].must("echo 'Defaults:deploy requiretty' >/etc/sudoers.d/zz; chmod 440 /etc/sudoers.d/zz");
     let (wrong, wrong_sudo) = with_password("wrong");
     let cases = [
-        (as_user("admin", wrong_sudo.clone()), &wrong, ErrorKind::SudoPassword, "sudo refused the password for `admin`"),
+        (
+            as_user("admin", wrong_sudo.clone()),
+            &wrong,
+            ErrorKind::SudoPassword,
+            "sudo refused the password for `admin`",
+        ),
         (as_user("admin", Sudo::NoPassword), &none, ErrorKind::SudoNeedsPassword, "sudo wants a password for `admin`"),
         (as_user("deploy", Sudo::NoPassword), &none, ErrorKind::SudoDenied, "sudo wants a terminal for `deploy`"),
     ];
@@ -255,7 +264,8 @@ async fn sudo_gives_root_or_says_why_not() {
     let id = code("id");
     let both = tokio::join!(session.run(&id, &wrong, None), session.run(&id, &wrong, None));
     assert!(both.0.is_err_and(|e| e.kind == ErrorKind::SudoPassword) && both.1.is_err());
-    let failures = nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
+    let failures =
+        nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
     assert_eq!(failures, "1", "a wrong password is tried once");
 
     nodes[0].must("echo 'plain:correct horse' | chpasswd");
@@ -376,7 +386,10 @@ async fn helper_that_holds_the_lock() {
     };
     let reader = Reader::new(connect(&target).await.unwrap());
     let writer = reader.lock(&owner("killed"), None).await.unwrap();
-    writer.act(&code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"), &SecretStore::default(), None).await.unwrap();
+    writer
+        .act(&code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"), &SecretStore::default(), None)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
