@@ -3,9 +3,12 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
 
 use forge::diag::Code;
+use forge::engine::{Event, Report};
 use forge::facts;
 use forge::model::ExitCode;
+use forge::plan::Plan;
 use forge::resource::{kinds, reference, schema};
+use forge::state::Record;
 use std::path::Path;
 
 /// Compares one file with what the code makes of it now.
@@ -35,6 +38,20 @@ fn every_kind_has_its_page_and_its_schema() {
         holds(&format!("schemas/kinds/{}.json", kind.name), &(schema + "\n"));
     }
     holds("docs/reference/kinds/README.md", &index);
+}
+
+#[test]
+fn every_file_that_forge_writes_has_a_schema() {
+    let files = [
+        ("plan", schemars::schema_for!(Plan)),
+        ("report", schemars::schema_for!(Report)),
+        ("record", schemars::schema_for!(Record)),
+        ("journal-entry", schemars::schema_for!(Event)),
+    ];
+    for (name, schema) in files {
+        let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+        holds(&format!("schemas/{name}.json"), &(text + "\n"));
+    }
 }
 
 #[test]

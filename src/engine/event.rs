@@ -3,11 +3,12 @@
 use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::plan::Unreachable;
 use crate::resource::Change;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
 /// One thing that happened in a run. Events of one host come in order.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
     /// Observation of `hosts` begins.
@@ -56,7 +57,7 @@ pub enum Event {
 }
 
 /// How a step ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum StepResult {
     /// Changed and verified.
@@ -82,7 +83,7 @@ pub enum StepResult {
 }
 
 /// Why a step failed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Failure {
     /// A lowercase fragment: `exit status 100`, `still differs after the change`.
     pub why: Untrusted,
@@ -94,7 +95,7 @@ pub struct Failure {
 }
 
 /// How a verification ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum VerifyResult {
     Held,

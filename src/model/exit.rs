@@ -1,9 +1,10 @@
 //! The exit codes of forge: a documented type, computed from the value that is printed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the process's exit status says. Several may hold; [`ExitCode::worst`] picks one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitCode {
     /// 0: nothing to do, or all done and verified.

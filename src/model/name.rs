@@ -1,11 +1,12 @@
 //! Names of hosts and steps.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
 /// The name of a host in the inventory. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct HostName(Arc<str>);
 
@@ -26,7 +27,7 @@ impl fmt::Display for HostName {
 }
 
 /// The identity of a step on any host: `recipe/step`, or `recipe/step[key]` for one turn of an `each`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct StepId {
     pub recipe: Arc<str>,
     pub step: Arc<str>,

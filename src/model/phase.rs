@@ -1,5 +1,6 @@
 //! Phases, scopes and verification levels of a step.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The three truths of a step: written down, in force, proven.
@@ -28,7 +29,7 @@ impl Phase {
 }
 
 /// Where a step runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// On every host of the selection.
@@ -60,7 +61,7 @@ impl Scope {
 }
 
 /// How deep a verification goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Level {
     /// Present.
     #[default]

@@ -1,11 +1,12 @@
 //! Text that came from a host.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Text that came from a host or from a recipe's rendered value. It has no `Display` on purpose: each
 /// writer escapes it for its own grammar (terminal, JSON, Markdown), so escape sequences, bidi
 /// overrides and control characters never act where they are shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Untrusted(String);
 

@@ -1,9 +1,10 @@
 //! Verdicts of steps and outcomes of hosts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a step is impossible on a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockClass {
     Hardware,
@@ -22,7 +23,7 @@ impl BlockClass {
 }
 
 /// What a judge says of one step on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As desired.
@@ -58,7 +59,7 @@ impl Verdict {
 }
 
 /// What a run came to on one host. None is folded into another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Ok,

@@ -3,10 +3,11 @@
 use super::Reach;
 use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
 use crate::resource::Change;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A plan for a selection of hosts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Of the plan's form; see `schemas/plan.json`.
     pub version: u32,
@@ -19,7 +20,7 @@ pub struct Plan {
 }
 
 /// What would happen on one host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPlan {
     pub host: HostName,
     pub reach: Reach,
@@ -32,7 +33,7 @@ pub struct HostPlan {
 }
 
 /// One step on one host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
     pub id: StepId,
     pub kind: String,
@@ -69,7 +70,7 @@ impl StepPlan {
 }
 
 /// What a step may do that could not be judged yet. Outside of it the step is stale.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
     /// What has to happen before it can be judged.
     pub until: Untrusted,
@@ -79,7 +80,7 @@ pub struct Envelope {
 }
 
 /// One verification of a recipe on one host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyPlan {
     pub recipe: String,
     pub name: String,
@@ -91,7 +92,7 @@ pub struct VerifyPlan {
 }
 
 /// How many of what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     pub hosts: usize,
     pub unreachable: usize,

@@ -3,11 +3,12 @@
 use crate::facts::Facts;
 use crate::model::{HostName, Untrusted, Value};
 use crate::probe::{Observation, Probe, Reading};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Why a host could not be observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreachable {
     /// A lowercase fragment.
     pub why: Untrusted,
@@ -15,7 +16,7 @@ pub struct Unreachable {
 }
 
 /// Whether a host answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     Observed,

@@ -2,13 +2,14 @@
 
 use crate::model::{Disruption, Untrusted, Value, Verdict};
 use crate::script::Fragment;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 use super::Provision;
 
 /// One attribute that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// `content`, `mode`, `version`, `enabled` …
     pub attribute: String,

@@ -6,6 +6,7 @@
 
 use crate::model::{StepId, Value};
 use crate::script::Fragment;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ pub const APPLIED_DIR: &str = "/var/lib/forge/applied";
 const VERSION: u32 = 1;
 
 /// What the last verified apply of a step left behind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     pub version: u32,
     /// `recipe/step[key]`
@@ -43,7 +44,7 @@ pub struct Record {
 }
 
 /// The start of a service that a verified apply saw.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// systemd's `InvocationID`.
     pub invocation: String,
