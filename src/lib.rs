@@ -4,6 +4,15 @@
 //! only the rooms below it in this list (`tests/tidy.rs` checks that). `docs/architecture.md` holds
 //! the bird's-eye view, the code map and the invariants.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::print_stdout,
+        reason = "tests start programs, touch files and look at clocks"
+    )
+)]
+
 pub mod cli;
 pub mod view;
 

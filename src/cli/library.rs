@@ -21,9 +21,8 @@ pub struct Library {
 }
 
 impl Library {
-    #[expect(clippy::disallowed_methods, reason = "a run is named after the time at which it began")]
     pub fn new() -> Self {
-        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
+        let now = now().strftime("%Y%m%dT%H%M%S");
         let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
         Self { run: format!("{now}-{random}") }
     }
@@ -36,6 +35,7 @@ impl Library {
             run: self.run.clone(),
             controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
+            clock: now,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
         }
     }
@@ -52,6 +52,11 @@ impl Library {
             }
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that looks at the clock and hands it in")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
 }
 
 impl Backend for Library {

@@ -84,7 +84,7 @@ fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
 
 /// A host with nothing to do: what was observed for the plan is its proof.
 fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
-    let steps: Vec<StepReport> = plan.steps.iter().map(|step| as_planned(step)).collect();
+    let steps: Vec<StepReport> = plan.steps.iter().map(as_planned).collect();
     for step in &plan.steps {
         if let Some(index) = run.project.graph.find(&step.id.recipe, &step.id.step) {
             run.board.reach(index, &plan.host, reached_as_planned(step));
@@ -208,7 +208,7 @@ fn owner(run: &Run<'_>) -> Owner {
         user: run.options.user.clone(),
         controller: run.options.controller.clone(),
         pid: std::process::id(),
-        since: jiff::Timestamp::now().to_string(),
+        since: (run.options.clock)().to_string(),
         what: format!("forge apply {}", run.project.inventory),
     }
 }

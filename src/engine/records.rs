@@ -76,7 +76,7 @@ impl HostRun<'_> {
         record.plan = Some(self.run.plan.to_owned());
         record.controller = self.run.options.controller.clone();
         record.user = self.run.options.user.clone();
-        record.time = jiff::Timestamp::now().to_string();
+        record.time = (self.run.options.clock)().to_string();
         let inputs = plan::inputs(case, turn, turns, &Ahead::default());
         record.started = resource.started(&case.seen.observation, &plan::context(case, turn, &inputs, None));
         Some(record)

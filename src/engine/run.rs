@@ -27,6 +27,8 @@ pub struct Options {
     /// `user@controller`, for records and locks.
     pub controller: String,
     pub user: String,
+    /// Tells the time, for records and the lock's owner.
+    pub clock: fn() -> jiff::Timestamp,
     /// Where control sockets live: see [`crate::transport::control_dir`].
     pub control_dir: camino::Utf8PathBuf,
 }

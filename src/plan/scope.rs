@@ -11,10 +11,13 @@ use crate::probe::Reading;
 use secrecy::SecretString;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Hosts that could run a step of a selection, each with whether the step is as desired there.
+type Candidates = BTreeMap<(StepIndex, Vec<HostName>), Vec<(HostName, bool)>>;
+
 /// Chooses the host of each `one` and `fleet` step of each selection: the first observed one where the
 /// step already is as desired (so that a key that was made stays the key), else the first observed one.
 pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
-    let mut candidates: BTreeMap<(StepIndex, Vec<HostName>), Vec<(HostName, bool)>> = BTreeMap::new();
+    let mut candidates = Candidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
         if !case.steps().iter().any(|(_, _, step)| matches!(step.scope, Scope::One | Scope::Fleet)) {

@@ -96,8 +96,11 @@ pub struct Kind {
     pub doc: &'static str,
     pub fields: &'static [Field],
     /// Builds the resource from checked fields. `absent` is said by `ensure: absent` or `otherwise: absent`.
-    pub build: fn(&Fields, absent: bool) -> Result<Box<dyn Resource>, crate::diag::Diag>,
+    pub build: fn(&Fields, absent: bool) -> Built,
 }
+
+/// A resource, or what is wrong with its fields.
+pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {

@@ -56,7 +56,7 @@ pub(super) fn fresh(dir: &Utf8Path) -> Result<TempDir, TransportError> {
 
 /// Removes the folders of connections that nobody listens on any more.
 pub(super) fn clean(dir: &Utf8Path) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
+    let Ok(entries) = fs_err::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if ours && is_old(&entry.path()) && UnixStream::connect(entry.path().join("master")).is_err() {
@@ -67,7 +67,7 @@ pub(super) fn clean(dir: &Utf8Path) {
 }
 
 fn is_old(path: &std::path::Path) -> bool {
-    let age = fs::metadata(path).ok().and_then(|found| found.modified().ok()).and_then(|at| at.elapsed().ok());
+    let age = fs_err::metadata(path).ok().and_then(|found| found.modified().ok()).and_then(|at| at.elapsed().ok());
     age.is_some_and(|age| age > LEFTOVER_AGE)
 }
 

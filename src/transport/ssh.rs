@@ -8,7 +8,7 @@ use super::{ErrorKind, Target, TransportError, control};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
-use std::fs::{self, File};
+use std::fs::{File};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -167,7 +167,7 @@ async fn connect(target: &Target) -> Result<Master, TransportError> {
     }
     let folder = launch(target, target.keep.as_secs().max(1)).await?;
     // A socket keeps working under another name; the folder goes, and with it the log.
-    fs::rename(folder.path().join("master"), &kept).map_err(|error| {
+    fs_err::rename(folder.path().join("master"), &kept).map_err(|error| {
         TransportError::new(ErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
     })?;
     Ok(resume(&kept))
@@ -222,7 +222,7 @@ async fn failed(status: ExitStatus, files: &Files, target: &Target) -> Transport
 /// Reads the start of a log; none is an empty one.
 fn read(path: &str) -> String {
     let mut bytes = Vec::new();
-    if let Ok(file) = File::open(path) {
+    if let Ok(file) = fs_err::File::open(path) {
         let _ = file.take(LOG_CAP).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -231,7 +231,7 @@ fn read(path: &str) -> String {
 /// Looks for the reason on this side of a refused login: a key that is missing, unreadable or locked.
 async fn key_trouble(target: &Target) -> Option<TransportError> {
     let identity = target.identity.as_ref()?;
-    if let Err(error) = File::open(identity) {
+    if let Err(error) = std::fs::OpenOptions::new().read(true).open(identity) {
         let words = format!("the key `{identity}` cannot be read: {error}");
         return Some(TransportError::new(ErrorKind::Auth, words).hint("check `connect.identity`"));
     }

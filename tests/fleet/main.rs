@@ -1,5 +1,14 @@
 //! End-to-end tests on real Debian hosts over real SSH. `tests/fleet/README.md` says how to run them.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests look at the machine from outside, and one that panics has failed"
+)]
+
 mod access;
 mod converge;
 mod faults;
