@@ -8,7 +8,7 @@ use super::{ErrorKind, Target, TransportError, control};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
-use std::fs::{File};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};

@@ -127,3 +127,60 @@ fn a_host_that_is_down_never_stops_the_others() {
     expect(&apply(&project), 0);
     assert_eq!(nodes[1].must("cat /etc/motd"), "by forge");
 }
+
+const SECRET: &str = "s3cr3t-c4n4ry-7f1e'\"$x";
+
+const VAULT: &str = r#"
+recipe: vault
+summary: A secret in a file, in a command and in a failure
+params:
+  token: { type: secret }
+steps:
+  - name: file
+    file: { path: /etc/token, content: "token={{ params.token }}\n", mode: "0600" }
+  - name: command
+    command: { check: test -e /srv/used, apply: "printf %s \"$TOKEN\" > /srv/used; echo \"used $TOKEN\"", env: { TOKEN: "{{ params.token }}" } }
+  - name: failure
+    command: { check: test -e /srv/never, apply: "echo \"said $TOKEN\" >&2; exit 4", env: { TOKEN: "{{ params.token }}" } }
+"#;
+
+/// The canary: no output, no state folder, no process list and no record may hold the secret.
+#[test]
+fn a_secret_reaches_its_file_and_nothing_else() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let project = Project::new(&nodes)
+        .recipe("vault", VAULT)
+        .inventory("apply:\n  - { recipe: vault, on: all, with: { token: { env: FORGE_TEST_TOKEN } } }\n");
+    node.must("mkdir -p /srv; (while :; do ps -eo args; sleep 0.02; done > /run/ps.log) >/dev/null 2>&1 & echo $! > /run/ps.pid");
+    let run = |args: &[&str]| {
+        let output = project.command(args).env("FORGE_TEST_TOKEN", SECRET).output().expect("forge runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains(SECRET) && !text.contains("s3cr3t-c4n4ry"), "{args:?}: {text}");
+        (output.status.code().unwrap_or(-1), text)
+    };
+    run(&["plan", "inventory.yaml", "-vvv"]);
+    run(&["plan", "inventory.yaml", "--format", "json", "--json-into", "plan.json"]);
+    let (code, text) = run(&["apply", "inventory.yaml", "--yes", "-vvv", "--json-into", "report.json"]);
+    assert_eq!(code, 3, "the last step fails: {text}");
+    assert_eq!(node.must("cat /etc/token"), format!("token={SECRET}"));
+    assert_eq!(node.must("cat /srv/used"), SECRET);
+    node.must("echo 'token=tampered' > /etc/token");
+    let (_, text) = run(&["plan", "inventory.yaml", "-v"]);
+    assert!(
+        text.contains("/etc/token") && !text.contains("tampered"),
+        "neither body of a secret file is shown: {text}"
+    );
+    node.must("kill $(cat /run/ps.pid)");
+    let found = std::process::Command::new("grep")
+        .args(["-rl", "s3cr3t-c4n4ry"])
+        .arg(project.path(""))
+        .output()
+        .expect("grep runs");
+    assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
+    // `/run/ps.log` holds every command line of the time.
+    let argv = node.sh("grep -a s3cr3t-c4n4ry /run/ps.log | sort | uniq -c | cut -c1-400").stdout;
+    assert_eq!(argv, "", "a command line held it");
+    let kept = node.sh("grep -rl --exclude-dir=proc s3cr3t-c4n4ry /run /tmp /var 2>/dev/null");
+    assert_eq!(kept.stdout, "", "the secret lies on the host: {kept}");
+}

@@ -174,3 +174,18 @@ fn an_upgrade_and_a_new_greeting_arrive_with_one_restart() {
     assert_eq!(nodes[0].must("cat /run/forge-demo/loaded"), "version=2.0-1 greeting=moin");
     expect(&plan(&project), 0);
 }
+
+#[test]
+fn observing_takes_one_round_trip_and_two_where_text_depends_on_facts() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let one = "recipe: r\nsummary: No facts\nsteps:\n  - name: text\n    file: { path: /etc/motd, content: x }\n";
+    let two = "recipe: r\nsummary: Facts\nsteps:\n  - name: text\n    file: { path: \"/etc/motd-{{ facts.os.id }}\", content: x }\n";
+    for (recipe, trips) in [(one, "in 1 round trip"), (two, "in 2 round trips")] {
+        let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
+        let out = project.forge(["plan", "inventory.yaml", "-v"]);
+        assert!(out.stderr.contains(trips), "{trips}: {out}");
+        expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+        expect(&plan(&project), 0);
+    }
+    assert!(nodes[0].exists("/etc/motd-debian"));
+}
