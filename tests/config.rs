@@ -33,6 +33,19 @@ fn rendered(diags: &Diags, sources: &Sources, root: &Utf8Path) -> String {
     (texts.join("\n\n") + "\n").replace(&format!("{root}/"), "")
 }
 
+/// The first inventory and recipe of `docs/recipes.md` are what they say.
+#[test]
+fn the_first_pair_of_the_docs_loads() {
+    let docs = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/recipes.md");
+    let text = std::fs::read_to_string(docs).unwrap();
+    let blocks: Vec<&str> = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    write(root, blocks[0], blocks[1]);
+    let (project, diags, sources) = load(&root.join("inventory.yaml"));
+    assert!(project.is_some() && diags.0.is_empty(), "{}", rendered(&diags, &sources, root));
+}
+
 fn folders(of: &str) -> Vec<Utf8PathBuf> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(of);
     let mut found: Vec<Utf8PathBuf> = root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().into_path()).collect();
@@ -176,11 +189,11 @@ fn each_makes_turns_and_facts_decide_later() {
         matches!(&one(&project, "w01", "kube-packages/load module").state, State::Deferred(d) if d.need == Need::Facts)
     );
     let mut facts = Facts::default();
-    facts.0.insert("virtualization".into(), Ok(json!({"kind": "container"})));
+    facts.0.insert("virtualization".into(), Ok(json!("lxc")));
     let turn =
         expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &Exports::new()).remove(0);
     assert!(matches!(&turn.state, State::NotApplicable(why) if why == "`when` is false"));
-    assert_eq!(turn.reads.into_iter().collect::<Vec<_>>(), ["virtualization.kind"]);
+    assert_eq!(turn.reads.into_iter().collect::<Vec<_>>(), ["virtualization"]);
     let control = instance(&project, "cp", "kube-control");
     assert_eq!(control.params["endpoint"].value, json!("10.1.0.1:6443"));
 }

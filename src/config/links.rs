@@ -130,10 +130,10 @@ fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project
 }
 
 /// Reports exported values that nobody makes, since their recipe is applied nowhere.
-pub(super) fn check_exports(applied: &Applied, project: &Project, diags: &mut Diags) {
+pub(super) fn check_exports(applied: &Applied, known: impl Fn(&str) -> bool, project: &Project, diags: &mut Diags) {
     for recipe in applied.recipes.values() {
         for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
-            if !applied.recipes.contains_key(&other) {
+            if !applied.recipes.contains_key(&other) && known(&other) {
                 let message = format!("`{other}` is applied to no host, so that `{name}` is never made");
                 diags.push(Diag::error(Code::EdgeNotApplied, message).at(span));
             }

@@ -192,7 +192,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     links::check_applied(&applied, known, links::needed, diags);
     links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
-    links::check_exports(&applied, project, diags);
+    links::check_exports(&applied, known, project, diags);
     project.graph = links::graph(&applied, project, diags);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {

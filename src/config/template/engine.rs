@@ -142,17 +142,17 @@ impl Program {
         }
     }
 
-    /// Runs it as an expectation: what says something about each element of a list says nothing when the
-    /// list is empty, and a part of a fact that the host could not tell makes the answer unknown.
+    /// Runs it as an expectation: what says something about each element of a list of facts says nothing
+    /// when the list is empty. Null is known: it means that the host has no such thing, and a fact that is
+    /// known in part only is unknown as a whole.
     ///
     /// # Errors
     /// As [`Program::test`].
     pub fn expect(&self, bindings: &Bindings) -> Result<Expect, TemplateError> {
         let (result, record) = self.raw(bindings);
-        let unknown = match (&record.need, &record.hole, &record.empty) {
-            (Some(need), ..) => Some((need.describe(), Some(need.clone()))),
-            (_, Some(path), _) => Some((format!("fact `{path}` has a part that is not known"), None)),
-            (_, _, Some(path)) if self.look.maps => Some((format!("fact `{path}` is an empty list"), None)),
+        let unknown = match (&record.need, &record.empty) {
+            (Some(need), _) => Some((need.describe(), Some(need.clone()))),
+            (None, Some(path)) if self.look.maps => Some((format!("fact `{path}` is an empty list"), None)),
             _ => None,
         };
         if let Some((why, need)) = unknown {

@@ -18,8 +18,6 @@ pub(super) struct Record {
     pub missing: Vec<Missing>,
     /// A list of facts that was empty, by path.
     pub empty: Option<String>,
-    /// A part of a fact that the host could not tell, by path.
-    pub hole: Option<String>,
 }
 
 /// A path that does not exist.

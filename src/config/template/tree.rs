@@ -66,8 +66,6 @@ enum Kind {
     Plain,
     /// Facts: what is read belongs to the basis of the step.
     Fact,
-    /// Inside a list of facts: the list was recorded when it was read.
-    FactItem,
 }
 
 impl Object for Branch {
@@ -113,12 +111,6 @@ impl Branch {
         }
         let path = join(&self.path, key);
         record::note(|record| {
-            if holed(value) {
-                record.hole.get_or_insert_with(|| path.clone());
-            }
-            if self.kind == Kind::FactItem {
-                return;
-            }
             if value.kind() == minijinja::value::ValueKind::Seq && value.len() == Some(0) {
                 record.empty.get_or_insert_with(|| path.clone());
             }
@@ -129,13 +121,6 @@ impl Branch {
     fn missing(&self, key: &str) -> Missing {
         Missing { path: join(&self.path, key), name: key.to_owned(), known: self.entries.keys().cloned().collect() }
     }
-}
-
-/// Whether a value, or an element of a list, is null: the host could not tell it.
-fn holed(value: &Value) -> bool {
-    value.is_none()
-        || (value.kind() == minijinja::value::ValueKind::Seq
-            && value.try_iter().is_ok_and(|mut items| items.any(|item| item.is_none())))
 }
 
 fn join(path: &str, key: &str) -> String {
@@ -162,8 +147,8 @@ fn build(path: &str, value: &Json, kind: Kind) -> Value {
             Value::from_object(Branch { path: path.to_owned(), entries, kind })
         }
         Json::Array(items) => {
-            let inner = if kind == Kind::Plain { Kind::Plain } else { Kind::FactItem };
-            let item = |(at, item): (usize, &Json)| build(&format!("{path}[{at}]"), item, inner);
+            // A list of facts is recorded when it is read; what is inside of it needs no record.
+            let item = |(at, item): (usize, &Json)| build(&format!("{path}[{at}]"), item, Kind::Plain);
             Value::from(items.iter().enumerate().map(item).collect::<Vec<_>>())
         }
         Json::Null => Value::from(()),
@@ -248,9 +233,6 @@ fn leaf(name: &str, value: &Value) {
         record.reads.insert(name.to_owned());
         if empty {
             record.empty.get_or_insert_with(|| name.to_owned());
-        }
-        if holed(value) {
-            record.hole.get_or_insert_with(|| name.to_owned());
         }
     });
 }
