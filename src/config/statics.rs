@@ -214,10 +214,10 @@ fn subscript(part: &str) -> String {
 }
 
 fn facts(read: &Read) -> Option<Diag> {
-    let Some(name) = read.path.first() else {
+    if read.path.is_empty() {
         let diag = Diag::error(Code::UnknownName, "a fact must be named");
         return Some(diag.hint("write its name out: `facts.os`"));
-    };
+    }
     known(read, 0, crate::facts::all().iter().map(|fact| fact.name))
 }
 
