@@ -214,19 +214,11 @@ fn subscript(part: &str) -> String {
 }
 
 fn facts(read: &Read) -> Option<Diag> {
-    let Some(name) = read.path.first() else {
+    if read.path.is_empty() {
         let diag = Diag::error(Code::UnknownName, "a fact must be named");
         return Some(diag.hint("write its name out: `facts.os`"));
-    };
-    let all = crate::facts::all();
-    match all.iter().find(|fact| fact.name == name) {
-        Some(fact) if fact.fields.is_empty() && read.path.len() > 1 => {
-            let diag = Diag::error(Code::UnknownName, format!("fact `{name}` is one value and has no parts"));
-            Some(diag.hint(format!("write `facts.{name}`")))
-        }
-        Some(_) => None,
-        None => known(read, 0, all.iter().map(|fact| fact.name)),
     }
+    known(read, 0, crate::facts::all().iter().map(|fact| fact.name))
 }
 
 fn export_names(recipe: &Recipe) -> Vec<&str> {

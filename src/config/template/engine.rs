@@ -183,6 +183,9 @@ impl Program {
             (Ok(_), Some(missing)) if !self.look.lenient => return Err(self.missing(missing)),
             _ => {}
         }
+        if let Some(error) = self.parts_of_a_leaf(&record) {
+            return Err(error);
+        }
         let value = result.map_err(|error| self.runtime_error(&error))?;
         match whole(&value) {
             true => Ok(Eval::Known { value, reads: record.reads }),
@@ -193,6 +196,29 @@ impl Program {
                 undefined: false,
             }),
         }
+    }
+
+    /// A single value has no parts: the engine takes `facts.virtualization.kind` for undefined and lets it be
+    /// compared.
+    fn parts_of_a_leaf(&self, record: &Record) -> Option<TemplateError> {
+        if self.look.lenient || record.leaves.is_empty() {
+            return None;
+        }
+        self.look.reads.iter().find_map(|read| {
+            let mut path = read.root.name().to_owned();
+            for part in &read.path {
+                if record.leaves.contains(&path) {
+                    return Some(TemplateError {
+                        message: format!("`{path}` is one value and has no `{part}`"),
+                        range: Some(read.range.clone()),
+                        hint: None,
+                        undefined: true,
+                    });
+                }
+                path = format!("{path}.{part}");
+            }
+            None
+        })
     }
 
     fn missing(&self, missing: &super::record::Missing) -> TemplateError {

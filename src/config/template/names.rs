@@ -230,6 +230,8 @@ impl Walk {
             self.unknown("test", test.name, filters::tests(), range);
         }
         let defined = matches!(test.name, "defined" | "undefined");
+        // Who asks what a value is, has provided for what it may be.
+        self.look.lenient |= matches!(test.name, "mapping" | "string" | "none");
         self.look.lenient |= defined;
         self.expr(&test.expr, defined);
         self.args(&test.args);

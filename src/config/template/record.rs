@@ -16,6 +16,8 @@ pub(super) struct Record {
     pub need: Option<Need>,
     /// Paths that do not exist, each with the names that do.
     pub missing: Vec<Missing>,
+    /// Paths of single values that were read: they have no parts.
+    pub leaves: BTreeSet<String>,
     /// A list of facts that was empty, by path.
     pub empty: Option<String>,
 }

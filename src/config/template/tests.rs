@@ -61,12 +61,14 @@ fn a_sole_expression_keeps_its_type() {
 fn missing_names_are_errors_also_in_comparisons() {
     assert_eq!(error("params.verison == \"1\""), "`params.verison` does not exist (did you mean `version`?)");
     assert_eq!(error("vars.rack.rwo == \"a\""), "`vars.rack.rwo` does not exist (did you mean `row`?)");
-    assert_eq!(error("facts.os.ids"), "`os.ids` does not exist (did you mean `id`?)");
+    assert_eq!(error("facts.os.ids"), "`facts.os.ids` does not exist (did you mean `id`?)");
     assert_eq!(error("parms.version"), "`parms` does not exist (did you mean `params`?)");
     assert_eq!(
         error("version"),
         "`version` does not exist (a parameter is `params.version`, a variable `vars.version`)"
     );
+    assert_eq!(error("facts.os.id.kind != \"x\""), "`facts.os.id` is one value and has no `kind`");
+    assert_eq!(error("vars.rack.row.x != \"x\""), "`vars.rack.row` is one value and has no `x`");
     assert_eq!(value("{{ vars.rack.rwo | default('x') }}"), json!("x"));
     assert_eq!(value("{{ vars.rack.rwo is defined }}"), json!(false));
 }

@@ -4,7 +4,7 @@ use super::record::{self, Missing};
 use super::{FactSource, Need};
 use crate::model::Value as Json;
 use indexmap::IndexMap;
-use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,13 @@ impl Object for Bindings {
             "recipes" => self.recipes.clone(),
             "host" => self.host.clone(),
             "hosts" => self.hosts.clone(),
-            "item" => self.item.clone(),
+            "item" => {
+                let item = self.item.clone()?;
+                if item.downcast_object_ref::<Branch>().is_none() {
+                    leaf("item".to_owned(), &item, Kind::Plain);
+                }
+                Some(item)
+            }
             "key" => self.key.clone(),
             "exports" => self.exports.clone(),
             "facts" => self.facts.clone(),
@@ -96,7 +102,7 @@ impl Object for Branch {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         if self.kind == Kind::Fact {
             record::note(|record| {
-                record.reads.insert(self.path.clone());
+                record.reads.insert(bare(&self.path).to_owned());
             });
         }
         let keys: Vec<Value> = self.entries.keys().map(|key| Value::from(key.as_str())).collect();
@@ -106,16 +112,9 @@ impl Object for Branch {
 
 impl Branch {
     fn read(&self, key: &str, value: &Value) {
-        if self.kind == Kind::Plain || value.downcast_object_ref::<Branch>().is_some() {
-            return;
+        if value.downcast_object_ref::<Branch>().is_none() {
+            leaf(join(&self.path, key), value, self.kind);
         }
-        let path = join(&self.path, key);
-        record::note(|record| {
-            if value.kind() == minijinja::value::ValueKind::Seq && value.len() == Some(0) {
-                record.empty.get_or_insert_with(|| path.clone());
-            }
-            record.reads.insert(path);
-        });
     }
 
     fn missing(&self, key: &str) -> Missing {
@@ -179,7 +178,7 @@ pub(in crate::config) fn facts(source: FactSource<'_>) -> Value {
         FactSource::Known(facts) => {
             let one = |(name, fact): (&String, &Result<Json, crate::probe::Unknown>)| {
                 let fact = match fact {
-                    Ok(value) => Ok(build(name, value, Kind::Fact)),
+                    Ok(value) => Ok(build(&format!("facts.{name}"), value, Kind::Fact)),
                     Err(unknown) => Err(unknown.why.clone()),
                 };
                 (name.clone(), fact)
@@ -202,7 +201,7 @@ impl Object for FactsRoot {
         match known.get(key) {
             Some(Ok(value)) => {
                 if value.downcast_object_ref::<Branch>().is_none() {
-                    leaf(key, value);
+                    leaf(format!("facts.{key}"), value, Kind::Fact);
                 }
                 Some(value.clone())
             }
@@ -226,15 +225,25 @@ impl Object for FactsRoot {
     }
 }
 
-/// A fact that is not a map is read whole.
-fn leaf(name: &str, value: &Value) {
-    let empty = value.kind() == minijinja::value::ValueKind::Seq && value.len() == Some(0);
+/// Records the reading of a value that is not a map.
+fn leaf(path: String, value: &Value, kind: Kind) {
+    let single = matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String);
     record::note(|record| {
-        record.reads.insert(name.to_owned());
-        if empty {
-            record.empty.get_or_insert_with(|| name.to_owned());
+        if kind == Kind::Fact {
+            if value.kind() == ValueKind::Seq && value.len() == Some(0) {
+                record.empty.get_or_insert_with(|| bare(&path).to_owned());
+            }
+            record.reads.insert(bare(&path).to_owned());
+        }
+        if single {
+            record.leaves.insert(path);
         }
     });
+}
+
+/// The path of a fact without the root: `os.id`.
+fn bare(path: &str) -> &str {
+    path.strip_prefix("facts.").unwrap_or(path)
 }
 
 /// A value that stops the evaluation wherever it is used; the record tells why.
