@@ -2,7 +2,11 @@
 
 /// Returns the one of `known` that is nearest to `typed`, if it is near enough to be a slip of the hand.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (typed.chars().count() / 3).max(1);
+    // One letter for another in a short name is another name, not a slip.
+    let limit = match typed.chars().count() {
+        0..=2 => 0,
+        letters => (letters / 3).max(1),
+    };
     known
         .into_iter()
         .map(|candidate| (distance(typed, candidate), candidate))
