@@ -11,13 +11,20 @@ pub(crate) const CAP: u64 = 262_144;
 /// Bytes of a check's text at most: the kernel takes 131,072 as one argument, and secrets are put in later.
 pub(crate) const SCRIPT_CAP: usize = 98_304;
 
-/// `forge_check USER CWD SCRIPT [KEY=VALUE…]`. The marks on descriptor 5 say that the check's own code was
+/// `forge_env KEY VALUE` …, then `forge_check USER CWD SCRIPT`. Text and values reach the check through its
+/// environment, never through an argument. The marks on descriptor 5 say that the check's own code was
 /// reached, and that it ended by itself; the code gets neither the descriptor nor the token. `setpriv`
 /// rather than `runuser`: a login session would be written to the host's logs.
-const SNIPPET: &str = r#"forge_check() {
-u=$1 d=$2 c=$3
-shift 3
-set -- env "$@" sh -c 'cd -- "$2" && printf :began: >&5 && exec 5>&- && exec sh -c "$1"' sh "$c" "$d"
+const SNIPPET: &str = r#"forge_env() {
+case $1 in ''|[0-9]*|*[!A-Za-z0-9_]*) return ;; esac
+eval "$1=\$2; export $1"
+}
+forge_check() {
+u=$1 d=$2
+export FORGE_C="$3"
+set -- sh -c 'cd -- "$1" && shift && printf :began: >&5 && exec 5>&- || exit
+eval "unset FORGE_C
+$FORGE_C"' sh "$d"
 if [ -n "$u" ] && [ "$u" != "$(id -un)" ]; then
 need setpriv; need getent
 p=$(getent passwd -- "$u") || { printf 'forge-no-user\n' >&2; exit 1; }
@@ -30,16 +37,16 @@ r=$?
 printf :done: >&5
 exit "$r"
 }
-forge_check"#;
+"#;
 
 /// Builds the section of a check; `None` for other probes.
 pub(crate) fn section(probe: &Probe) -> Option<Section> {
     let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
     let mut section = Section::new("the check", vec![probe.clone()], read);
-    let body = Fragment::new().code(SNIPPET).word(user.as_deref().unwrap_or(""));
-    let body = body.word(cwd.as_deref().unwrap_or("/")).word(script);
-    let body = env.iter().fold(body, |body, (key, value)| body.word(format!("{key}={value}")));
-    section.body = section.body.then(body);
+    let set = |body: Fragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
+    let body = env.iter().fold(Fragment::new().code(SNIPPET), set);
+    let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
+    section.body = section.body.then(body.word(cwd.as_deref().unwrap_or("/")).word(script));
     section.timeout_s = (*timeout_s).max(1);
     section.cap = CAP;
     section.foreign = true;

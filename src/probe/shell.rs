@@ -25,9 +25,12 @@ const SLACK_S: u64 = 15;
 /// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
 /// not SIGPIPE's. The readers have limits too, since a process that left the group keeps the pipes open
 /// beyond the kill.
+///
+/// A section's text travels in the environment, which only its own account reads: arguments are there for
+/// everybody on the host to see, and a check may hold a secret.
 const RUNNER: &str = r#"forge_own() {
 p=$(exec 5>&1
-e=$( { { timeout -k 2 "$2" sh -c "$4" </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
+e=$( { { FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
 [ -z "$e" ] || e=$(printf %s "$e" | base64 -w0)
 printf '!%s' "$e")
 [ "${#p}" -le "$3" ] || p=:0::over:!
@@ -36,7 +39,7 @@ printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
 forge_take() { exec timeout -k 1 "$(($1 + 4))" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"; }
 forge_foreign() {
 p=$(exec 5>&1
-e=$( { { timeout -k 2 "$2" sh -c "$4" </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$2" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$2" 16385 | base64 -w0 )
+e=$( { { FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$2" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$2" 16385 | base64 -w0 )
 printf '!%s' "$e")
 printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
 }

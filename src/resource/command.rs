@@ -271,9 +271,13 @@ fi
 export HOME USER LOGNAME SHELL
 "#;
 
+/// The text travels in the environment, which only the account itself reads: what stands in an argument
+/// everybody on the host sees, and it may hold a secret.
+///
 /// The outermost program is the limit, so that it ends everything below it. `setpriv`, as the checks use
 /// it, opens no login session, which would be written to the host's logs.
-const RUN: &str = r#"set -- sh -c "$script"
+const RUN: &str = r#"export FORGE_RUN="$script"
+set -- sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"'
 if [ -n "$user" ]; then
   set -- setpriv --reuid="$user" --regid="$(id -g -- "$user")" --init-groups "$@"
 fi

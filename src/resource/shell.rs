@@ -78,7 +78,7 @@ pub(super) fn write_file(write: &Write<'_>) -> Fragment {
 const GO_LIVE: &str = r#"chown -- "$own" "$tmp" || fail "cannot give $path to $own"
 chmod -- "$mode" "$tmp" || fail "cannot set the mode of $path"
 if [ -n "$validate" ]; then
-  FORGE_FILE=$tmp sh -c "$validate" || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
+  FORGE_FILE=$tmp FORGE_RUN=$validate sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"' || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
 fi
 keep
 sync -- "$tmp" || fail "cannot sync $tmp"
