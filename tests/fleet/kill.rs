@@ -105,3 +105,39 @@ fn one_interrupt_finishes_what_runs_and_says_so() {
     assert!(text.contains("r/first") && text.contains(&nodes[0].name), "what is in flight is named: {text}");
     assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
 }
+
+#[test]
+fn two_interrupts_detach_and_the_next_apply_picks_the_step_up() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let recipe = "recipe: r\nsummary: A slow package\nsteps:\n  - name: package\n    package: { name: forge-slow }\n";
+    let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
+    nodes[0].must("echo 6 > /etc/forge-slow-seconds");
+    let child = project
+        .command(["apply", "inventory.yaml", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("forge starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !nodes[0].sh("pgrep -f '[f]orge-slow.postinst'").ok() {
+        assert!(Instant::now() < deadline, "the package is never configured");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for _ in 0..2 {
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let began = Instant::now();
+    let out = child.wait_with_output().expect("forge ends");
+    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(130), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(4), "it left at once: {text}");
+    assert!(text.contains("r/package") && text.contains(&nodes[0].name), "what goes on where is named: {text}");
+    assert!(nodes[0].sh("pgrep -f '[f]orge-slow.postinst'").ok(), "the step goes on");
+    let next = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(next.code, 0, "{next}");
+    nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
+    assert_eq!(project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+}

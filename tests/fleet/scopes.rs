@@ -119,3 +119,35 @@ fn of_two_applies_one_gets_the_hosts_and_the_other_says_who_holds_them() {
     assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stdout));
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
 }
+
+const FLEET: &str = r#"
+recipe: same
+summary: Every host must run the same
+steps:
+  - name: version
+    command: { check: test -e /srv/version, apply: "echo 1 > /srv/version" }
+    export:
+      found: { read: cat /srv/version }
+  - name: agree
+    scope: fleet
+    command:
+      check: test 1 = "{{ exports['same'].found | items | map('last') | unique | length }}"
+  - name: go
+    file: { path: /srv/agreed, content: x }
+"#;
+
+#[test]
+fn a_fleet_step_judges_what_all_hosts_show() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes).recipe("same", FLEET).inventory("apply:\n  - { recipe: same, on: all }\n");
+    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
+    assert!(nodes.iter().all(|n| n.exists("/srv/agreed")));
+    expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
+    nodes[1].must("echo 2 > /srv/version");
+    for node in nodes.iter() {
+        node.must("rm /srv/agreed");
+    }
+    let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_ne!(out.code, 0, "{out}");
+    assert!(nodes.iter().all(|n| !n.exists("/srv/agreed")), "nobody goes on: {out}");
+}
