@@ -209,7 +209,7 @@ async fn a_long_step_outlives_its_writer() {
     let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
     let mut secrets = SecretStore::default();
     let placeholder = secrets.insert("p", "hunter2".to_owned().into());
-    let mut step = long("echo one; sleep 1; echo two >&2; return 3", "sleep");
+    let mut step = long("echo one; sleep 4; echo two >&2; return 3", "sleep");
     step.body = Fragment::new().code(":").word(placeholder.0).code("\n").then(step.body);
     assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::New);
     assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::Already);
