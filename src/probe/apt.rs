@@ -1,14 +1,30 @@
-//! What apt offers: one `apt-cache policy` over all names. It adds to what `dpkg-query` answered.
+//! What apt offers: one `apt-cache policy` over the names that need it. It adds to what dpkg answered.
 
-use super::package::{amend, name, names};
+use super::package::amend;
 use super::section::{Raw, Section};
-use super::{Observation, Probe};
-use std::collections::BTreeMap;
+use super::{Observation, Offers, Probe};
+use crate::script::Fragment;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// Asks for the packages that dpkg's rows do not say to be as wanted: arguments are pairs of name and version,
+/// an empty one for any. Names with an architecture are always asked for, and those of several architectures,
+/// where it is not plain which row counts. The first line names what is asked for, the second one is the
+/// native architecture, where a name has one.
+///
 /// Root's `apt-cache` writes its caches anew when they are stale, and a plan writes nothing. As a user
 /// who may read everything and write nothing it uses fresh caches and builds stale ones in memory. Where
 /// capabilities do not allow that, it goes without caches, which is slower.
 const SNIPPET: &str = r#"
+T='	' N='
+'
+R=$N$R
+forge_has() {
+case $R in
+*"$N$1$T"*"$N$1$T"*) return 1 ;;
+*"$N$1${T}installed$T$2${2:+$T}"*) return 0 ;;
+esac
+return 1
+}
 forge_policy() {
 need apt-cache
 [ -w /var/cache/apt ] || exec apt-cache policy -- "$@"
@@ -16,19 +32,40 @@ setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search -
   apt-cache policy -- "$@" 2>/dev/null && exit 0
 exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
 }
-forge_policy"#;
+forge_offers() {
+a=
+while [ "$#" -gt 1 ]; do
+forge_has "$1" "$2" || a="$a $1"
+shift 2
+done
+printf '%s\n' "$a"
+case $a in '') exit 0 ;; *:*) need dpkg; dpkg --print-architecture || exit ;; *) echo ;; esac
+forge_policy $a
+}
+forge_offers"#;
 
-/// Prints the native architecture first. Only names with an architecture need it.
-const ARCH: &str = "need dpkg; dpkg --print-architecture || exit";
+/// Why nothing is known of offers that nobody needs.
+const UNASKED: &str = "apt was not asked";
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
     let mut section = Section::new("`apt-cache`", probes, read);
-    let qualified = section.probes.iter().filter_map(name).any(|name| name.contains(':'));
-    let arch = if qualified { ARCH } else { "echo" };
-    section.body = names(section.body.code(arch).code(SNIPPET), &section.probes);
+    section.before = listing.clone();
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
+    section.body = section.body.code(SNIPPET);
+    let needs: Vec<(&str, &str)> = section.probes.iter().filter_map(need).collect();
+    section.body = needs.iter().fold(section.body, |body, (name, version)| body.word(*name).word(*version));
     (!section.probes.is_empty()).then_some(section)
+}
+
+/// Returns the name to ask for and the version that makes it unnecessary, empty for any.
+fn need(probe: &Probe) -> Option<(&str, &str)> {
+    match probe {
+        Probe::Package { offers: Offers::Unneeded, .. } => None,
+        Probe::Package { name, offers: Offers::UnlessInstalled } => Some((name, "")),
+        Probe::Package { name, offers: Offers::UnlessVersion(version) } => Some((name, version)),
+        _ => None,
+    }
 }
 
 /// What apt offers of one package.
@@ -44,10 +81,15 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
         return amend(section, out, |_, state| state.offers_unknown = Some(why.clone()));
     }
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let (native, policy) = stdout.split_once('\n').unwrap_or_default();
+    let (asked, rest) = stdout.split_once('\n').unwrap_or_default();
+    let (native, policy) = rest.split_once('\n').unwrap_or_default();
+    let asked: BTreeSet<&str> = asked.split_whitespace().collect();
     let native = format!(":{native}");
     let offers = parse(policy);
     amend(section, out, |name, state| {
+        if !asked.contains(name) {
+            state.offers_unknown = Some(UNASKED.to_owned());
+        }
         // apt leaves the native architecture out of what it prints.
         if let Some(offer) = offers.get(name.strip_suffix(&native).unwrap_or(name)) {
             state.candidate.clone_from(&offer.candidate);

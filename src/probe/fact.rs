@@ -9,15 +9,15 @@ use crate::script::Fragment;
 const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
                     printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
 
-/// Builds the sections of the facts that `probes` ask for: those of the second channel, and the others.
-pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>, Vec<Section>) {
+/// Builds the sections of the facts that `probes` ask for: those of the second channel, that of the quick
+/// ones, and the others.
+pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>, Option<Section>, Vec<Section>) {
     let asked = |name: &str| probes.iter().find(|p| matches!(p, Probe::Fact { name: n } if n == name)).cloned();
     let asked: Vec<(Probe, &FactSnippet)> = facts.iter().filter_map(|fact| Some((asked(fact.name)?, fact))).collect();
     let (together, alone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, fact)| fact.quick && !fact.device);
-    let (device, quick): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, fact)| fact.device);
-    let mut rest: Vec<Section> = quick.into_iter().map(|(probe, fact)| single(probe, fact)).collect();
-    rest.extend(shared(together));
-    (device.into_iter().map(|(probe, fact)| single(probe, fact)).collect(), rest)
+    let (device, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, fact)| fact.device);
+    let each = |facts: Vec<(Probe, &FactSnippet)>| facts.into_iter().map(|(probe, fact)| single(probe, fact)).collect();
+    (each(device), shared(together), each(alone))
 }
 
 fn single(probe: Probe, fact: &FactSnippet) -> Section {
@@ -85,7 +85,7 @@ mod tests {
         let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true };
         let facts: Vec<FactSnippet> = names.iter().map(|name| snippet(*name)).collect();
         let probes: Vec<Probe> = names.iter().map(|name| Probe::Fact { name: (*name).into() }).collect();
-        sections(&probes, &facts).1.remove(0)
+        sections(&probes, &facts).1.expect("a section")
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Frames: how sections of a script's output are told apart, and lost links noticed.
 
 use super::section::{End, Raw, STDERR_CAP, Section};
+use super::group::clip;
 use super::{FactSnippet, Observation, Probe, Unknown, sections, shell};
 use crate::script::{Script, Token};
 use base64::Engine as _;
@@ -30,7 +31,7 @@ pub enum FrameError {
 /// Merges `probes` into a script. Never fails: a question that cannot be asked (a NUL byte in a path, a
 /// name that is no package's) is answered with the reason by [`parse`].
 pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token) -> Compiled {
-    let sorted = sections::sort(probes, facts);
+    let sorted = sections::sort(probes, facts, token.as_str());
     let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
     Compiled {
         script: shell::script(&sorted.quick, token),
@@ -161,14 +162,20 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let (stdout, stderr) = payload.split_once('!')?;
     let (mut encoded, mut status) = (String::new(), None);
     let (mut began, mut done, mut over) = (false, false, false);
-    for (i, piece) in stdout.split(':').enumerate() {
-        match piece {
+    let pieces: Vec<&str> = stdout.split(':').collect();
+    for (i, piece) in pieces.iter().enumerate() {
+        match *piece {
             _ if i % 2 == 0 => encoded.push_str(piece),
             "began" => began = true,
             "done" => done = true,
             "over" => over = true,
+            // What is over the cap was cut at any place, inside a mark too.
+            _ if over && i + 1 == pieces.len() => {}
             number => status = Some(number.parse().ok()?),
         }
+    }
+    if over {
+        encoded.truncate(encoded.len() / 4 * 4);
     }
     let status: i32 = status?;
     let mut stdout = engine.decode(encoded).ok()?;
@@ -177,13 +184,6 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     // 124 and 137 are what `timeout` says; recipes' code may say so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
     Some(Raw { end, began, stdout, stderr, truncated })
-}
-
-fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
-    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-    let over = bytes.len() > cap;
-    bytes.truncate(cap);
-    over
 }
 
 #[cfg(test)]

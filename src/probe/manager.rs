@@ -1,14 +1,16 @@
 //! The package manager as a whole: who holds dpkg's lock, and what is not fully installed.
 
-use super::section::{End, Fields, Raw, Section, text};
+use super::package::{ROWS, Row};
+use super::section::{Fields, Raw, Section, text};
 use super::{Observation, PackageManagerState, Probe, Reading, Unknown};
 use crate::model::Untrusted;
+use crate::script::Fragment;
 
 /// dpkg locks with `fcntl`, so the holder stands in `/proc/locks` beside the lock's inode. Device numbers
 /// differ there on overlay filesystems; an inode alone could be another filesystem's, so the holder must
-/// have the lock open, as far as its descriptors may be read.
-const SNIPPET: &str = r#"need stat; need dpkg-query; need grep; need tr
-D=/var/lib/dpkg
+/// have the lock open, as far as its descriptors may be read. The rows of packages follow.
+const SNIPPET: &str = r#"
+D=/var/lib/dpkg i=
 forge_holds() {
 [ -r "/proc/$1/fd" ] || return 0
 for f in "/proc/$1/fd"/*; do
@@ -16,27 +18,24 @@ if [ "$f" -ef $D/lock-frontend ] || [ "$f" -ef $D/lock ]; then return 0; fi
 done
 return 1
 }
-for i in $(stat -c %i -- $D/lock-frontend $D/lock 2>/dev/null); do
 while read -r n kind adv mode pid id rest; do
-case $id in *:"$i") ;; *) continue ;; esac
-[ "$n" != '->' ] && [ "$kind" != '->' ] && [ "$pid" -gt 0 ] && forge_holds "$pid" || continue
-printf 'holder\0%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
+[ "$kind $mode" = 'POSIX WRITE' ] && [ "$pid" -gt 0 ] || continue
+[ -n "$i" ] || { need stat; i="- $(stat --printf='%i ' -- $D/lock-frontend $D/lock 2>/dev/null)"; }
+case $i in *" ${id##*:} "*) ;; *) continue ;; esac
+forge_holds "$pid" || continue
+need tr; printf 'holder\0%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
 done </proc/locks || exit
-done
-printf 'packages\0'
-p=$(dpkg-query -W -f='${db:Status-Status}\t${binary:Package}\n') || exit
-printf '%s\n' "$p" | grep -v -e '^installed	' -e '^config-files	' -e '^not-installed	'
-printf '\0'
-"#;
+printf 'packages\0'"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
     let mut section = Section::new("`dpkg-query`", probes, read);
-    section.body = section.body.code(SNIPPET);
+    section.before = listing.clone();
+    section.body = section.body.code(SNIPPET).code(ROWS).code("printf '\\0'");
     (!section.probes.is_empty()).then_some(section)
 }
 
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let state = if raw.end == End::Exited(0) { parse(&raw.stdout) } else { None };
+    let state = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     match state {
         Some(state) => {
             for probe in &section.probes {
@@ -47,7 +46,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads fields: `holder`, pid, command line; and last `packages` with lines of status and name.
+/// Reads fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
 fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
     let mut state = PackageManagerState::default();
     let mut fields = Fields::new(stdout);
@@ -60,14 +59,19 @@ fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
                 state.lock_holder.get_or_insert((pid, Untrusted::new(command)));
             }
             b"packages" => {
-                let lines = String::from_utf8_lossy(fields.next()?);
-                let rows = lines.lines().filter_map(|line| line.split_once('\t'));
-                state.broken = rows.map(|(status, name)| (name.to_owned(), status.to_owned())).collect();
+                let rows = String::from_utf8_lossy(fields.next()?);
+                let rows = Row::all(&rows)?.into_iter().filter(|row| is_broken(row.status));
+                state.broken = rows.map(|row| (row.full_name.to_owned(), row.status.to_owned())).collect();
                 return Some(state);
             }
             _ => return None,
         }
     }
+}
+
+/// Returns whether a package of that status is neither fully installed nor gone.
+fn is_broken(status: &str) -> bool {
+    !matches!(status, "installed" | "config-files" | "not-installed")
 }
 
 #[cfg(test)]

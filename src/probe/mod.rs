@@ -9,6 +9,7 @@ mod apt;
 mod check;
 mod fact;
 mod frame;
+mod group;
 mod manager;
 mod observation;
 mod package;
@@ -35,8 +36,8 @@ pub enum Probe {
     /// With `want`, the body too if its digest is another one and it is at most `BODY_CAP` bytes of text
     /// (for the diff). Never for secret bodies.
     Path { path: String, want: Option<String> },
-    /// The state of one dpkg package, its holds, and what apt offers.
-    Package { name: String },
+    /// The state of one dpkg package, its holds, and what apt offers where that is needed.
+    Package { name: String, offers: Offers },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
     /// State of one systemd unit, with its main process's deleted executable or libraries.
@@ -57,6 +58,18 @@ pub enum Probe {
     },
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
+}
+
+/// When apt is asked what it offers of a package. Reading apt's lists takes a host longer than all other
+/// questions together, and what is as declared does not depend on them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offers {
+    Unneeded,
+    /// When no version is fully installed.
+    UnlessInstalled,
+    /// When not this very version is fully installed.
+    UnlessVersion(String),
 }
 
 /// Bodies up to this size travel with an observation for a diff. Bytes.

@@ -1,12 +1,41 @@
-//! Packages: one `dpkg-query` over all names.
+//! Packages: one listing of `dpkg-query`, which the state of the package manager is read from too.
 
-use super::section::{End, Raw, Section};
+use super::section::{Raw, Section};
 use super::{Observation, PackageState, Probe, Reading, Unknown};
 use crate::script::Fragment;
+use std::collections::BTreeSet;
 
-/// dpkg's own row is asked for too: its architecture is the host's native one.
-const SNIPPET: &str = "need dpkg-query\ndpkg-query -W -f='${Package}\\t${Architecture}\\t${db:Status-Want}\\t\
-                       ${db:Status-Status}\\t${Version}\\n' -- dpkg";
+/// Leaves in `R` the rows of what dpkg knows that are of interest: those of the named packages, of packages
+/// that are not fully installed, and dpkg's own, whose architecture is the native one; and in `S` the
+/// status. `*` covers packages that are not installed too. On failure `R` is what was said.
+const LISTING: &str = r#"
+forge_list() {
+dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
+}
+forge_rows() {
+need dpkg-query; need grep
+o=$(forge_list 2>/dev/null) || { forge_list 2>&1 >/dev/null; exit; }
+printf '%s\n' "$o" | grep -E -e '	(half-|unpacked|triggers-)' -e"#;
+const LISTING_END: &str = "\n}\nR=$(forge_rows 2>&1); S=$?\n";
+
+/// Hands on the rows, or what was said instead of them.
+pub(crate) const ROWS: &str = r#"
+[ "$S" = 0 ] || { printf '%s\n' "$R" >&2; exit "$S"; }
+printf '%s\n' "$R"
+"#;
+
+/// Builds the code that lists what `probes` ask for. It runs once, before all sections that read its rows.
+pub(crate) fn listing(probes: &[Probe]) -> Fragment {
+    let names: BTreeSet<&str> = probes.iter().filter_map(name).map(|name| split(name).0).collect();
+    let names: Vec<String> = names.into_iter().map(|name| name.replace('.', "[.]").replace('+', "[+]")).collect();
+    let pattern = names.iter().fold("^(dpkg".to_owned(), |pattern, name| format!("{pattern}|{name}")) + ")\t";
+    Fragment::new().code(LISTING).word(pattern).code(LISTING_END)
+}
+
+/// Splits `name` or `name:architecture`.
+fn split(name: &str) -> (&str, Option<&str>) {
+    name.split_once(':').map_or((name, None), |(name, arch)| (name, Some(arch)))
+}
 
 /// Returns whether `name` is a package's name, with or without `:ARCH`. Anything else would be a pattern.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -18,39 +47,44 @@ pub(crate) fn is_name(name: &str) -> bool {
     word(name, "+.-_") && word(arch, "-")
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
     let mut section = Section::new("`dpkg-query`", probes, read);
-    section.body = names(section.body.code(SNIPPET), &section.probes);
-    section.cap = 1024 * (section.probes.len() as u64 + 1);
+    section.before = listing.clone();
+    section.body = section.body.code(ROWS);
     (!section.probes.is_empty()).then_some(section)
-}
-
-/// Appends the names of packages as words.
-pub(crate) fn names(body: Fragment, probes: &[Probe]) -> Fragment {
-    probes.iter().filter_map(name).fold(body, |body, name| body.word(name))
 }
 
 pub(crate) fn name(probe: &Probe) -> Option<&str> {
     match probe {
-        Probe::Package { name } => Some(name),
+        Probe::Package { name, .. } => Some(name),
         _ => None,
     }
 }
 
-/// One line of `dpkg-query`.
-struct Row<'a> {
+/// One row of the listing.
+pub(crate) struct Row<'a> {
     name: &'a str,
     arch: &'a str,
     want: &'a str,
-    status: &'a str,
+    pub status: &'a str,
     version: &'a str,
+    /// The name as dpkg's messages have it, with the architecture where that is not plain.
+    pub full_name: &'a str,
 }
 
 impl<'a> Row<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split('\t');
         let mut word = || words.next();
-        Some(Self { name: word()?, arch: word()?, want: word()?, status: word()?, version: word()? })
+        let (name, status, version) = (word()?, word()?, word()?);
+        Some(Self { name, status, version, arch: word()?, want: word()?, full_name: word()? })
+    }
+
+    /// Reads all rows. `None` without dpkg's own: then it is not the whole listing, and what is not in it
+    /// may be there all the same.
+    pub fn all(stdout: &'a str) -> Option<Vec<Self>> {
+        let rows: Vec<Self> = stdout.lines().filter_map(Row::parse).collect();
+        rows.iter().any(|row| row.name == "dpkg").then_some(rows)
     }
 
     fn state(&self) -> PackageState {
@@ -64,29 +98,23 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Only a run that came to its end tells that a package is absent: it says so with status 1.
+/// Only a listing that came to its end tells that a package is absent.
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    if !raw.is_whole(&[0, 1]) {
-        return section.all_unknown(&raw.lack(section), out);
-    }
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let rows: Vec<Row<'_>> = stdout.lines().filter_map(Row::parse).collect();
+    let Some(rows) = Row::all(&stdout).filter(|_| raw.is_whole(&[0])) else {
+        return section.all_unknown(&raw.lack(section), out);
+    };
     let native = rows.iter().find(|row| row.name == "dpkg").map_or("", |row| row.arch);
-    let said = String::from_utf8_lossy(&raw.stderr);
     for probe in &section.probes {
         let Some(name) = name(probe) else { continue };
-        let answer = match find(&rows, name, native) {
-            Some(row) => Ok(Reading::Package(row.state())),
-            None if absent(&said, name, raw.end) => Ok(Reading::Package(not_installed())),
-            None => Err(raw.lack(section)),
-        };
-        out.insert(probe.clone(), answer);
+        let state = find(&rows, name, native).map_or_else(not_installed, Row::state);
+        out.insert(probe.clone(), Ok(Reading::Package(state)));
     }
 }
 
 /// Finds the row of `name`: of the architecture it names, else the native one, else the only one.
 fn find<'a, 'b>(rows: &'b [Row<'a>], name: &str, native: &str) -> Option<&'b Row<'a>> {
-    let (base, arch) = name.split_once(':').map_or((name, None), |(base, arch)| (base, Some(arch)));
+    let (base, arch) = split(name);
     let mut of_name = rows.iter().filter(|row| row.name == base);
     match arch {
         Some("any") | None => {
@@ -96,11 +124,6 @@ fn find<'a, 'b>(rows: &'b [Row<'a>], name: &str, native: &str) -> Option<&'b Row
         }
         Some(arch) => of_name.find(|row| row.arch == arch || (arch == native && row.arch == "all")),
     }
-}
-
-fn absent(said: &str, name: &str, end: End) -> bool {
-    let line = format!("no packages found matching {name}");
-    end == End::Exited(1) && said.lines().any(|l| l.ends_with(&line))
 }
 
 fn not_installed() -> PackageState {

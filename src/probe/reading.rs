@@ -69,7 +69,7 @@ pub struct PackageState {
     pub candidate: Option<String>,
     /// All versions apt offers, newest first.
     pub available: Vec<String>,
-    /// Why apt's offers could not be read; `candidate` and `available` say nothing then.
+    /// Why apt's offers were not read, or that nobody needed them; `candidate` and `available` say nothing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offers_unknown: Option<String>,
 }

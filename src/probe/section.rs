@@ -21,15 +21,31 @@ pub(crate) struct Section {
     /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the status stays
     /// true, and a process that it leaves behind cannot hold the script up.
     pub foreign: bool,
+    /// Code that runs before that of any section it shares a process with, for what they have in common.
+    pub before: Fragment,
     /// The questions that this section answers.
     pub probes: Vec<Probe>,
     pub read: fn(&Section, &Raw, &mut Observation),
+    /// The sections that share its process, and the token between their outputs; see `group`.
+    pub parts: Vec<Section>,
+    pub token: String,
 }
 
 impl Section {
     /// Starts a section of forge's own code.
     pub fn new(name: &'static str, probes: Vec<Probe>, read: fn(&Section, &Raw, &mut Observation)) -> Self {
-        Self { name, body: Fragment::new().code(PRELUDE), timeout_s: 20, cap: 1 << 20, foreign: false, probes, read }
+        Self {
+            name,
+            body: Fragment::new(),
+            timeout_s: 20,
+            cap: 1 << 20,
+            foreign: false,
+            before: Fragment::new(),
+            probes,
+            read,
+            parts: Vec::new(),
+            token: String::new(),
+        }
     }
 
     /// Answers every question with the same reason.

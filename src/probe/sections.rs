@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, check, fact, manager, package, path, records, unit, user};
+use super::{apt, check, fact, group, manager, package, path, records, unit, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -15,8 +15,8 @@ pub(crate) struct Sorted {
     pub unasked: Vec<(Probe, Unknown)>,
 }
 
-/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact.
-pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Sorted {
+/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's.
+pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str) -> Sorted {
     let mut sorted = Sorted::default();
     let mut asked: Vec<Probe> = Vec::new();
     for probe in probes {
@@ -26,17 +26,22 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Sorted {
         }
     }
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
-    // Slow ones come early, so that they start in lanes of their own; apt adds to what dpkg answered.
-    sorted.quick.extend(package::section(of(|p| matches!(p, Probe::Package { .. }))));
-    sorted.quick.extend(apt::section(of(|p| matches!(p, Probe::Package { .. }))));
-    sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
-    sorted.quick.extend(records::section(of(|p| matches!(p, Probe::Records))));
-    sorted.quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager))));
-    sorted.quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
-    sorted.quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
+    let packages = of(|p| matches!(p, Probe::Package { .. }));
     let wanted = of(|p| matches!(p, Probe::Fact { .. }));
-    let (device, quick) = fact::sections(&wanted, facts);
-    sorted.quick.extend(quick);
+    let (device, together, alone) = fact::sections(&wanted, facts);
+    // What hangs costs those after it: what only reads forge's and dpkg's files comes first, then what may
+    // ask a directory server, then what may touch a network mount. apt adds to what dpkg answered.
+    let mut quick: Vec<Section> = records::section(of(|p| matches!(p, Probe::Records))).into_iter().collect();
+    let listing = package::listing(&packages);
+    quick.extend(package::section(packages.clone(), &listing));
+    quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager)), &listing));
+    quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
+    quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
+    quick.extend(together);
+    quick.extend(apt::section(packages, &listing));
+    sorted.quick.extend(group::groups(quick, token));
+    sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
+    sorted.quick.extend(alone);
     sorted.device.extend(device);
     sorted.quick.extend(asked.iter().filter_map(check::section));
     sorted
@@ -46,7 +51,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Sorted {
 fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
     let why = match probe {
         Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
-        Probe::Package { name } if !package::is_name(name) => "is not a package name",
+        Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
         Probe::User { name } if !user::is_name(name) => "is not a user name",
         Probe::Check { script, user, cwd, env, .. } => {

@@ -1,6 +1,6 @@
 //! The shell around sections: what runs each one under its limits, and prints its frame.
 
-use super::section::{STDERR_CAP, Section};
+use super::section::{PRELUDE, STDERR_CAP, Section};
 use crate::script::{Fragment, Script, Token};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SLACK_S: u64 = 15;
 /// stdout and stderr.
 ///
 /// Processes are what an observation costs, about a millisecond each, so forge's own code gets as few as
-/// possible: what it prints beyond the cap is dropped once it is there, and empty stderr is not encoded.
+/// possible: what it prints beyond the cap is cut off once it is there, and empty stderr is not encoded.
 ///
 /// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
 /// not SIGPIPE's. The readers have limits too, since a process that left the group keeps the pipes open
@@ -30,10 +30,10 @@ const SLACK_S: u64 = 15;
 /// everybody on the host to see, and a check may hold a secret.
 const RUNNER: &str = r#"forge_own() {
 p=$(exec 5>&1
-e=$( { { FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
+e=$( { { FORGE_T=$FORGE_T FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
 [ -z "$e" ] || e=$(printf %s "$e" | base64 -w0)
 printf '!%s' "$e")
-[ "${#p}" -le "$3" ] || p=:0::over:!
+[ "${#p}" -le "$3" ] || p=$(printf ":0::over:%.$3s!" "${p%!*}")
 printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
 }
 forge_take() { exec timeout -k 1 "$(($1 + 4))" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"; }
@@ -72,7 +72,7 @@ fn run(body: Fragment, number: usize, section: &Section) -> Fragment {
         .number(number as u64)
         .number(section.timeout_s)
         .number(if section.foreign { section.cap + 1 } else { encoded })
-        .nested(section.body.clone())
+        .nested(Fragment::new().code(PRELUDE).then(section.body.clone()))
         .code("\n")
 }
 

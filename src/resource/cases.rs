@@ -251,7 +251,7 @@ fn observation(resource: &dyn Resource, inputs: &[Input], answers: &Value, name:
 fn key(probe: &Probe) -> String {
     match probe {
         Probe::Path { path, .. } => format!("path {path}"),
-        Probe::Package { name } => format!("package {name}"),
+        Probe::Package { name, .. } => format!("package {name}"),
         Probe::PackageManager => "package manager".to_owned(),
         Probe::Unit { name } => format!("unit {name}"),
         Probe::User { name } => format!("user {name}"),

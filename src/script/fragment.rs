@@ -71,6 +71,19 @@ impl Fragment {
         self.parts.is_empty()
     }
 
+    /// Returns how many bytes its text has, before secrets are replaced.
+    pub fn size(&self) -> usize {
+        let word = |text: &str| text.len() + 3 * text.matches('\'').count() + 3;
+        let one = |part: &Part| match part {
+            Part::Code(code) => code.len(),
+            Part::Word(text) => word(text),
+            Part::Data(bytes) => bytes.len().div_ceil(3) * 4 + 3,
+            // Each quote inside becomes four bytes, and there are no more quotes than bytes.
+            Part::Nested(inner) => 4 * inner.size() + 3,
+        };
+        self.parts.iter().map(one).sum()
+    }
+
     /// Returns whether a secret stands in it.
     pub fn is_secret(&self) -> bool {
         self.parts.iter().any(|part| match part {

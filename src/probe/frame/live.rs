@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{Output, PathInfo, PathState, PathType, Reading, UserState};
+use crate::probe::{Offers, Output, PathInfo, PathState, PathType, Reading, UserState};
 use secrecy::ExposeSecret;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -209,7 +209,7 @@ fn more_paths_than_one_argument_holds_are_asked_in_parts() {
 fn what_cannot_be_asked_is_answered_with_the_reason() {
     let probes = [
         Probe::Path { path: "/a\0b".into(), want: None },
-        Probe::Package { name: "lib*".into() },
+        Probe::Package { name: "lib*".into(), offers: Offers::UnlessInstalled },
         Probe::Unit { name: "getty@.service".into() },
         Probe::User { name: "0".into() },
         Probe::Fact { name: "moon".into() },
@@ -257,7 +257,7 @@ fn snapshot(folder: &str) -> Vec<(std::ffi::OsString, std::time::SystemTime)> {
 #[test]
 fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     let mut probes = vec![Probe::PackageManager, Probe::Records];
-    probes.extend(["bash", "coreutils", "not-here"].map(|name| Probe::Package { name: name.into() }));
+    probes.extend(["bash", "coreutils", "not-here"].map(|name| Probe::Package { name: name.into(), offers: Offers::UnlessInstalled }));
     probes.extend(["ssh.service", "cron.service"].map(|name| Probe::Unit { name: name.into() }));
     probes.extend(["root", "nobody", "daemon"].map(|name| Probe::User { name: name.into() }));
     probes.extend((0..10).map(|n| Probe::Path {

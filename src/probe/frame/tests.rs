@@ -1,7 +1,7 @@
 //! Frames as text: what a cut, noise and forgery come to.
 
 use super::*;
-use crate::probe::{Output, Reading};
+use crate::probe::{Offers, Output, Reading};
 use proptest::prelude::*;
 
 const T: &str = "0123456789abcdef0123456789abcdef";
@@ -105,7 +105,7 @@ fn a_script_waits_as_long_as_its_slowest_lane() {
 fn every_family() -> Vec<Probe> {
     vec![
         Probe::Path { path: "/a".into(), want: Some("0".into()) },
-        Probe::Package { name: "bash".into() },
+        Probe::Package { name: "bash".into(), offers: Offers::UnlessInstalled },
         Probe::PackageManager,
         Probe::Unit { name: "ssh".into() },
         Probe::User { name: "root".into() },

@@ -5,7 +5,7 @@ use crate::probe::section::testing::{answers, printed, recorded};
 use std::collections::BTreeMap;
 
 fn one(raw: &Raw) -> Result<PackageManagerState, Unknown> {
-    let seen = answers(&section(vec![Probe::PackageManager]).expect("a section"), raw);
+    let seen = answers(&section(vec![Probe::PackageManager], &Fragment::new()).expect("a section"), raw);
     seen.get(&Probe::PackageManager).map(|reading| match reading {
         Reading::PackageManager(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -23,11 +23,12 @@ fn the_holder_of_the_lock_and_broken_packages_are_named() {
 
 #[test]
 fn a_healthy_host_has_neither() {
-    assert_eq!(one(&printed("packages\0\0")), Ok(PackageManagerState::default()));
+    assert_eq!(one(&printed("packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0")), Ok(PackageManagerState::default()));
 }
 
 #[test]
 fn half_an_answer_is_none() {
     assert_eq!(one(&printed("holder\x001\x00x\x00")).expect_err("cut").why, "`dpkg-query` did not answer it");
+    assert_eq!(one(&printed("packages\0\0")).expect_err("no rows").why, "`dpkg-query` did not answer it");
     assert_eq!(one(&printed("packages\0half")).expect_err("cut").why, "`dpkg-query` did not answer it");
 }

@@ -1,22 +1,21 @@
 //! Recorded answers about dpkg packages, and what they are read as.
 
 use super::*;
+use crate::probe::Offers;
+use crate::probe::section::End;
 use crate::probe::section::testing::{answers, printed, recorded};
 
 fn probes(names: &[&str]) -> Vec<Probe> {
-    names.iter().map(|name| Probe::Package { name: (*name).to_owned() }).collect()
+    names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: Offers::Unneeded }).collect()
 }
 
 fn fixture() -> Raw {
-    let mut raw = recorded(include_str!("../../../tests/fixtures/probe/package.txt"));
-    raw.end = End::Exited(1);
-    raw.stderr = b"dpkg-query: no packages found matching libc6:i386\n".to_vec();
-    raw
+    recorded(include_str!("../../../tests/fixtures/probe/package.txt"))
 }
 
 fn one(name: &str, raw: &Raw) -> Result<PackageState, Unknown> {
     let probes = probes(&[name]);
-    let seen = answers(&section(probes.clone()).expect("a section"), raw);
+    let seen = answers(&section(probes.clone(), &Fragment::new()).expect("a section"), raw);
     seen.get(&probes[0]).map(|reading| match reading {
         Reading::Package(state) => state.clone(),
         other => panic!("{other:?}"),
@@ -43,15 +42,15 @@ fn status_version_and_hold_are_read() {
 
 #[test]
 fn removed_packages_have_a_status_and_no_version() {
-    let raw = printed("dpkg\tamd64\tinstall\tinstalled\t1.22\nnginx\tall\tdeinstall\tconfig-files\t1:1.22.1-9\n");
+    let raw = printed("dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nnginx\tconfig-files\t1:1.22.1-9\tall\tdeinstall\tnginx\n");
     let state = one("nginx", &raw).expect("known");
     assert_eq!((state.version, state.status.as_str()), (None, "config-files"));
 }
 
 #[test]
 fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
-    let rows = "dpkg\tamd64\tinstall\tinstalled\t1.22\nzlib1g\ti386\tinstall\tinstalled\t1:1.2-1\n\
-                zlib1g\tamd64\tinstall\tinstalled\t1:1.3-1\nwine32\ti386\tinstall\tinstalled\t8.0\n";
+    let rows = "dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nzlib1g\tinstalled\t1:1.2-1\ti386\tinstall\tzlib1g:i386\n\
+                zlib1g\tinstalled\t1:1.3-1\tamd64\tinstall\tzlib1g:amd64\nwine32\tinstalled\t8.0\ti386\tinstall\twine32:i386\n";
     let version = |name| one(name, &printed(rows)).map(|state| state.version);
     assert_eq!(version("zlib1g"), Ok(Some("1:1.3-1".to_owned())));
     assert_eq!(version("zlib1g:i386"), Ok(Some("1:1.2-1".to_owned())));
@@ -61,6 +60,8 @@ fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
 #[test]
 fn a_missing_row_is_not_taken_for_a_missing_package() {
     assert_eq!(one("nginx", &printed("")), Err(Unknown::new("`dpkg-query` did not answer it").said("")));
+    let others = printed("bash\tinstalled\t5.2\tamd64\tinstall\tbash\n");
+    assert_eq!(one("nginx", &others).expect_err("no whole listing").why, "`dpkg-query` did not answer it");
     let mut raw = fixture();
     raw.end = End::Exited(2);
     raw.stderr = b"dpkg-query: error: parsing file '/var/lib/dpkg/status'\n".to_vec();
@@ -76,4 +77,12 @@ fn a_missing_row_is_not_taken_for_a_missing_package() {
 fn names_that_would_be_patterns_or_options_are_refused() {
     assert!(["bash", "libstdc++6", "g++", "libc6:i386", "python3.11"].into_iter().all(is_name));
     assert!(!["", "lib*", "a[b", "-W", "a b", "a:", "$(x)", "a\nb"].into_iter().any(is_name));
+}
+
+#[test]
+fn a_listing_is_asked_for_names_as_they_stand() {
+    let listing = listing(&probes(&["libstdc++6:i386", "python3.11", "libstdc++6"]));
+    let text = listing.render(&crate::model::SecretStore::default()).expect("no NUL");
+    let text = secrecy::ExposeSecret::expose_secret(&text).to_owned();
+    assert!(text.contains("'^(dpkg|libstdc[+][+]6|python3[.]11)\t'"), "{text}");
 }

@@ -7,7 +7,7 @@ use super::support::{bad_value, package_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
-use crate::probe::{Observation, Probe};
+use crate::probe::{Observation, Offers, Probe};
 use debversion::Version;
 use serde_json::json;
 
@@ -125,8 +125,16 @@ fn parse(version: &str) -> Option<Version> {
     version.parse().ok()
 }
 
-fn probe(name: &str) -> Probe {
-    Probe::Package { name: name.to_owned() }
+impl Package {
+    /// What apt offers matters only where something is to be installed.
+    fn probe(&self, name: &str) -> Probe {
+        let offers = match &self.version {
+            _ if self.absent => Offers::Unneeded,
+            None => Offers::UnlessInstalled,
+            Some(version) => Offers::UnlessVersion(version.clone()),
+        };
+        Probe::Package { name: name.to_owned(), offers }
+    }
 }
 
 impl Resource for Package {
@@ -139,14 +147,14 @@ impl Resource for Package {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes: Vec<Probe> = self.names.iter().map(|name| probe(name)).collect();
+        let mut probes: Vec<Probe> = self.names.iter().map(|name| self.probe(name)).collect();
         probes.push(Probe::PackageManager);
         probes
     }
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let states: Result<Vec<_>, _> =
-            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &probe(name))?))).collect();
+            self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
         match states {
             Ok(states) => judge::judge(self, &states, seen, cx),
             Err(unknown) => Judgement::unknown(&unknown),

@@ -1,0 +1,128 @@
+//! Quick sections in one process: one time limit, one shell and one encoding for all of them.
+
+use super::Observation;
+use super::section::{End, Raw, STDERR_CAP, Section};
+use crate::script::Fragment;
+
+/// Bytes of code per process: the kernel takes 131,072 as one argument.
+const CODE_CAP: usize = 98_304;
+
+/// Bytes of the lines around what a part prints.
+const LINES_CAP: u64 = 128;
+
+/// A part prints between two lines with the token, which nothing on the host knew before: one with its
+/// number, and one with its status, after which comes what it said on stderr. Each part is a subshell of
+/// its own, so that one that fails or ends early leaves the others alone.
+const BEGIN: &str = "\nprintf '\\n%s %s\\n' \"$FORGE_T\"";
+const RUN: &str = "\n{ e=$( {\n";
+const END: &str = "\n} 2>&1 >&4 ); } 4>&1\nprintf '\\n%s =%s\\n%s' \"$FORGE_T\" \"$?\" \"$e\"";
+
+/// Puts `sections` into as few processes as their code fits in, in their order. Those that have code run
+/// before them share the first one.
+pub(crate) fn groups(sections: Vec<Section>, token: &str) -> Vec<Section> {
+    let tied = |section: &Section| !section.before.is_empty();
+    let size: usize = sections.iter().filter(|s| tied(s)).map(|s| s.before.size() + s.body.size()).sum();
+    let mut groups: Vec<(usize, Vec<Section>)> = vec![(size, Vec::new())];
+    for section in sections {
+        let more = if tied(&section) { 0 } else { section.body.size() };
+        let room = groups.iter().position(|(size, _)| more == 0 || size + more <= CODE_CAP);
+        let at = room.unwrap_or_else(|| {
+            groups.push((0, Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].0 += more;
+        groups[at].1.push(section);
+    }
+    groups.into_iter().filter_map(|(_, parts)| group(parts, token)).collect()
+}
+
+/// Builds the section of one process; `None` without parts.
+fn group(mut parts: Vec<Section>, token: &str) -> Option<Section> {
+    let timeout_s = parts.iter().map(|part| part.timeout_s).max()?;
+    let mut section = Section::new("the questions", Vec::new(), read);
+    section.timeout_s = timeout_s;
+    section.cap = parts.iter().map(|part| part.cap + STDERR_CAP + LINES_CAP).sum();
+    section.token = token.to_owned();
+    let mut body = Fragment::new();
+    if let Some(tied) = parts.iter().find(|part| !part.before.is_empty()) {
+        body = body.then(tied.before.clone());
+    }
+    for (number, part) in parts.iter_mut().enumerate() {
+        body = body.code(BEGIN).number(number as u64).code(RUN).then(part.body.clone()).code(END);
+        part.timeout_s = timeout_s;
+        section.probes.extend(part.probes.iter().cloned());
+    }
+    section.body = body;
+    section.parts = parts;
+    Some(section)
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let pieces = pieces(&raw.stdout, &section.token);
+    let mut broken: Option<&Section> = None;
+    for (number, part) in section.parts.iter().enumerate() {
+        // What ended one part for good is why those after it have no answer.
+        if let Some(broken) = broken {
+            part.all_unknown(&raw.lack(broken), out);
+            continue;
+        }
+        let printed = own(&pieces, number, part, raw);
+        broken = printed.is_none().then_some(part);
+        (part.read)(part, &printed.unwrap_or_else(|| unfinished(&pieces, number, raw)), out);
+    }
+}
+
+/// Returns each piece of the output with the word on the line before it.
+fn pieces<'a>(stdout: &'a [u8], token: &str) -> Vec<(&'a [u8], &'a [u8])> {
+    let line = format!("\n{token} ");
+    let line = line.as_bytes();
+    let mut starts: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while let Some(next) = find(&stdout[at..], line) {
+        at += next + line.len();
+        starts.push(at);
+    }
+    let ends = starts.iter().skip(1).map(|start| start - line.len()).chain([stdout.len()]);
+    let piece = |(start, end): (usize, usize)| {
+        let piece = &stdout[start..end];
+        let at = piece.iter().position(|byte| *byte == b'\n')?;
+        Some((&piece[..at], &piece[at + 1..]))
+    };
+    starts.iter().copied().zip(ends).filter_map(piece).collect()
+}
+
+fn find(text: &[u8], line: &[u8]) -> Option<usize> {
+    text.windows(line.len()).position(|at| at == line)
+}
+
+/// Returns what the part of that number printed; `None` when it did not come to its end.
+fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &Section, raw: &Raw) -> Option<Raw> {
+    let at = begun(pieces, number)?;
+    let (status, said) = pieces.get(at + 1)?;
+    let status = super::section::text(status)?.strip_prefix('=')?.parse().ok()?;
+    let (mut stdout, mut stderr) = (pieces[at].1.to_vec(), said.to_vec());
+    let truncated = clip(&mut stdout, part.cap) | clip(&mut stderr, STDERR_CAP);
+    Some(Raw { end: End::Exited(status), began: raw.began, stdout, stderr, truncated })
+}
+
+/// Returns what came of a part that was stopped.
+fn unfinished(pieces: &[(&[u8], &[u8])], number: usize, raw: &Raw) -> Raw {
+    let stdout = begun(pieces, number).map_or(Vec::new(), |at| pieces[at].1.to_vec());
+    Raw { stdout, ..raw.clone() }
+}
+
+fn begun(pieces: &[(&[u8], &[u8])], number: usize) -> Option<usize> {
+    let number = number.to_string();
+    pieces.iter().position(|(word, _)| *word == number.as_bytes())
+}
+
+/// Cuts `bytes` to `cap`; returns whether there were more.
+pub(crate) fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
+    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+    let over = bytes.len() > cap;
+    bytes.truncate(cap);
+    over
+}
+
+#[cfg(test)]
+mod tests;
