@@ -1,0 +1,179 @@
+//! Plans without hosts: projects under `tests/scenarios`, what hosts would answer, and the plan that follows, word
+//! for word. `FORGE_BLESS=1` writes the plans that a run gives, to be read before they are kept.
+//!
+//! A case is `NAME.json` beside an inventory: `hosts` maps hosts to answers or to `"unreachable"`, `all` answers for
+//! every host, `step` and `skip` filter, `verbose` shows more. An answer's key is the question: `path /etc/motd`,
+//! `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for commands.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test looks from outside, and one that panics has failed"
+)]
+
+#[path = "scenarios/host.rs"]
+mod host;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use forge::config::{self, Expander, Exports, LoadOptions, Project, StepFilter};
+use forge::diag::render;
+use forge::model::SecretStore;
+use forge::plan::{self, Chosen, Ground, HostSeen, Plan};
+use forge::view::{Text, Writer};
+use serde_json::Value;
+
+/// What hosts say in one case, and what the command line asks for.
+pub struct Case {
+    pub answers: Value,
+    pub filter: StepFilter,
+    pub verbose: u8,
+}
+
+/// Everything that a plan is made from.
+pub struct Look {
+    pub seen: Vec<HostSeen>,
+    pub chosen: Chosen,
+    pub exports: Exports,
+    pub secrets: SecretStore,
+}
+
+fn env(name: &str) -> Option<String> {
+    (name == "FORGE_TEST_SECRET").then(|| "hunter2!".to_owned())
+}
+
+pub fn load(inventory: &Utf8Path) -> Project {
+    let (project, diags, sources) = config::load(inventory, &LoadOptions { trust: false, embedded: &[], env: &env });
+    let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
+    project.unwrap_or_else(|| panic!("{}", said.join("\n")))
+}
+
+/// Observes as the engine does: facts and what needs none, then the rest, then what needed values of others.
+pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
+    let expander = Expander::new(project);
+    let positions = plan::positions(&project.graph);
+    let mut look = Look {
+        seen: host::first_look(project, &case.answers),
+        chosen: Chosen::new(),
+        exports: Exports::new(),
+        secrets: project.secrets.clone(),
+    };
+    if backwards {
+        look.seen.reverse();
+    }
+    for _ in 0..2 {
+        let (exports, chosen, secrets) = (look.exports.clone(), look.chosen.clone(), look.secrets.clone());
+        let ground = |chosen| Ground {
+            project,
+            expander: &expander,
+            filter: &case.filter,
+            exports: &exports,
+            chosen,
+            positions: &positions,
+            secrets: &secrets,
+        };
+        look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));
+        let nobody = Chosen::new();
+        look.chosen = plan::choose(ground(&nobody), &look.seen);
+        look.exports = plan::published(ground(&look.chosen), &look.seen, &mut look.secrets).exports();
+    }
+    look
+}
+
+pub fn plan_of(project: &Project, case: &Case, look: &Look) -> Plan {
+    plan::plan(&plan::Inputs {
+        project,
+        filter: &case.filter,
+        seen: &look.seen,
+        exports: &look.exports,
+        chosen: &look.chosen,
+        secrets: &look.secrets,
+    })
+}
+
+fn make(project: &Project, case: &Case) -> Plan {
+    plan_of(project, case, &look(project, case, false))
+}
+
+/// Returns the plan as a terminal without colours shows it, and the exit codes that it means.
+fn shown(plan: &Plan, verbose: u8, root: &Utf8Path) -> String {
+    let mut out = Vec::new();
+    let text = Text { verbose, target: None };
+    text.plan(plan, plan.exit_code(false), &mut out).unwrap();
+    let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+    let codes = [false, true].map(|detailed| plan.exit_code(detailed).code());
+    format!("{text}exit: {}, detailed {}\n", codes[0], codes[1]).replace(&format!("{root}/"), "")
+}
+
+fn read(path: &Utf8Path) -> Case {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut written: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let list = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().map(|v| v.as_str().unwrap().to_owned()).collect()
+    };
+    Case {
+        filter: StepFilter::new(&list(&written["step"]), &list(&written["skip"])),
+        verbose: written["verbose"].as_u64().unwrap_or(0) as u8,
+        answers: written.take(),
+    }
+}
+
+/// Every case with its inventory.
+fn cases() -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
+    let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let entries = |folder: &Utf8Path| -> Vec<Utf8PathBuf> {
+        let mut found: Vec<_> = folder.read_dir_utf8().unwrap().map(|e| e.unwrap().into_path()).collect();
+        found.sort();
+        found
+    };
+    let folders = entries(&root).into_iter().filter(|path| path.is_dir());
+    let json = |path: &Utf8PathBuf| path.extension() == Some("json");
+    folders.flat_map(|folder| entries(&folder).into_iter().filter(json).map(move |c| (folder.clone(), c))).collect()
+}
+
+#[test]
+fn plans_are_pinned() {
+    let bless = std::env::var_os("FORGE_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for (folder, path) in cases() {
+        let case = read(&path);
+        let plan = make(&load(&folder.join("inventory.yaml")), &case);
+        let text = shown(&plan, case.verbose, &folder);
+        let expected = path.with_extension("txt");
+        if bless {
+            std::fs::write(&expected, &text).unwrap();
+        } else if std::fs::read_to_string(&expected).unwrap_or_default() != text {
+            wrong.push(format!("{path} gave:\n{text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn planning_is_pure() {
+    for (folder, path) in cases() {
+        let (project, case) = (load(&folder.join("inventory.yaml")), read(&path));
+        let (first, second) = (make(&project, &case), make(&project, &case));
+        assert_eq!(first.id, second.id, "{path}");
+        let text = serde_json::to_string(&first).unwrap();
+        assert!(!text.contains("hunter2"), "{path} holds a secret");
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), first, "{path}: a plan survives its file");
+    }
+}
+
+/// What a host's plan says does not depend on who was looked at first. (Who runs a `one` step that nobody ran
+/// yet does: those cases are left out.)
+#[test]
+fn the_order_of_hosts_does_not_matter() {
+    for (folder, path) in cases() {
+        let (project, case) = (load(&folder.join("inventory.yaml")), read(&path));
+        let (forth, back) = (look(&project, &case, false), look(&project, &case, true));
+        if forth.chosen != back.chosen {
+            continue;
+        }
+        let mut backwards = plan_of(&project, &case, &back).hosts;
+        backwards.reverse();
+        assert_eq!(plan_of(&project, &case, &forth).hosts, backwards, "{path}");
+    }
+}

@@ -1,0 +1,157 @@
+//! A host made of answers: what is not said is not there (`absent`, not installed, exit status 1), facts are unknown.
+
+use forge::config::Project;
+use forge::facts::Facts;
+use forge::model::Untrusted;
+use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
+use forge::probe::{
+    Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, UnitState, Unknown, UserInfo,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns what is seen of each host before any question is put: its facts and records.
+pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
+    let own = answers["hosts"].as_object().expect("`hosts` is a map");
+    for name in own.keys() {
+        assert!(project.hosts.keys().any(|host| host.as_str() == name), "no host `{name}`");
+    }
+    let hosts = project.hosts.keys().filter_map(|host| Some((host, own.get(host.as_str())?)));
+    hosts
+        .map(|(host, own)| match own {
+            Value::String(_) => {
+                let why = Unreachable { why: "connection refused".into(), hint: Some("is sshd running".into()) };
+                HostSeen::unreachable(host, why)
+            }
+            _ => {
+                let all = merged(&answers["all"], own);
+                let mut observation = Observation::default();
+                observation.insert(Probe::Records, Ok(Reading::Records(records(&all))));
+                let mut seen = HostSeen::observed(host, observation, 1);
+                seen.facts = facts(&all);
+                seen
+            }
+        })
+        .collect()
+}
+
+/// Puts every question that can be put now, and answers it.
+pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
+    if !seen.is_observed() {
+        return;
+    }
+    let all = merged(&answers["all"], &answers["hosts"][seen.host.as_str()]);
+    let name = seen.host.clone();
+    let probes = plan::demand(&Case::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
+    let mut observation = Observation::default();
+    for probe in probes.into_iter().filter(|probe| *probe != Probe::Records) {
+        let answer = answer(&probe, &all);
+        observation.insert(probe, answer);
+    }
+    seen.update(observation);
+}
+
+fn merged(all: &Value, own: &Value) -> Map<String, Value> {
+    let mut merged = all.as_object().cloned().unwrap_or_default();
+    merged.extend(own.as_object().cloned().unwrap_or_default());
+    merged
+}
+
+fn facts(answers: &Map<String, Value>) -> Facts {
+    let mut facts: BTreeMap<_, _> = forge::facts::all()
+        .iter()
+        .map(|fact| (fact.name.to_owned(), Err(Unknown::new("was not observed"))))
+        .collect();
+    for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
+        let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
+        assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
+    }
+    Facts(facts)
+}
+
+fn records(answers: &Map<String, Value>) -> RecordsState {
+    let records = answers.iter().filter_map(|(key, value)| {
+        let step = key.strip_prefix("record ")?;
+        let mut record = value.clone();
+        record["step"] = json!(step);
+        Some((format!("{step}.json"), Untrusted::from(record.to_string())))
+    });
+    RecordsState { records: records.collect(), key: Some("00".to_owned()), running: Vec::new() }
+}
+
+fn unknown(answer: &Value) -> Option<Unknown> {
+    Some(Unknown::new(answer.get("unknown")?.as_str()?))
+}
+
+fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknown> {
+    let (key, nothing) = match probe {
+        Probe::Path { path, .. } => (format!("path {path}"), json!("absent")),
+        Probe::Package { name } => (
+            format!("package {name}"),
+            json!({ "status": "not-installed", "candidate": "1.0", "available": ["1.0"] }),
+        ),
+        Probe::PackageManager => ("package manager".to_owned(), json!({})),
+        Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
+        Probe::User { name } => (format!("user {name}"), json!("absent")),
+        Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
+        Probe::Records | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
+    };
+    let given = answers.get(&key).unwrap_or(&nothing);
+    match unknown(given) {
+        Some(unknown) => Err(unknown),
+        None => Ok(reading(probe, given)),
+    }
+}
+
+fn reading(probe: &Probe, given: &Value) -> Reading {
+    let value = match probe {
+        Probe::Path { want, .. } => json!({ "path": path(given, want.as_deref()) }),
+        Probe::Package { .. } => json!({ "package": over(&PackageState::default(), given) }),
+        Probe::PackageManager => json!({ "package_manager": over(&PackageManagerState::default(), given) }),
+        Probe::Unit { .. } => json!({ "unit": over(&UnitState::default(), given) }),
+        Probe::User { .. } if given == "absent" => json!({ "user": "absent" }),
+        Probe::User { .. } => json!({ "user": { "present": over(&UserInfo::default(), given) } }),
+        _ => json!({ "output": over(&Output::default(), given) }),
+    };
+    serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))
+}
+
+/// Lays what a case says over what a host says by default; a misspelt attribute is refused.
+fn over<T: Serialize + DeserializeOwned>(base: &T, given: &Value) -> Value {
+    let mut value = serde_json::to_value(base).unwrap();
+    for (key, given) in given.as_object().unwrap_or_else(|| panic!("{given}")) {
+        assert!(value.get(key).is_some() || key == "offers_unknown", "attribute `{key}`");
+        value[key] = given.clone();
+    }
+    value
+}
+
+/// `absent`, or attributes over those of an ordinary file; `text` stands for a body with its digest.
+fn path(given: &Value, want: Option<&str>) -> Value {
+    if given == "absent" {
+        return json!("absent");
+    }
+    let mut info = json!({
+        "kind": "file", "owner": "root", "group": "root", "mode": 0o644, "size": 0, "mtime": 0.0, "ctime": 0.0,
+        "sha256": null, "body": null, "target": null,
+    });
+    for (key, value) in given.as_object().unwrap_or_else(|| panic!("{given}")) {
+        match (key.as_str(), value) {
+            ("mode", Value::String(mode)) => info["mode"] = json!(u32::from_str_radix(mode, 8).unwrap()),
+            ("text", Value::String(text)) => {
+                let digest = sha256(text);
+                info["body"] = json!(want.filter(|want| *want != digest).map(|_| text));
+                info["sha256"] = json!(digest);
+            }
+            _ => info[key] = value.clone(),
+        }
+    }
+    json!({ "present": info })
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
