@@ -350,3 +350,27 @@ proptest! {
         }
     }
 }
+
+/// A fact that only a template file reads is asked for as well.
+#[test]
+fn facts_of_template_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    let read = |step: &str, template: &str| {
+        write(root, INVENTORY_OF_R, &format!("recipe: r\nparams:\n  n: {{ type: text, default: f }}\nsteps:\n{step}"));
+        std::fs::write(root.join("recipes/f"), template).unwrap();
+        let (project, diags, sources) = load(&root.join("inventory.yaml"));
+        assert!(diags.0.is_empty(), "{}", rendered(&diags, &sources, root));
+        project.unwrap().facts_read().map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
+    };
+    let file = "  - { name: s, file: { path: /a, template: f } }\n";
+    assert_eq!(read(file, "no facts here").as_deref(), Some(""));
+    assert_eq!(read(file, "{{ facts.cpu.count }}").as_deref(), Some("cpu"));
+    assert_eq!(read(file, "{{ facts['cpu'].count }} {{ facts . os.id }}").as_deref(), Some("cpu os"));
+    let waiting = "  - { name: s, when: facts.os.id == \"debian\", file: { path: /a, template: f } }\n";
+    assert_eq!(read(waiting, "{{ facts.cpu.count }}").as_deref(), Some("cpu os"));
+    let named_by_value = "  - { name: s, file: { path: /a, template: \"{{ params.n }}\" } }\n";
+    assert_eq!(read(named_by_value, "{{ facts.cpu.count }}"), None, "which file it is depends on values");
+}
+
+const INVENTORY_OF_R: &str = "cluster: c\nhosts: [a]\napply: [{ recipe: r, on: all }]\n";

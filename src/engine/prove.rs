@@ -143,13 +143,10 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
     }
 }
 
-/// Returns the names of the facts that the project's files speak of: only these are asked for. A file that
-/// takes `facts` as a whole needs all.
+/// Returns the names of the facts that the project's templates read: only these are asked for. Where that
+/// cannot be told beforehand, all are.
 pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
-    let mentions = |name: &str| project.sources.files().any(|(_, _, text)| text.contains(&format!("facts.{name}")));
-    let whole = project
-        .sources
-        .files()
-        .any(|(_, _, text)| text.match_indices("facts").any(|(at, _)| !text[at + 5..].starts_with('.')));
-    crate::facts::all().iter().map(|fact| fact.name).filter(|name| whole || mentions(name)).map(str::to_owned).collect()
+    let read = project.facts_read();
+    let used = |name: &&str| read.as_ref().is_none_or(|read| read.contains(*name));
+    crate::facts::all().iter().map(|fact| fact.name).filter(used).map(str::to_owned).collect()
 }

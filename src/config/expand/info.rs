@@ -2,7 +2,7 @@
 
 use super::local::template_text;
 use crate::config::statics::texts;
-use crate::config::template::{Form, Root};
+use crate::config::template::{Form, Program, Root};
 use crate::config::{Project, Recipe, Step};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
@@ -52,6 +52,27 @@ pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t 
         }
     }
     reads
+}
+
+impl Project {
+    /// Returns the names of the facts that templates read, those of template files among them. `None`: any
+    /// fact may be read, since a template takes `facts` as a whole or which file it is depends on values.
+    pub fn facts_read(&self) -> Option<BTreeSet<String>> {
+        let mut all = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
+        let steps = self.recipes.values().flat_map(|recipe| recipe.steps.iter().map(move |step| (recipe, step)));
+        for (recipe, step) in steps {
+            // A template file is compiled where it is read, which a plan may do later than now.
+            all.facts = joined(all.facts, look(self, recipe, step).reads.facts);
+        }
+        for program in self.programs.compiled() {
+            program.iter().flat_map(Program::reads).for_each(|read| all.add(read.root, &read.path));
+        }
+        all.facts
+    }
+}
+
+fn joined(one: Option<BTreeSet<String>>, other: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
+    one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())
 }
 
 /// What is known of a step before any host.

@@ -262,6 +262,11 @@ impl Programs {
         }
         program
     }
+
+    /// Returns every template that compiled so far.
+    pub fn compiled(&self) -> Vec<Compiled> {
+        self.0.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
+    }
 }
 
 fn json(value: &Value) -> Result<Json, Error> {
