@@ -114,10 +114,11 @@ fn parse(text: &str) -> BTreeMap<&str, Offer> {
             offers.entry(name).or_default().candidate = candidate;
         } else if indent == 5 || words.starts_with("*** ") {
             version = words.trim_start_matches("*** ").split(' ').next();
-        } else if indent >= 8 && !words.ends_with("/var/lib/dpkg/status") {
-            if let Some(version) = version.take() {
-                offers.entry(name).or_default().available.push(version.to_owned());
-            }
+        } else if indent >= 8
+            && !words.ends_with("/var/lib/dpkg/status")
+            && let Some(version) = version.take()
+        {
+            offers.entry(name).or_default().available.push(version.to_owned());
         }
     }
     offers

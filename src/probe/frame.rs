@@ -1,7 +1,7 @@
 //! Frames: how sections of a script's output are told apart, and lost links noticed.
 
-use super::section::{End, Raw, STDERR_CAP, Section};
 use super::group::clip;
+use super::section::{End, Raw, STDERR_CAP, Section};
 use super::{FactSnippet, Observation, Probe, Unknown, sections, shell};
 use crate::script::{Script, Token};
 use base64::Engine as _;

@@ -164,10 +164,9 @@ impl<'a> Seen<'a> {
     fn body(&mut self, number: &[u8], body: &[u8]) -> Option<()> {
         let number = text(number)?.parse().ok()?;
         let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
-        if bytes.len() as u64 <= BODY_CAP && !bytes.contains(&0) {
-            if let Ok(body) = String::from_utf8(bytes) {
-                self.bodies.insert(number, body.into());
-            }
+        let is_text = bytes.len() as u64 <= BODY_CAP && !bytes.contains(&0);
+        if let Some(body) = is_text.then(|| String::from_utf8(bytes).ok()).flatten() {
+            self.bodies.insert(number, body.into());
         }
         Some(())
     }

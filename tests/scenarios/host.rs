@@ -60,10 +60,8 @@ fn merged(all: &Value, own: &Value) -> Map<String, Value> {
 }
 
 fn facts(answers: &Map<String, Value>) -> Facts {
-    let mut facts: BTreeMap<_, _> = forge::facts::all()
-        .iter()
-        .map(|fact| (fact.name.to_owned(), Err(Unknown::new("was not observed"))))
-        .collect();
+    let mut facts: BTreeMap<_, _> =
+        forge::facts::all().iter().map(|fact| (fact.name.to_owned(), Err(Unknown::new("was not observed")))).collect();
     for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
         let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
         assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
@@ -88,10 +86,9 @@ fn unknown(answer: &Value) -> Option<Unknown> {
 fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknown> {
     let (key, nothing) = match probe {
         Probe::Path { path, .. } => (format!("path {path}"), json!("absent")),
-        Probe::Package { name } => (
-            format!("package {name}"),
-            json!({ "status": "not-installed", "candidate": "1.0", "available": ["1.0"] }),
-        ),
+        Probe::Package { name, .. } => {
+            (format!("package {name}"), json!({ "status": "not-installed", "candidate": "1.0", "available": ["1.0"] }))
+        }
         Probe::PackageManager => ("package manager".to_owned(), json!({})),
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),

@@ -8,7 +8,8 @@ use crate::probe::{PackageState, Reading};
 const FIXTURE: &str = include_str!("../../../tests/fixtures/probe/apt.txt");
 
 fn read_for(names: &[&str], raw: &Raw) -> Vec<PackageState> {
-    let probes: Vec<Probe> = names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: Offers::UnlessInstalled }).collect();
+    let probes: Vec<Probe> =
+        names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: Offers::UnlessInstalled }).collect();
     let mut seen = Observation::default();
     for probe in &probes {
         seen.insert(probe.clone(), Ok(Reading::Package(PackageState::default())));
@@ -57,5 +58,8 @@ fn offers_that_could_not_be_read_are_unknown_and_dpkg_s_answer_stands() {
 fn offers_that_nobody_needed_are_unknown() {
     let state = &read_for(&["tzdata"], &recorded(FIXTURE))[0];
     assert_eq!(state.offers_unknown.as_deref(), Some("apt was not asked"));
-    assert_eq!(read_for(&["bash"], &recorded("origin: made up\n\n"))[0].offers_unknown.as_deref(), Some("apt was not asked"));
+    assert_eq!(
+        read_for(&["bash"], &recorded("origin: made up\n\n"))[0].offers_unknown.as_deref(),
+        Some("apt was not asked")
+    );
 }

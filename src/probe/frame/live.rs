@@ -257,7 +257,10 @@ fn snapshot(folder: &str) -> Vec<(std::ffi::OsString, std::time::SystemTime)> {
 #[test]
 fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     let mut probes = vec![Probe::PackageManager, Probe::Records];
-    probes.extend(["bash", "coreutils", "not-here"].map(|name| Probe::Package { name: name.into(), offers: Offers::UnlessInstalled }));
+    probes.extend(
+        ["bash", "coreutils", "not-here"]
+            .map(|name| Probe::Package { name: name.into(), offers: Offers::UnlessInstalled }),
+    );
     probes.extend(["ssh.service", "cron.service"].map(|name| Probe::Unit { name: name.into() }));
     probes.extend(["root", "nobody", "daemon"].map(|name| Probe::User { name: name.into() }));
     probes.extend((0..10).map(|n| Probe::Path {

@@ -9,7 +9,8 @@ const T: &str = "0123456789abcdef0123456789abcdef";
 fn part(name: &'static str, user: &str) -> Section {
     let read = |section: &Section, raw: &Raw, out: &mut Observation| {
         let why = match raw.is_whole(&[0]) {
-            true => Unknown::new(String::from_utf8_lossy(&raw.stdout)).said(crate::probe::section::text(&raw.stderr).unwrap_or("")),
+            true => Unknown::new(String::from_utf8_lossy(&raw.stdout))
+                .said(crate::probe::section::text(&raw.stderr).unwrap_or("")),
             false => raw.lack(section),
         };
         section.all_unknown(&why, out);
@@ -38,7 +39,10 @@ fn frames(parts: &str) -> Raw {
 #[test]
 fn each_part_has_its_own_output_status_and_words() {
     let raw = frames("\nT 0\none\0\n\nT =0\n\nT 1\n\nT =127\nforge-missing stat\nT 2\n\nT =3\nno such thing");
-    assert_eq!(told(&raw), [pair("one\0\n", ""), pair("`stat` is missing", ""), pair("`c` failed with status 3", "no such thing")]);
+    assert_eq!(
+        told(&raw),
+        [pair("one\0\n", ""), pair("`stat` is missing", ""), pair("`c` failed with status 3", "no such thing")]
+    );
 }
 
 #[test]

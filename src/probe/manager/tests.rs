@@ -23,7 +23,10 @@ fn the_holder_of_the_lock_and_broken_packages_are_named() {
 
 #[test]
 fn a_healthy_host_has_neither() {
-    assert_eq!(one(&printed("packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0")), Ok(PackageManagerState::default()));
+    assert_eq!(
+        one(&printed("packages\0dpkg\tinstalled\t1\tamd64\tinstall\tdpkg\n\0")),
+        Ok(PackageManagerState::default())
+    );
 }
 
 #[test]

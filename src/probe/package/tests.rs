@@ -42,7 +42,9 @@ fn status_version_and_hold_are_read() {
 
 #[test]
 fn removed_packages_have_a_status_and_no_version() {
-    let raw = printed("dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nnginx\tconfig-files\t1:1.22.1-9\tall\tdeinstall\tnginx\n");
+    let raw = printed(
+        "dpkg\tinstalled\t1.22\tamd64\tinstall\tdpkg\nnginx\tconfig-files\t1:1.22.1-9\tall\tdeinstall\tnginx\n",
+    );
     let state = one("nginx", &raw).expect("known");
     assert_eq!((state.version, state.status.as_str()), (None, "config-files"));
 }
