@@ -196,3 +196,54 @@ fn a_secret_reaches_its_file_and_nothing_else() {
     let kept = node.sh("grep -rl --exclude-dir=proc s3cr3t-c4n4ry /run /tmp /var 2>/dev/null");
     assert_eq!(kept.stdout, "", "the secret lies on the host: {kept}");
 }
+
+fn tool(program: &str, args: &[&str]) -> String {
+    let output = std::process::Command::new(program).args(args).output().expect("the tool runs");
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_certificate_is_enough_to_log_in() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    let project = with_connect(&nodes, "{}");
+    let (ca, key) = (project.path("ca"), project.path("id"));
+    let text = |path: &std::path::Path| path.display().to_string();
+    for key in [&ca, &key] {
+        tool("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &text(key)]);
+    }
+    let connect = format!("{{ user: root, identity: {}, known_hosts: {} }}", text(&key), fleet.known_hosts.display());
+    let project = project.file("inventory.yaml", &inventory(&nodes, &connect));
+    let out = project.forge(["plan", "inventory.yaml"]);
+    expect(&out, 4);
+    nodes[0].write("/etc/ssh/ca.pub", std::fs::read(ca.with_extension("pub")).expect("the authority's key"));
+    nodes[0].must("echo 'TrustedUserCAKeys /etc/ssh/ca.pub' >> /etc/ssh/sshd_config && systemctl restart ssh");
+    tool("ssh-keygen", &["-q", "-s", &text(&ca), "-I", "forge", "-n", "root", &text(&key.with_extension("pub"))]);
+    expect(&apply(&project), 0);
+}
+
+#[test]
+fn an_agent_holds_the_key() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    let project = with_connect(&nodes, &format!("{{ user: root, known_hosts: {} }}", fleet.known_hosts.display()));
+    let socket = project.path("agent");
+    let mut agent = std::process::Command::new("ssh-agent")
+        .arg("-D")
+        .arg("-a")
+        .arg(&socket)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the agent starts");
+    while !socket.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let added = std::process::Command::new("ssh-add").arg("-q").arg(&fleet.key).env("SSH_AUTH_SOCK", &socket).status();
+    let output = project.command(["apply", "inventory.yaml", "--yes"]).env("SSH_AUTH_SOCK", &socket).output();
+    agent.kill().expect("the agent ends");
+    agent.wait().expect("the agent ends");
+    assert!(added.expect("ssh-add runs").success());
+    let output = output.expect("forge runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
