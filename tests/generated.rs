@@ -27,13 +27,30 @@ fn holds(path: &str, text: &str) {
     );
 }
 
+/// The recipe that the fleet applies from bare, twice, tampers with step by step and repairs.
+const CONVERGE: &str = include_str!("fleet/recipes/web.yaml");
+
+/// Returns what a kind's behaviour rests on.
+fn proof(kind: &str) -> String {
+    let real = CONVERGE.lines().any(|line| line.trim_start().starts_with(&format!("{kind}:")));
+    let text = match real {
+        true => {
+            "**real**: `tests/fleet/converge.rs` applies it to Debian 12 hosts over SSH, twice, changes it behind forge's \
+             back and repairs it. Verdicts are pinned by the cases in `tests/resources/` too, whose host answers are reconstructed."
+        }
+        false => "**recorded**: its verdicts and commands are pinned by the cases in `tests/resources/` only.",
+    };
+    format!("\n## Proof\n\n{text} Other systems than Debian 12 are not proven.\n")
+}
+
 #[test]
 fn every_kind_has_its_page_and_its_schema() {
     let mut index =
         String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
     for kind in kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
-        holds(&format!("docs/reference/kinds/{}.md", kind.name), &reference::markdown(kind));
+        let page = reference::markdown(kind) + &proof(kind.name);
+        holds(&format!("docs/reference/kinds/{}.md", kind.name), &page);
         let schema = serde_json::to_string_pretty(&schema::kind_schema(kind)).expect("a schema is JSON");
         holds(&format!("schemas/kinds/{}.json", kind.name), &(schema + "\n"));
     }
