@@ -75,7 +75,7 @@ pub struct Global {
     /// Show no progress; what goes wrong is still said
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more: -v what each step decided, -vv also the log, -vvv all of it
+    /// Say more: -v what each step decided, -vv also its commands, -vvv also what they printed
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }

@@ -148,7 +148,9 @@ impl Backend for Library {
 /// Passes events on, each written to the journal first.
 async fn forward(mut from: tokio::sync::mpsc::UnboundedReceiver<Event>, to: &Events, mut journal: Option<&mut RunDir>) {
     while let Some(event) = from.recv().await {
-        if let Some(Err(error)) = journal.as_mut().map(|run| run.append(&event)) {
+        // What is only for a reader of `-vv` would make the journal many times its size.
+        let kept = !matches!(event, Event::StepCommands { .. } | Event::StepPrinted { .. });
+        if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append(&event)) {
             journal = None;
             let _ = to.send(Event::NoHistory { why: error.to_string().into() });
         }

@@ -8,11 +8,12 @@ use super::host::HostRun;
 use super::report::StepReport;
 use crate::config::State;
 use crate::graph::StepIndex;
-use crate::model::{StepId, Untrusted, Verdict};
+use crate::model::{SecretStore, StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Action;
 use crate::transport::UnitName;
+use secrecy::ExposeSecret;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -205,7 +206,13 @@ impl HostRun<'_> {
     }
 
     async fn act(&mut self, due: &[Due]) -> Vec<Acted> {
+        let shared = self.run.board.shared();
         for turn in due {
+            self.run.say(Event::StepCommands {
+                host: self.host().clone(),
+                step: turn.id.clone(),
+                script: commands(&turn.action, &shared.secrets),
+            });
             self.run.say(Event::StepStarted {
                 host: self.host().clone(),
                 step: turn.id.clone(),
@@ -223,6 +230,10 @@ impl HostRun<'_> {
             short => self.act_group(short).await,
         };
         self.run.in_flight.leave(self.host());
+        for (turn, acted) in due.iter().zip(&acted).filter(|(_, acted)| !acted.output.is_empty()) {
+            let (host, step) = (self.host().clone(), turn.id.clone());
+            self.run.say(Event::StepPrinted { host, step, output: acted.output.clone() });
+        }
         acted
     }
 
@@ -390,6 +401,14 @@ impl HostRun<'_> {
             .map(|(turn, acted)| (turn.id.clone(), acted.output.raw().trim().to_owned()))
             .collect();
         super::exports::publish(self, group, &stdout);
+    }
+}
+
+/// Returns the commands of an action as people may read them: placeholders stand for secrets.
+fn commands(action: &Action, secrets: &SecretStore) -> Untrusted {
+    match action.body.render(&SecretStore::default()) {
+        Ok(text) => secrets.scrub(text.expose_secret()).into(),
+        Err(error) => error.to_string().into(),
     }
 }
 

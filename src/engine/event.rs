@@ -31,6 +31,10 @@ pub enum Event {
     Waiting { host: HostName, step: StepId, what: Untrusted },
     /// A step begins.
     StepStarted { host: HostName, step: StepId, title: Untrusted, long: bool },
+    /// The commands of a step, secrets masked; about to run.
+    StepCommands { host: HostName, step: StepId, script: Untrusted },
+    /// What the commands of a step printed.
+    StepPrinted { host: HostName, step: StepId, output: Untrusted },
     /// A line that a long step printed.
     StepOutput { host: HostName, step: StepId, line: Untrusted },
     /// A step ended.

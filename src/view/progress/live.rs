@@ -131,6 +131,8 @@ impl Progress for Live {
             Event::HostFinished { host, outcome, .. } => self.finished(host, *outcome),
             Event::Stopping { .. } => self.overall.set_message("stopping"),
             Event::StepFinished { .. }
+            | Event::StepCommands { .. }
+            | Event::StepPrinted { .. }
             | Event::Verified { .. }
             | Event::Detached { .. }
             | Event::NoHistory { .. }

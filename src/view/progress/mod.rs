@@ -27,6 +27,10 @@ pub enum Detail {
     Normal,
     /// Also what was as declared, and each line of long steps.
     Verbose,
+    /// Also the commands of each step.
+    Commands,
+    /// Also what they printed.
+    Output,
 }
 
 impl Detail {
@@ -35,7 +39,9 @@ impl Detail {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
             (false, 0) => Self::Normal,
-            (false, _) => Self::Verbose,
+            (false, 1) => Self::Verbose,
+            (false, 2) => Self::Commands,
+            (false, _) => Self::Output,
         }
     }
 }

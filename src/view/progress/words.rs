@@ -49,6 +49,8 @@ pub fn line(event: &Event) -> Option<Line> {
             Line::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
         }
         Event::StepStarted { host, step, title, long } => started_step(host, step, title, *long),
+        Event::StepCommands { host, step, script } => Line::new(Detail::Commands, block(host, step, "$", script)),
+        Event::StepPrinted { host, step, output } => Line::new(Detail::Output, block(host, step, "|", output)),
         Event::StepOutput { host, step, line } => {
             Line::new(Verbose, of(host, &format!("{} {} {}", id(step), paint(DIM, "|"), shown(line))))
         }
@@ -188,4 +190,10 @@ fn id(step: &StepId) -> String {
 
 pub fn shown(text: &Untrusted) -> String {
     escape::short(text.raw(), LINE_CHARS)
+}
+
+/// Returns each line of a text with host, step and a mark before it, so that every line tells whose it is.
+fn block(host: &HostName, step: &StepId, mark: &str, text: &Untrusted) -> String {
+    let one = |line: &str| of(host, &format!("{} {} {}", id(step), paint(DIM, mark), escape::line(line)));
+    text.raw().lines().filter(|line| !line.trim().is_empty()).map(one).collect::<Vec<_>>().join("\n")
 }
