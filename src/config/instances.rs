@@ -4,7 +4,8 @@ use super::cx::Cx;
 use super::inventory::{Entry, Resolved, Var};
 use super::recipe::params::typed;
 use super::render::Renderer;
-use super::template::{Bindings, Eval, Programs, tree};
+use super::statics::templates;
+use super::template::{Bindings, Eval, Form, Program, Programs, Root, tree};
 use super::{Data, Instance, Key, Node, Recipe, Sourced, Use, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
@@ -154,7 +155,8 @@ impl Placing<'_> {
 
     fn is_used(&self, used: &Use, host: usize, params: &BTreeMap<String, Sourced>, cx: &mut Cx<'_>) -> bool {
         let Some(when) = &used.when else { return true };
-        if self.broken.contains(&when.span) {
+        let text = (when.source.as_str(), Form::Expression, when.span);
+        if self.broken.contains(&when.span) || self.lacks(&[text], params) {
             return false;
         }
         let bindings = self.bindings(host, Some(params));
@@ -247,16 +249,29 @@ impl Placing<'_> {
         let mut with = Vec::with_capacity(job.with.len());
         for (key, node) in job.with {
             let before = renderer.diags.len();
-            if !is_broken(node, self.broken) {
+            let mut texts = Vec::new();
+            templates(node, &mut texts);
+            let follows = is_broken(node, self.broken) || job.outer(at).is_some_and(|outer| self.lacks(&texts, outer));
+            if !follows {
                 with.push((key.clone(), renderer.tree(node)));
             }
-            if is_broken(node, self.broken) || renderer.diags.len() > before {
+            if follows || renderer.diags.len() > before {
                 failed.insert(key.text.as_str());
             }
         }
         let diags = renderer.diags;
         diags.into_iter().for_each(|diag| cx.push(diag));
         (with, failed)
+    }
+
+    /// Returns whether templates read parameters that a stack does not have: why not is reported
+    /// where they are given, and that they exist where the stack is looked at.
+    fn lacks(&self, texts: &[(&str, Form, Span)], outer: &BTreeMap<String, Sourced>) -> bool {
+        texts.iter().any(|(text, form, _)| {
+            let program = self.programs.get(text, *form);
+            let mut reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
+            reads.any(|read| read.path.first().is_some_and(|name| !outer.contains_key(name)))
+        })
     }
 
     fn bindings(&self, host: usize, params: Option<&BTreeMap<String, Sourced>>) -> Bindings {

@@ -1,7 +1,7 @@
 //! A report: problems first, then one row per host, then the sums and the next command.
 
 use super::{Text, problems, rows};
-use crate::engine::{Report, StepResult, VerifyResult};
+use crate::engine::{Report, StepResult};
 use crate::model::{ExitCode, Outcome};
 use crate::view::style::{BAD, GOOD, paint};
 use crate::view::{count, took, words};
@@ -46,15 +46,7 @@ fn steps(report: &Report) -> Option<String> {
 }
 
 fn verifications(report: &Report) -> Option<String> {
-    let of = |test: fn(&VerifyResult) -> bool| {
-        report.hosts.iter().flat_map(|host| &host.verify).filter(|verify| test(&verify.result)).count()
-    };
-    let counts = words::counts(&[
-        (of(|r| matches!(r, VerifyResult::Held)), "held"),
-        (of(|r| matches!(r, VerifyResult::Failed { .. })), "failed"),
-        (of(|r| matches!(r, VerifyResult::Unknown { .. })), "unknown"),
-        (of(|r| matches!(r, VerifyResult::Skipped { .. })), "skipped"),
-    ]);
+    let counts = rows::verifications(report.hosts.iter().flat_map(|host| &host.verify));
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 

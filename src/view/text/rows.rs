@@ -1,6 +1,6 @@
 //! One row per host of a report: outcome, counts, time, and the reason where there is one.
 
-use crate::engine::{HostReport, Report, StepResult};
+use crate::engine::{HostReport, Report, StepResult, VerifyReport, VerifyResult};
 use crate::model::Outcome;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, paint};
 use crate::view::{escape, took, words};
@@ -34,6 +34,7 @@ fn reason(host: &HostReport) -> String {
     }
 }
 
+/// Counts the steps of a host; where none was to run, what was proven.
 fn counts(host: &HostReport) -> String {
     let of = |test: fn(&StepResult) -> bool| host.steps.iter().filter(|step| test(&step.result)).count();
     let counts = words::counts(&[
@@ -48,9 +49,20 @@ fn counts(host: &HostReport) -> String {
         (of(|r| matches!(r, StepResult::Cancelled)), "cancelled"),
     ]);
     match counts.is_empty() {
-        true => "-".to_owned(),
+        true => verifications(&host.verify),
         false => counts,
     }
+}
+
+/// Counts verifications by their result.
+pub fn verifications<'v>(verify: impl IntoIterator<Item = &'v VerifyReport> + Clone) -> String {
+    let of = |test: fn(&VerifyResult) -> bool| verify.clone().into_iter().filter(|v| test(&v.result)).count();
+    words::counts(&[
+        (of(|r| matches!(r, VerifyResult::Held)), "held"),
+        (of(|r| matches!(r, VerifyResult::Failed { .. })), "failed"),
+        (of(|r| matches!(r, VerifyResult::Unknown { .. })), "unknown"),
+        (of(|r| matches!(r, VerifyResult::Skipped { .. })), "skipped"),
+    ])
 }
 
 fn style(outcome: Outcome) -> Style {

@@ -56,9 +56,9 @@ pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Resul
     let (style, symbol) = Sort::of_all(&step.changes).symbol();
     writeln!(out, "{} {}", paint(style, symbol), head(step))?;
     reason(step, out)?;
-    step.changes.iter().try_for_each(|change| write_change(change, out))?;
+    step.changes.iter().filter(|change| !is_said(step, change)).try_for_each(|change| write_change(step, change, out))?;
     disruption(step.disruption, out)?;
-    step.envelope.iter().try_for_each(|envelope| write_envelope(envelope, out))?;
+    step.envelope.iter().try_for_each(|envelope| write_envelope(step, envelope, out))?;
     place(step, verbose, out)?;
     writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
 }
@@ -89,8 +89,14 @@ pub fn place(step: &StepPlan, verbose: bool, out: &mut dyn Write) -> io::Result<
     }
 }
 
+/// Returns whether the head and the reason of a step already say all of a change: of a command they do, unless
+/// the head shows only a part of it.
+fn is_said(step: &StepPlan, change: &Change) -> bool {
+    change.attribute == step.kind && !change.secret && change.to.as_ref() == Some(&step.title)
+}
+
 /// Writes one attribute: its values, its diff, or that it is secret.
-pub fn write_change(change: &Change, out: &mut dyn Write) -> io::Result<()> {
+fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Result<()> {
     let attribute = escape::line(&change.attribute);
     let (style, symbol) = Sort::of(change).unwrap_or(Sort::Alter).symbol();
     let symbol = paint(style, symbol);
@@ -101,15 +107,17 @@ pub fn write_change(change: &Change, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "    {symbol} {attribute}:")?;
         return diff::write(diff, "      ", out);
     }
-    writeln!(out, "    {symbol} {attribute}{}", values(change))
+    writeln!(out, "    {symbol} {attribute}{}", values(step, change))
 }
 
-fn values(change: &Change) -> String {
+fn values(step: &StepPlan, change: &Change) -> String {
     let show = |text: &crate::model::Untrusted| match text.is_empty() {
         true => "(empty)".to_owned(),
         false => escape::short(text.raw(), VALUE_CHARS),
     };
     match (&change.from, &change.to) {
+        // The line above says it.
+        (Some(from), Some(to)) if *from == step.reason => format!(": {}", show(to)),
         (Some(from), Some(to)) => format!(": {} → {}", show(from), show(to)),
         (Some(one), None) | (None, Some(one)) => format!(": {}", show(one)),
         (None, None) => String::new(),
@@ -123,9 +131,17 @@ fn disruption(class: Disruption, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn write_envelope(envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
-    let until = escape::text(&envelope.until);
-    let resource = escape::text(&envelope.resource);
-    let most = envelope.disruption;
-    writeln!(out, "    {} not known until {until}: at most {resource}, {most}", paint(UNKNOWN, "?"))
+/// A step is judged again right before it acts. What it may do at most is told where its head and its class of
+/// disruption do not say so already, and until when is left out where its reason says that.
+fn write_envelope(step: &StepPlan, envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
+    let head = format!("{} {}", step.kind, step.title.raw());
+    let most = match (envelope.resource.raw() == head, envelope.disruption > step.disruption) {
+        (true, false) => String::new(),
+        (true, true) => format!(", at most {}", envelope.disruption),
+        (false, _) => format!(", at most {}, {}", escape::text(&envelope.resource), envelope.disruption),
+    };
+    if most.is_empty() && step.reason.raw().contains(envelope.until.raw()) {
+        return Ok(());
+    }
+    writeln!(out, "    {} predicted; judged again after {}{most}", paint(UNKNOWN, "?"), escape::text(&envelope.until))
 }

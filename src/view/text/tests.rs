@@ -60,6 +60,31 @@ fn equal_steps_with_other_reasons_are_not_folded() {
     assert!(shown.contains("    on a\n") && shown.contains("    on b\n"), "{shown}");
 }
 
+/// The head, the reason and the note of a prediction do not say one thing twice.
+#[test]
+fn what_a_step_says_is_said_once() {
+    let why = "check exited with 1";
+    let command = |title: &str, script: &str| {
+        let changes = vec![crate::resource::Change::new("command", Some(why), Some(script))];
+        let envelope = crate::plan::Envelope {
+            until: "base/motd".into(),
+            disruption: crate::model::Disruption::D0,
+            resource: format!("command {title}").into(),
+        };
+        let step = sample::step("run", "command", title, crate::model::Verdict::Change, why);
+        crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
+    };
+    let shown = |step| plan(0, &sample::plan(vec![sample::observed("a", vec![step])]));
+    let predicted = "    check exited with 1\n    ? predicted; judged again after base/motd\n    on a\n";
+    assert!(shown(command("touch /a", "touch /a")).contains(&format!("base/run\n{predicted}")), "one line");
+    let whole = shown(command("touch /a …", "touch /a\ntouch /b"));
+    assert!(whole.contains("    ~ command: touch /a"), "the head shows a part of it: {whole}");
+    assert!(!whole.contains('→'), "{whole}");
+    let mut waiting = command("touch /a", "touch /a");
+    waiting.reason = "cannot be judged before base/motd".into();
+    assert!(!shown(waiting).contains("predicted;"), "the reason says it");
+}
+
 #[test]
 fn secrets_are_withheld_even_when_a_change_carries_them() {
     let shown = plan(1, &sample::plan(vec![sample::observed("a", vec![sample::secret()])]));
