@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 /// Prints fields: `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
 /// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`.
-/// JSON text holds no NUL byte, so the lines of all files come from one process.
+/// JSON text holds no NUL byte, so the lines of all files come from one process. Systemd keeps a file for each
+/// transient unit for as long as it knows the unit, so that without one there is nothing to ask it.
 const SNIPPET: &str = r#"D=/var/lib/forge
 forge_fail() { printf '%s: Permission denied\n' "$1" >&2; exit 1; }
 for d in $D $D/applied; do
@@ -15,13 +16,14 @@ for d in $D $D/applied; do
 done
 k=
 if [ -e $D/key ]; then
-need od; need tr
+need od
 [ -r $D/key ] || forge_fail $D/key
-k=$(od -An -v -tx1 $D/key | tr -d ' \n')
+k=$(od -An -v -tx1 $D/key)
 fi
 printf 'key\0%s\0' "$k"
 u=
-if [ -d /run/systemd/system ]; then
+set -- /run/systemd/transient/forge-*.service
+if [ -e "$1" ]; then
 u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp -- 'forge-*.service') || exit
 fi
 printf 'units\0%s\0' "$u"
@@ -60,7 +62,7 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     let mut fields = Fields::new(stdout);
     loop {
         match fields.next()? {
-            b"key" => state.key = Some(text(fields.next()?)?.to_owned()).filter(|key| key.len() == 64),
+            b"key" => state.key = Some(text(fields.next()?)?.split_whitespace().collect()).filter(is_key),
             b"units" => state.running = running(text(fields.next()?)?),
             b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
@@ -70,6 +72,10 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     lines(fields.rest(), &mut files)?;
     state.records = files.iter().map(|(name, body)| (name.clone(), Untrusted::from_bytes(body))).collect();
     Some(state)
+}
+
+fn is_key(key: &String) -> bool {
+    key.len() == 64
 }
 
 /// Adds each line to its file. The last line of a file always ends with a line break here.

@@ -14,34 +14,50 @@ const GRACE_S: u64 = 4;
 /// Seconds for the shell itself.
 const SLACK_S: u64 = 15;
 
-/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length,
+/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` make one line: token, number, length,
 /// payload. The payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is no base64, so the
 /// place does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own
 /// stdout and stderr.
 ///
-/// Processes are what an observation costs, about a millisecond each, so forge's own code gets as few as
-/// possible: what it prints beyond the cap is cut off once it is there, and empty stderr is not encoded.
+/// Processes are what an observation costs, about a millisecond each, so there are as few as possible. Of
+/// forge's own code, what it prints beyond the cap is cut off once it is there, and empty stderr is not
+/// encoded. Lines are printed by the shell itself: the first lane's at once, those of the others when the
+/// lane before is done, which closes the pipe between them. Descriptor 3 is where they go; no code gets it,
+/// or a process left behind would hold it open.
 ///
 /// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
-/// not SIGPIPE's. The readers have limits too, since a process that left the group keeps the pipes open
-/// beyond the kill.
+/// not SIGPIPE's. The readers have a limit too, since a process that left the group keeps the pipes open
+/// beyond the kill. It ends what reads; what encodes and prints goes on, and prints what was read.
 ///
 /// A section's text travels in the environment, which only its own account reads: arguments are there for
 /// everybody on the host to see, and a check may hold a secret.
-const RUNNER: &str = r#"forge_own() {
-p=$(exec 5>&1
+const RUNNER: &str = r#"forge_line() {
+set -- "$FORGE_T $1 ${#p} $p"
+if [ "$FORGE_L" = 0 ]; then printf '%s\n' "$1" >&3; else FORGE_O="$FORGE_O$1
+"; fi
+}
+forge_rest() { read -r p; printf %s "$FORGE_O" >&3; }
+forge_own() {
+p=$(exec 5>&1 3>&-
 e=$( { { FORGE_T=$FORGE_T FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | base64 -w0 >&5; } 2>&1 )
 [ -z "$e" ] || e=$(printf %s "$e" | base64 -w0)
 printf '!%s' "$e")
 [ "${#p}" -le "$3" ] || p=$(printf ":0::over:%.$3s!" "${p%!*}")
-printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
+forge_line "$1"
 }
-forge_take() { exec timeout -k 1 "$(($1 + 4))" sh -c 'head -c "$1"; exec cat >/dev/null' sh "$2"; }
 forge_foreign() {
-p=$(exec 5>&1
-e=$( { { FORGE_S=$4 timeout -k 2 "$2" sh -c 's=$FORGE_S; unset FORGE_S; eval "$s"' </dev/null; printf ':%s:' "$?" >&5; } | forge_take "$2" "$3" | base64 -w0 >&5; } 2>&1 | forge_take "$2" 16385 | base64 -w0 )
-printf '!%s' "$e")
-printf '%s %s %s %s\n' "$FORGE_T" "$1" "${#p}" "$p"
+p=$(export FORGE_S="$4"; exec timeout "$(($2 + 4))" sh -c 'trap : TERM
+exec 5>&1
+take() {
+trap : TERM
+b=$(head -c "$1" | { trap "" TERM; exec base64 -w0; })
+printf %s "$b"
+[ "${#b}" -lt "$(($1 / 3 * 4))" ] || { trap - TERM; exec cat >/dev/null; }
+}
+e=$( { { timeout -k 2 "$1" sh -c "s=\$FORGE_S; unset FORGE_S; eval \"\$s\"" </dev/null; printf ":%s:" "$?" >&5; } | take "$2" >&5; } 2>&1 | take 16385 )
+printf "!%s" "$e"' sh "$2" "$3" </dev/null 2>/dev/null 3>&-)
+[ "$?" != 124 ] || p=":124:$p"
+forge_line "$1"
 }
 printf '\n'
 for t in timeout head base64; do
@@ -53,16 +69,15 @@ done
 pub(crate) fn script(sections: &[Section], token: Token) -> Script {
     const { assert!(STDERR_CAP == 16_384, "the runner spells it out, plus one") };
     let lanes = LANES.min(sections.len());
-    let mut body = Fragment::new().code(RUNNER);
+    let mut body = Fragment::new().code(RUNNER).code("{ :\n");
     for lane in 0..lanes {
-        body = body.code(if lane == 0 { "{\n" } else { " | {\n" });
+        body = body.code(if lane == 0 { "{\nFORGE_L=0\n" } else { " | {\nFORGE_L=1 FORGE_O=\n" });
         for (number, section) in sections.iter().enumerate().skip(lane).step_by(lanes) {
             body = run(body, number, section);
         }
-        // Each lane hands on what the lanes before it printed.
-        body = body.code(if lane == 0 { "}" } else { "exec cat\n}" });
+        body = body.code(if lane == 0 { "}" } else { "forge_rest\n}" });
     }
-    body = body.code("\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
+    body = body.code("\n} 3>&1\nprintf '%s end %s\\n' \"$FORGE_T\"").number(sections.len() as u64);
     Script { body, token, limit: limit(sections, lanes) }
 }
 

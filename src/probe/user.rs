@@ -4,17 +4,28 @@ use super::section::{Fields, Raw, Section, text};
 use super::{Observation, Probe, Reading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
-/// Prints fields: `passwd`, status, lines; per account that exists `groups`, name, each group, an empty
-/// field; and `shadow`, lines. Status 2 means that some name is not known.
+/// Prints fields: `passwd`, status, lines; `groups`, names of accounts that exist, an empty field, for each
+/// of them its groups and an empty field, and a colon with the status; and `shadow`, lines. A status of 2
+/// means that some name is not known. `id` takes several names from coreutils 8.31 on, and fails where a
+/// group has no name: each account is then asked for alone, and what came counts.
 const SNIPPET: &str = r#"need getent; need id
 forge_users() {
 p=$(getent passwd -- "$@"); r=$?
 printf 'passwd\0%s\0%s\0' "$r" "$p"
+n=$# r=1
 for u; do
 case "
 $p" in *"
-$u:"*) printf 'groups\0%s\0' "$u"; id -Gnz -- "$u" || true; printf '\0' ;; esac
+$u:"*) set -- "$@" "$u" ;; esac
 done
+shift "$n"
+[ "$#" -gt 0 ] || return 0
+if [ "$#" -gt 1 ]; then
+printf 'groups\0'; printf '%s\0' "$@" ''
+id -Gnz -- "$@" 2>/dev/null; r=$?
+printf ':%s\0' "$r"
+fi
+[ "$r" = 0 ] || for u; do printf 'groups\0%s\0\0' "$u"; id -Gnz -- "$u"; printf '\0:0\0'; done
 printf 'shadow\0%s\0' "$(getent shadow -- "$@")"
 }
 forge_users"#;
@@ -71,9 +82,9 @@ impl<'a> Seen<'a> {
                     seen.passwd = matches!(status, b"0" | b"2").then_some(by_name(text(lines)?));
                 }
                 b"groups" => {
-                    let Some(user) = fields.next() else { break };
-                    let Some(groups) = group_names(&mut fields) else { break };
-                    seen.groups.insert(text(user)?, groups);
+                    let Some(names) = names(&mut fields) else { break };
+                    let Some(lists) = lists(&mut fields) else { break };
+                    seen.groups.extend(names.into_iter().zip(lists));
                 }
                 b"shadow" => seen.shadow = fields.next().and_then(text).map(by_name),
                 _ => return None,
@@ -109,12 +120,26 @@ fn by_name(lines: &str) -> BTreeMap<&str, &str> {
 }
 
 /// Reads names up to the empty field.
-fn group_names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
-    let mut groups = Vec::new();
+fn names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
+    let mut names = Vec::new();
     loop {
         match fields.next()? {
-            b"" => return Some(groups),
-            group => groups.push(text(group)?),
+            b"" => return Some(names),
+            name => names.push(text(name)?),
+        }
+    }
+}
+
+/// Reads lists of groups, each up to its empty field, up to the status. No group's name holds a colon.
+/// There are none where `id` failed.
+fn lists<'a>(fields: &mut Fields<'a>) -> Option<Vec<Vec<&'a str>>> {
+    let (mut lists, mut list) = (Vec::new(), Vec::new());
+    loop {
+        match fields.next()? {
+            b":0" => return Some(lists),
+            [b':', ..] => return Some(Vec::new()),
+            b"" => lists.push(std::mem::take(&mut list)),
+            group => list.push(text(group)?),
         }
     }
 }

@@ -35,7 +35,7 @@ fn accounts_are_read_with_groups_and_lock() {
 
 #[test]
 fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
-    let text = "passwd\x000\x00bob:x:1:2::/home/bob:/bin/sh\x00groups\x00bob\x00bob\x00\x00shadow\x00\x00";
+    let text = "passwd\x000\x00bob:x:1:2::/home/bob:/bin/sh\x00groups\x00bob\x00\x00bob\x00\x00:0\x00shadow\x00\x00";
     let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
     assert_eq!(bob.locked, None);
     let open = text.replace("shadow\0", "shadow\0bob:$y$j9T$x:1::::::");
@@ -49,7 +49,7 @@ fn a_failing_or_cut_answer_is_not_an_absent_account() {
         one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why,
         "`getent` did not answer it"
     );
-    let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00bo");
+    let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00\x00bob\x00\x00");
     raw.end = End::TimedOut;
     assert_eq!(one("bob", &raw), Err(Unknown::new("timed out after 20 s")));
     assert_eq!(one("eve", &raw), Ok(UserState::Absent), "that much had come");
@@ -59,4 +59,13 @@ fn a_failing_or_cut_answer_is_not_an_absent_account() {
 fn numbers_and_what_no_line_can_hold_are_no_names() {
     assert!(["root", "_apt", "a.b", "alice@corp", "9lives"].into_iter().all(is_name));
     assert!(!["", "0", "-x", "a:b", "a b", "a\nb", "a/b", "a\0"].into_iter().any(is_name));
+}
+
+#[test]
+fn where_several_names_are_refused_each_is_asked_for_alone() {
+    let text = "passwd\x000\x00bob:x:1:2::/:/bin/sh\nann:x:3:4::/:/bin/sh\x00groups\x00bob\x00ann\x00\x00:1\x00\
+                groups\x00bob\x00\x00staff\x00domain users\x00\x00:0\x00groups\x00ann\x00\x00\x00:0\x00shadow\x00\x00";
+    let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
+    assert_eq!((bob.group.as_str(), bob.groups), ("staff", vec!["domain users".to_owned()]));
+    assert_eq!(one("ann", &printed(text)).expect_err("`id` failed").why, "`getent` did not answer it");
 }
