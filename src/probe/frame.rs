@@ -161,7 +161,7 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let engine = base64::engine::general_purpose::STANDARD;
     let (stdout, stderr) = payload.split_once('!')?;
     let (mut encoded, mut status) = (String::new(), None);
-    let (mut began, mut done, mut over) = (false, false, false);
+    let (mut began, mut done, mut over, mut late) = (false, false, false, false);
     let pieces: Vec<&str> = stdout.split(':').collect();
     for (i, piece) in pieces.iter().enumerate() {
         match *piece {
@@ -169,6 +169,7 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
             "began" => began = true,
             "done" => done = true,
             "over" => over = true,
+            "late" => late = true,
             // What is over the cap was cut at any place, inside a mark too.
             _ if over && i + 1 == pieces.len() => {}
             number => status = Some(number.parse().ok()?),
@@ -180,7 +181,7 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let status: i32 = status?;
     let mut stdout = engine.decode(encoded).ok()?;
     let mut stderr = engine.decode(stderr).ok()?;
-    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over;
+    let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over | late;
     // 124 and 137 are what `timeout` says; recipes' code may say so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
     Some(Raw { end, began, stdout, stderr, truncated })

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 /// status. `*` covers packages that are not installed too. On failure `R` is what was said.
 const LISTING: &str = r#"
 forge_list() {
-dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
+exec dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
 }
 forge_rows() {
 need dpkg-query; need grep
-o=$(forge_list 2>/dev/null) || { forge_list 2>&1 >/dev/null; exit; }
+o=$(forge_list 2>/dev/null) || { ( forge_list 2>&1 >/dev/null ); exit; }
 printf '%s\n' "$o" | grep -E -e '	(half-|unpacked|triggers-)' -e"#;
 const LISTING_END: &str = "\n}\nR=$(forge_rows 2>&1); S=$?\n";
 

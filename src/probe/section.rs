@@ -73,7 +73,7 @@ pub(crate) struct Raw {
     /// At most the section's cap.
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Whether stdout or stderr was longer than its cap.
+    /// Whether stdout or stderr was longer than its cap, or a process left behind kept it from being read.
     pub truncated: bool,
 }
 

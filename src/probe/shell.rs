@@ -26,8 +26,9 @@ const SLACK_S: u64 = 15;
 /// or a process left behind would hold it open.
 ///
 /// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
-/// not SIGPIPE's. The readers have a limit too, since a process that left the group keeps the pipes open
-/// beyond the kill. It ends what reads; what encodes and prints goes on, and prints what was read.
+/// not SIGPIPE's; of stderr, NUL bytes are left out. The readers have a limit too, since a process that left
+/// the group keeps the pipes open beyond the kill. It ends what reads; what encodes and prints goes on, and
+/// `:late:` says that not all is there.
 ///
 /// A section's text travels in the environment, which only its own account reads: arguments are there for
 /// everybody on the host to see, and a check may hold a secret.
@@ -48,15 +49,23 @@ forge_line "$1"
 forge_foreign() {
 p=$(export FORGE_S="$4"; exec timeout "$(($2 + 4))" sh -c 'trap : TERM
 exec 5>&1
+drain() { trap - TERM; exec cat >/dev/null; }
 take() {
 trap : TERM
 b=$(head -c "$1" | { trap "" TERM; exec base64 -w0; })
 printf %s "$b"
-[ "${#b}" -lt "$(($1 / 3 * 4))" ] || { trap - TERM; exec cat >/dev/null; }
+[ "${#b}" -lt "$(($1 / 3 * 4))" ] || drain
 }
-e=$( { { timeout -k 2 "$1" sh -c "s=\$FORGE_S; unset FORGE_S; eval \"\$s\"" </dev/null; printf ":%s:" "$?" >&5; } | take "$2" >&5; } 2>&1 | take 16385 )
+words() {
+trap : TERM
+b=$(head -c 16385; s=$?; printf x; exit "$s"); s=$?
+[ "$b" = x ] || printf %s "${b%x}" | ( trap "" TERM; exec base64 -w0 )
+[ "${#b}" -lt 16386 ] || drain
+[ "$s" != 0 ] || ! read -r b || drain
+}
+e=$( { { timeout -k 2 "$1" sh -c "s=\$FORGE_S; unset FORGE_S; eval \"\$s\"" </dev/null; printf ":%s:" "$?" >&5; } | take "$2" >&5; } 2>&1 | words )
 printf "!%s" "$e"' sh "$2" "$3" </dev/null 2>/dev/null 3>&-)
-[ "$?" != 124 ] || p=":124:$p"
+[ "$?" != 124 ] || p=":124::late:$p"
 forge_line "$1"
 }
 printf '\n'

@@ -102,6 +102,92 @@ fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
 }
 
 #[test]
+fn a_process_left_behind_costs_the_output_and_not_the_status() {
+    let probe = Probe::Check {
+        id: "daemon".into(),
+        script: "echo out; echo err >&2; setsid sleep 30 & exit 3".into(),
+        user: None,
+        cwd: None,
+        env: vec![],
+        timeout_s: 1,
+    };
+    for shell in SHELLS {
+        let started = Instant::now();
+        let seen = ask(shell, &[probe.clone(), check("other", "true")]);
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        let output = output(&seen, &probe);
+        assert_eq!((output.status, output.truncated), (3, true));
+    }
+}
+
+fn part(user: &str, code: &'static str) -> Section {
+    let read = |section: &Section, raw: &Raw, out: &mut Observation| {
+        let why = match raw.is_whole(&[0]) {
+            true => Unknown::new(String::from_utf8_lossy(&raw.stdout)),
+            false => raw.lack(section),
+        };
+        section.all_unknown(&why, out);
+    };
+    let section = Section::new("the part", vec![Probe::User { name: user.into() }], read);
+    Section { body: crate::script::Fragment::new().code(code), timeout_s: 2, cap: 100, ..section }
+}
+
+fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
+    let parts: Vec<Section> = parts.iter().map(|(user, code)| part(user, code)).collect();
+    let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
+    let sections = super::super::group::groups(parts, TOKEN);
+    let script = shell::script(&sections, Token::new(TOKEN));
+    let compiled = Compiled { script, device: None, sections, device_sections: vec![], unasked: vec![] };
+    let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+    users.iter().map(|user| seen.get(user).expect_err("no reading").why).collect()
+}
+
+#[test]
+fn questions_that_share_a_process_fail_each_for_itself() {
+    let parts = [
+        ("a", "printf 'a\\0'"),
+        ("b", "need not-a-tool; echo b"),
+        ("c", "printf c; exit 7"),
+        ("d", "head -c 101 /dev/zero"),
+        ("e", "set -f; cd /nowhere; exec printf e"),
+    ];
+    let hang = [("a", "echo a"), ("b", "echo b; sleep 20"), ("c", "echo c")];
+    let flood = [("a", "echo a"), ("b", "head -c 1000000 /dev/urandom"), ("c", "echo c")];
+    for shell in SHELLS {
+        let failed =
+            ["`not-a-tool` is missing", "the part failed with status 7", "the part printed more than 100 bytes"];
+        assert_eq!(asked_together(shell, &parts), ["a\0", failed[0], failed[1], failed[2], "e"]);
+        assert_eq!(asked_together(shell, &hang), ["a\n", "timed out after 2 s", "timed out after 2 s"]);
+        assert_eq!(asked_together(shell, &flood), ["a\n", failed[2], failed[2]]);
+    }
+}
+
+#[test]
+fn apt_is_asked_only_for_what_is_not_as_wanted() {
+    let package = |name: &str, offers| Probe::Package { name: name.into(), offers };
+    let probes = [
+        package("bash", Offers::Unneeded),
+        package("coreutils", Offers::UnlessInstalled),
+        package("dpkg", Offers::UnlessVersion("0".into())),
+        package("not-here", Offers::UnlessInstalled),
+    ];
+    for shell in SHELLS {
+        let seen = ask(shell, &probes);
+        let state = |probe: &Probe| match seen.get(probe) {
+            Ok(Reading::Package(state)) => state.clone(),
+            other => panic!("{other:?}"),
+        };
+        let unknown = probes.each_ref().map(|probe| state(probe).offers_unknown);
+        let unasked = Some("apt was not asked".to_owned());
+        assert_eq!(unknown, [unasked.clone(), unasked, None, None]);
+        let bash = package("bash", Offers::UnlessVersion(state(&probes[0]).version.expect("is installed")));
+        let again = ask(shell, std::slice::from_ref(&bash));
+        let Ok(Reading::Package(state)) = again.get(&bash) else { panic!("{again:?}") };
+        assert!(state.offers_unknown.is_some());
+    }
+}
+
+#[test]
 fn floods_and_binary_output_and_text_like_frames_stay_inside_their_section() {
     let flood = check("flood", "head -c 10000000 /dev/zero | tr '\\0' x; exit 7");
     let loud = check("loud", "head -c 10000000 /dev/zero | tr '\\0' x >&2; exit 7");
