@@ -1,9 +1,10 @@
 //! What forge asks a host: a closed set of read-only questions, merged into one script, and their answers.
 //!
 //! Architecture Invariants: a probe never changes a host. Like probes are merged (one `dpkg-query`, one
-//! `systemctl show`, one `stat`). Each section is framed with a random token, its length and exit status,
-//! and has its own time limit and output cap. A question whose answer did not come is `Unknown` with the
-//! reason; a missing end frame is a lost link, for the whole script.
+//! `systemctl show`, one `stat`), and quick ones share a process, in which each has its own status, words and
+//! output cap. Each section is framed with a random token, its length and exit status, and has its own time
+//! limit. A question whose answer did not come is `Unknown` with the reason; a missing end frame is a lost
+//! link, for the whole script.
 
 mod apt;
 mod check;

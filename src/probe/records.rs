@@ -62,7 +62,10 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     let mut fields = Fields::new(stdout);
     loop {
         match fields.next()? {
-            b"key" => state.key = Some(text(fields.next()?)?.split_whitespace().collect()).filter(is_key),
+            b"key" => {
+                state.key =
+                    Some(text(fields.next()?)?.split_whitespace().collect()).filter(|key: &String| key.len() == 64)
+            }
             b"units" => state.running = running(text(fields.next()?)?),
             b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
@@ -72,10 +75,6 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     lines(fields.rest(), &mut files)?;
     state.records = files.iter().map(|(name, body)| (name.clone(), Untrusted::from_bytes(body))).collect();
     Some(state)
-}
-
-fn is_key(key: &String) -> bool {
-    key.len() == 64
 }
 
 /// Adds each line to its file. The last line of a file always ends with a line break here.
