@@ -53,10 +53,16 @@ impl Sort {
 /// Writes a step that would change, with its reason, its changes and what it disturbs.
 pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let step = group.step;
-    let (style, symbol) = Sort::of_all(&step.changes).symbol();
+    let (style, symbol) = match step.changes.is_empty() && step.envelope.is_some() {
+        true => (UNKNOWN, "?"),
+        false => Sort::of_all(&step.changes).symbol(),
+    };
     writeln!(out, "{} {}", paint(style, symbol), head(step))?;
     reason(step, out)?;
-    step.changes.iter().filter(|change| !is_said(step, change)).try_for_each(|change| write_change(step, change, out))?;
+    step.changes
+        .iter()
+        .filter(|change| !is_said(step, change))
+        .try_for_each(|change| write_change(step, change, out))?;
     disruption(step.disruption, out)?;
     step.envelope.iter().try_for_each(|envelope| write_envelope(step, envelope, out))?;
     place(step, verbose, out)?;
@@ -131,17 +137,14 @@ fn disruption(class: Disruption, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// A step is judged again right before it acts. What it may do at most is told where its head and its class of
-/// disruption do not say so already, and until when is left out where its reason says that.
+/// What is not certain yet is judged again right before it acts, and may then do no more than its envelope
+/// says. The resource is told where nothing else of the step is known.
 fn write_envelope(step: &StepPlan, envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
-    let head = format!("{} {}", step.kind, step.title.raw());
-    let most = match (envelope.resource.raw() == head, envelope.disruption > step.disruption) {
-        (true, false) => String::new(),
-        (true, true) => format!(", at most {}", envelope.disruption),
-        (false, _) => format!(", at most {}, {}", escape::text(&envelope.resource), envelope.disruption),
+    let until = escape::text(&envelope.until);
+    let class = envelope.disruption.max(step.disruption);
+    let most = match step.changes.is_empty() {
+        true => format!("at most {}, {class}; judged once {until}", escape::text(&envelope.resource)),
+        false => format!("predicted, at most {class}; judged again after {until}"),
     };
-    if most.is_empty() && step.reason.raw().contains(envelope.until.raw()) {
-        return Ok(());
-    }
-    writeln!(out, "    {} predicted; judged again after {}{most}", paint(UNKNOWN, "?"), escape::text(&envelope.until))
+    writeln!(out, "    {} {most}", paint(UNKNOWN, "?"))
 }

@@ -75,14 +75,15 @@ fn what_a_step_says_is_said_once() {
         crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
     };
     let shown = |step| plan(0, &sample::plan(vec![sample::observed("a", vec![step])]));
-    let predicted = "    check exited with 1\n    ? predicted; judged again after base/motd\n    on a\n";
+    let predicted = "    check exited with 1\n    ? predicted, at most D0; judged again after base/motd\n    on a\n";
     assert!(shown(command("touch /a", "touch /a")).contains(&format!("base/run\n{predicted}")), "one line");
     let whole = shown(command("touch /a …", "touch /a\ntouch /b"));
     assert!(whole.contains("    ~ command: touch /a"), "the head shows a part of it: {whole}");
     assert!(!whole.contains('→'), "{whole}");
     let mut waiting = command("touch /a", "touch /a");
-    waiting.reason = "cannot be judged before base/motd".into();
-    assert!(!shown(waiting).contains("predicted;"), "the reason says it");
+    waiting.changes.clear();
+    let waiting = shown(waiting);
+    assert!(waiting.contains("? command touch /a") && waiting.contains("at most command touch /a, D0"), "{waiting}");
 }
 
 #[test]
