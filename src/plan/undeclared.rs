@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Untrusted> {
     let declared: BTreeSet<String> = turns.iter().map(|turn| turn.expanded.id.to_string()).collect();
     let records = case.seen.records.iter();
-    let gone = records.filter(|(step, record)| !declared.contains(*step) && !removed(record) && !known(case, turns, step));
+    let gone =
+        records.filter(|(step, record)| !declared.contains(*step) && !removed(record) && !known(case, turns, step));
     gone.map(|(step, _)| step.as_str().into()).collect()
 }
 

@@ -87,7 +87,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         let mut cut = turn.instance.selection.iter().filter(|host| !members.contains(*host)).peekable();
         if cut.peek().is_some() {
             let names: Vec<HostName> = cut.cloned().collect();
-            let why = format!("it may have been done on hosts that are not in this run: {}", super::span::named(&names));
+            let why =
+                format!("it may have been done on hosts that are not in this run: {}", super::span::named(&names));
             let hint = "a step of scope `one` is done for all hosts of its entry: run without `--on`";
             ruling.judgement = unknown(&why).hint(hint);
             ruling.until = None;
@@ -259,4 +260,3 @@ pub fn title(turn: &Turn<'_>) -> Untrusted {
     };
     SecretStore::mask(&text).into()
 }
-

@@ -56,7 +56,10 @@ pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Resul
     let (style, symbol) = Sort::of_all(&step.changes).symbol();
     writeln!(out, "{} {}", paint(style, symbol), head(step))?;
     reason(step, out)?;
-    step.changes.iter().filter(|change| !is_said(step, change)).try_for_each(|change| write_change(step, change, out))?;
+    step.changes
+        .iter()
+        .filter(|change| !is_said(step, change))
+        .try_for_each(|change| write_change(step, change, out))?;
     disruption(step.disruption, out)?;
     step.envelope.iter().try_for_each(|envelope| write_envelope(step, envelope, out))?;
     place(step, verbose, out)?;
