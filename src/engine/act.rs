@@ -13,16 +13,18 @@ pub struct Acted {
     pub output: Untrusted,
 }
 
-/// Returns one script for `actions`. Its output is told apart by [`split`] with the same token.
-pub fn group(actions: &[Action]) -> Fragment {
+/// Returns one script for actions. Its output is told apart by [`split`] with the same token. What an action writes
+/// to stderr is part of its output, unless its stdout is wanted as a value: then it stays on stderr.
+pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragment {
     let mut script = Fragment::new();
-    for (number, action) in actions.iter().enumerate() {
+    for (number, (action, value)) in actions.into_iter().enumerate() {
         script = script
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code("\n(\n")
             .then(action.body.clone())
-            .code("\n) 2>&1\nforge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
+            .code(if value { "\n)\n" } else { "\n) 2>&1\n" })
+            .code("forge_rc=$?\nprintf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || exit 0\n");
     }
@@ -50,6 +52,11 @@ pub fn split(stdout: &[u8], token: &Token, actions: usize) -> Vec<Acted> {
     acted
 }
 
+/// Returns whether the first action of [`group`] began.
+pub fn began(stdout: &[u8], token: &Token) -> bool {
+    String::from_utf8_lossy(stdout).contains(&format!("\n{} begin 0\n", token.as_str()))
+}
+
 /// Returns the last lines of what an action printed: enough to see why it failed.
 pub fn tail(output: &Untrusted) -> Untrusted {
     const LINES: usize = 20;
@@ -72,7 +79,8 @@ mod tests {
 
     fn run(actions: &[Action]) -> Vec<Acted> {
         let token = Token::new("0123456789abcdef0123456789abcdef");
-        let script = Script { body: group(actions), token: token.clone(), limit: Duration::from_secs(10) };
+        let together = group(actions.iter().map(|action| (action, false)));
+        let script = Script { body: together, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
         split(&output.stdout, &token, actions.len())
@@ -96,6 +104,17 @@ mod tests {
         assert_eq!(acted[0].status, Some(0));
         assert!(acted[1].output.raw().starts_with("unset "));
         assert_eq!(acted[1].status, Some(0));
+    }
+
+    #[test]
+    fn a_value_is_stdout_alone() {
+        let token = Token::new("0123456789abcdef0123456789abcdef");
+        let action = action("echo a warning >&2; echo the value");
+        let script = Script { body: group([(&action, true)]), token: token.clone(), limit: Duration::from_secs(10) };
+        let text = script.text(&SecretStore::default()).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
+        assert_eq!(split(&output.stdout, &token, 1)[0].output, "the value".into());
+        assert_eq!(output.stderr, b"a warning\n");
     }
 
     #[test]

@@ -3,15 +3,20 @@
 use super::board::{Board, Shared};
 use super::cancel::{Cancel, Stop};
 use super::event::Event;
+use super::host::carry_out;
+use super::link::Link;
 use super::observe::Observed;
 use super::prove::facts_used;
 use super::report::{HostReport, Report};
+use super::rollout::canaries;
 use super::run::{Events, InFlight, Options, Run};
 use crate::config::{Expander, Project};
-use crate::model::{HostName, Outcome};
-use crate::plan::{self, HostPlan, HostSeen, Plan};
+use crate::model::{HostName, Outcome, Phase};
+use crate::plan::{self, HostPlan, HostSeen, Plan, Spans, StepTable};
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
@@ -30,26 +35,32 @@ pub async fn apply(
 ) -> Report {
     let began = Instant::now();
     let Observed { seen, chosen, published, exports, secrets, mut links } = observed;
+    let mut seen: BTreeMap<HostName, HostSeen> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
+    let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
+        plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = Expander::new(project);
     let positions = plan::positions(&project.graph);
     let board = Board::new(Shared { published, exports, secrets });
     let facts = facts_used(project);
-    let members: BTreeSet<HostName> = plan.hosts.iter().map(|h| h.host.clone()).collect();
-    let window = Semaphore::new(options.parallel.max(1));
-    let in_flight = InFlight::default();
+    // Nobody waits for a host that this run has no sight of.
+    let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
+    let steps = StepTable::new(project);
     let run = Run {
         project,
         expander: &expander,
         positions: &positions,
         chosen: &chosen,
-        members: &members,
+        spans: Spans { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
+        canaries: &canaries(&project.rollout, plan),
+        proofs: &proofs(project),
+        spent: &AtomicBool::new(false),
         options,
         plan: &plan.id,
         board: &board,
         cancel,
         events,
-        window: &window,
-        in_flight: &in_flight,
+        window: &Semaphore::new(options.parallel.max(1)),
+        in_flight: &InFlight::default(),
         facts: &facts,
     };
     run.say(Event::ApplyStarted {
@@ -57,26 +68,9 @@ pub async fn apply(
         hosts: plan.hosts.iter().filter(|h| h.changes()).count(),
         steps: plan.hosts.iter().flat_map(|h| &h.steps).filter(|s| s.acts()).count(),
     });
-    let mut seen: BTreeMap<HostName, HostSeen> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
-    let hosts: Vec<_> = plan
-        .hosts
-        .iter()
-        .filter_map(|host| {
-            let seen = seen.remove(&host.host)?;
-            Some((host, seen, links.remove(&host.host)))
-        })
-        .collect();
-    let canaries = super::rollout::canaries(&project.rollout, plan);
-    let (done, budget_spent) = {
-        let run = &run;
-        let canaries = &canaries;
-        let mut going: futures_util::stream::FuturesUnordered<_> = hosts
-            .into_iter()
-            .map(|(host, seen, link)| super::rollout::in_turn(run, canaries, host, seen, link))
-            .collect();
-        gather(run, &mut going).await
-    };
-    let interrupted = cancel.level() > Stop::No;
+    let mut going: FuturesUnordered<_> =
+        hosts.into_iter().map(|(host, seen, link)| carry_out(&run, host, seen, link)).collect();
+    let done = gather(&run, &mut going).await;
     Report {
         version: VERSION,
         run: options.run.clone(),
@@ -84,37 +78,41 @@ pub async fn apply(
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
         hosts: in_order(plan, done),
-        budget_spent,
-        interrupted,
+        budget_spent: run.spent.load(Ordering::Relaxed),
+        interrupted: cancel.level() > Stop::No,
         took: began.elapsed(),
     }
 }
 
+/// Returns the recipes whose verification a step of another recipe waits for.
+fn proofs(project: &Project) -> BTreeSet<String> {
+    let graph = &project.graph;
+    let wanted = graph.edges().iter().filter(|edge| edge.phase == Phase::Verified);
+    let others = wanted.filter(|edge| graph.step(edge.from).recipe != graph.step(edge.to).recipe);
+    others.map(|edge| graph.step(edge.from).recipe.to_string()).collect()
+}
+
 /// Collects host reports until all are in, or the user detaches.
-async fn gather<F>(run: &Run<'_>, going: &mut futures_util::stream::FuturesUnordered<F>) -> (Vec<HostReport>, bool)
+async fn gather<F>(run: &Run<'_>, going: &mut FuturesUnordered<F>) -> Vec<HostReport>
 where
-    F: Future<Output = (HostReport, bool)>,
+    F: Future<Output = HostReport>,
 {
     let mut done = Vec::new();
-    let mut spent = false;
     let mut told = false;
     loop {
         tokio::select! {
             biased;
             () = run.cancel.reached(Stop::Detach) => {
                 run.say(Event::Detached { in_flight: run.in_flight.list() });
-                return (done, spent);
+                return done;
             }
             () = run.cancel.reached(Stop::Finish), if !told => {
                 told = true;
                 run.say(Event::Stopping { in_flight: run.in_flight.list() });
             }
             next = going.next() => match next {
-                Some((report, budget)) => {
-                    spent |= budget;
-                    done.push(report);
-                }
-                None => return (done, spent),
+                Some(report) => done.push(report),
+                None => return done,
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::config::Exports;
 use crate::graph::StepIndex;
-use crate::model::{HostName, SecretStore};
+use crate::model::{HostName, Outcome, Phase, SecretStore};
 use crate::plan::Published;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,9 +30,14 @@ pub struct Shared {
 #[derive(Debug, Default)]
 pub struct Standing {
     reached: BTreeMap<(StepIndex, HostName), Reached>,
+    /// Of the recipe of a step that got effective: why its verification does not hold, if it does not.
+    verified: BTreeMap<(StepIndex, HostName), Option<String>>,
     finished: BTreeSet<HostName>,
-    waiting: BTreeSet<HostName>,
+    /// Hosts that wait, and for whom.
+    waiting: BTreeMap<HostName, BTreeSet<HostName>>,
     failed: BTreeSet<HostName>,
+    /// Hosts that did not get through, failed or not.
+    unsound: BTreeSet<HostName>,
     shared: Arc<Shared>,
 }
 
@@ -74,26 +79,34 @@ impl Board {
         });
     }
 
+    /// Enters what the verification of a recipe with `steps` came to: why it does not hold, or nothing.
+    pub fn attest(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
+        self.write(|standing| {
+            let proofs = steps.into_iter().map(|step| ((step, host.clone()), why.map(str::to_owned)));
+            standing.verified.extend(proofs);
+        });
+    }
+
     /// A host is done: steps it never reached will not be.
-    pub fn finish(&self, host: &HostName, failed: bool) {
+    pub fn finish(&self, host: &HostName, outcome: Outcome) {
         self.change_shared(|shared| shared.published.leave(host));
         self.write(|standing| {
             standing.finished.insert(host.clone());
-            if failed {
+            if outcome == Outcome::Failed {
                 standing.failed.insert(host.clone());
+            }
+            if !matches!(outcome, Outcome::Ok | Outcome::Changed | Outcome::Pending) {
+                standing.unsound.insert(host.clone());
             }
         });
     }
 
-    pub fn set_waiting(&self, host: &HostName, waits: bool) {
-        self.write(|standing| match waits {
-            true => standing.waiting.insert(host.clone()),
-            false => standing.waiting.remove(host),
+    /// A host waits for `others`; for none of them any more when there are none.
+    pub fn set_waiting(&self, host: &HostName, others: &[HostName]) {
+        self.write(|standing| match others {
+            [] => standing.waiting.remove(host),
+            some => standing.waiting.insert(host.clone(), some.iter().cloned().collect()),
         });
-    }
-
-    pub fn failed(&self) -> usize {
-        self.read(|standing| standing.failed.len())
     }
 
     /// Waits until `answer` has one.
@@ -127,22 +140,59 @@ impl Standing {
         known.or_else(|| self.finished.contains(host).then_some(Reached::Nothing))
     }
 
-    /// Returns how far a step got on each of `hosts`, once that is decided for all.
-    pub fn of_all<'h>(
+    /// Returns whether a step got to `phase` on a host, once that is decided.
+    pub fn got_to(&self, step: StepIndex, host: &HostName, phase: Phase) -> Option<bool> {
+        let reached = self.of(step, host)?;
+        match phase {
+            Phase::Configured => Some(reached >= Reached::Configured),
+            Phase::Effective => Some(reached >= Reached::Effective),
+            Phase::Verified if reached < Reached::Effective => Some(false),
+            Phase::Verified => match self.verified.get(&(step, host.clone())) {
+                Some(why) => Some(why.is_none()),
+                None => self.finished.contains(host).then_some(false),
+            },
+        }
+    }
+
+    /// Returns why the verification of a step's recipe does not hold on a host, if that is known.
+    pub fn unproven(&self, step: StepIndex, host: &HostName) -> Option<&str> {
+        self.verified.get(&(step, host.clone()))?.as_deref()
+    }
+
+    /// Returns for each of `hosts` whether a step got to `phase` there, once that is decided for all.
+    pub fn all_got_to<'h>(
         &self,
         step: StepIndex,
         hosts: impl IntoIterator<Item = &'h HostName>,
-    ) -> Option<Vec<(HostName, Reached)>> {
-        hosts.into_iter().map(|host| Some((host.clone(), self.of(step, host)?))).collect()
+        phase: Phase,
+    ) -> Option<Vec<(HostName, bool)>> {
+        hosts.into_iter().map(|host| Some((host.clone(), self.got_to(step, host, phase)?))).collect()
     }
 
-    /// Returns whether every one of `hosts` is done, or waits for hosts that may not begin before it.
-    pub fn gate_open<'h>(&self, hosts: impl IntoIterator<Item = &'h HostName>) -> bool {
-        hosts.into_iter().all(|host| self.finished.contains(host) || self.waiting.contains(host))
+    /// Returns whether `host` may begin: every canary is done, or one waits for this host, be it through others.
+    pub fn may_follow(&self, canaries: &BTreeSet<HostName>, host: &HostName) -> bool {
+        let open: Vec<&HostName> = canaries.iter().filter(|canary| !self.finished.contains(*canary)).collect();
+        open.is_empty() || self.waited_for(open).contains(host)
     }
 
-    pub fn has_failed(&self, host: &HostName) -> bool {
-        self.failed.contains(host)
+    /// Returns whom `hosts` wait for, and whom those wait for in turn.
+    fn waited_for<'s>(&'s self, hosts: Vec<&'s HostName>) -> BTreeSet<&'s HostName> {
+        let mut found = BTreeSet::new();
+        let mut due = hosts;
+        while let Some(host) = due.pop() {
+            let others = self.waiting.get(host).into_iter().flatten();
+            due.extend(others.filter(|other| !self.finished.contains(*other) && found.insert(*other)));
+        }
+        found
+    }
+
+    pub fn failed(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// Returns whether a host is done and did not get through.
+    pub fn is_unsound(&self, host: &HostName) -> bool {
+        self.unsound.contains(host)
     }
 }
 
@@ -157,13 +207,13 @@ mod tests {
         let step = StepIndex(0);
         let waiter = tokio::spawn({
             let (board, hosts) = (board.clone(), [a.clone(), b.clone()]);
-            async move { board.until(|s| s.of_all(step, &hosts)).await }
+            async move { board.until(|s| s.all_got_to(step, &hosts, Phase::Effective)).await }
         });
         board.reach(step, &a, Reached::Effective);
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
-        board.finish(&b, true);
-        assert_eq!(waiter.await.unwrap(), vec![(a, Reached::Effective), (b, Reached::Nothing)]);
+        board.finish(&b, Outcome::Failed);
+        assert_eq!(waiter.await.unwrap(), vec![(a, true), (b, false)]);
     }
 
     #[test]
@@ -174,5 +224,46 @@ mod tests {
         board.reach(StepIndex(1), &host, Reached::Nothing);
         board.reach(StepIndex(1), &host, Reached::Effective);
         assert_eq!(board.read(|s| s.of(StepIndex(1), &host)), Some(Reached::Nothing));
+    }
+
+    #[test]
+    fn verified_is_decided_after_effective() {
+        let board = Board::new(Shared::default());
+        let (step, host) = (StepIndex(0), HostName::new("a"));
+        let got_to = |phase| board.now(|s| s.got_to(step, &host, phase));
+        board.reach(step, &host, Reached::Effective);
+        assert_eq!((got_to(Phase::Effective), got_to(Phase::Verified)), (Some(true), None));
+        board.attest([step], &host, Some("`x` does not hold"));
+        assert_eq!(got_to(Phase::Verified), Some(false));
+        assert_eq!(board.now(|s| s.unproven(step, &host).map(str::to_owned)).as_deref(), Some("`x` does not hold"));
+        board.attest([step], &host, None);
+        assert_eq!(got_to(Phase::Verified), Some(true));
+    }
+
+    #[test]
+    fn a_canary_lets_begin_whom_it_waits_for_and_nobody_else() {
+        let board = Board::new(Shared::default());
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
+        let canaries = BTreeSet::from([a.clone()]);
+        let may = || [&b, &c, &d].map(|host| board.now(|s| s.may_follow(&canaries, host)));
+        assert_eq!(may(), [false; 3]);
+        board.set_waiting(&a, std::slice::from_ref(&b));
+        assert_eq!(may(), [true, false, false]);
+        board.set_waiting(&b, std::slice::from_ref(&c));
+        assert_eq!(may(), [true, true, false], "also through others");
+        board.finish(&b, Outcome::Ok);
+        assert_eq!(may(), [false; 3]);
+        board.finish(&a, Outcome::Changed);
+        assert_eq!(may(), [true; 3]);
+    }
+
+    #[test]
+    fn what_is_only_left_alone_spends_no_budget_but_proves_no_canary() {
+        let board = Board::new(Shared::default());
+        let outcomes = [Outcome::Failed, Outcome::Blocked, Outcome::Unreachable, Outcome::Changed];
+        let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
+        hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish(host, outcome));
+        assert_eq!(board.now(Standing::failed), 1);
+        assert_eq!(board.now(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()), [true, true, true, false]);
     }
 }

@@ -1,36 +1,20 @@
 //! One group's cycle: look, judge against the plan, act, look again, judge again.
 
 use super::act::{self, Acted};
+use super::acting::Due;
 use super::board::Reached;
-use super::event::{Event, Failure, StepResult};
+use super::decide::{Decision, describe};
+use super::event::{Failure, StepResult};
 use super::group::Group;
 use super::host::HostRun;
 use super::report::StepReport;
-use crate::config::State;
 use crate::graph::StepIndex;
-use crate::model::{SecretStore, StepId, Untrusted, Verdict};
+use crate::model::{StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
 use crate::probe::Probe;
-use crate::resource::Action;
 use crate::transport::UnitName;
-use secrecy::ExposeSecret;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-/// A turn that is going to act.
-struct Due {
-    index: StepIndex,
-    id: StepId,
-    title: Untrusted,
-    place: String,
-    action: Action,
-    changes: Vec<crate::resource::Change>,
-    long: bool,
-    limit: Duration,
-    retries: u32,
-    /// Whether its action's own stdout is exported.
-    exports_stdout: bool,
-}
 
 impl HostRun<'_> {
     /// Carries out one group.
@@ -44,7 +28,7 @@ impl HostRun<'_> {
         }
         let due = self.judge_before(group);
         if due.is_empty() {
-            return self.settle(group, &[]);
+            return self.settle(group, &[], &[]);
         }
         let began = Instant::now();
         let acted = self.act(&due).await;
@@ -78,10 +62,8 @@ impl HostRun<'_> {
     fn stand(&mut self, group: &Group) {
         let reports: Vec<StepReport> = self.planned_of(group).map(super::host::as_planned).collect();
         for index in &group.steps {
-            let mut reached = Reached::Effective;
-            for step in self.planned_of(group).filter(|s| self.is_of(*index, &s.id)) {
-                reached = reached.min(reached_by(step.verdict));
-            }
+            let own = self.planned_of(group).filter(|step| self.is_of(*index, &step.id));
+            let reached = own.map(super::host::reached_as_planned).min().unwrap_or(Reached::Effective);
             self.reach(*index, reached);
         }
         reports.iter().for_each(|report| self.say_finished(report));
@@ -110,201 +92,51 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// Judges every turn of the group once more; returns those that act, reports the others.
+    /// Judges every turn of the group once more; returns those that act, reports the others. A step that cannot run
+    /// stops those written below it: they build on it.
     fn judge_before(&mut self, group: &Group) -> Vec<Due> {
         let shared = self.run.board.shared();
-        let mut reports = Vec::new();
-        let mut due = Vec::new();
-        {
-            let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return due };
+        let (mut reports, mut due) = (Vec::new(), Vec::new());
+        let mut stopped: Option<(StepIndex, StepId)> = None;
+        if let Some(case) = self.run.case(&shared, self.host(), &self.seen) {
             let turns = case.turns();
             for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
-                let ruling = plan::judge(&case, turn, &turns, &Ahead::default());
-                match self.decide(turn, &ruling) {
-                    Decision::Act => due.push(self.due(&case, turn, &turns, ruling)),
-                    Decision::Leave(result) => {
-                        let mut report = report(&case, turn, result);
-                        report.hint = ruling.judgement.hint.clone();
-                        reports.push((turn.index, report));
+                let ruling = self.ruling(&case, turn, &turns);
+                let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
+                let result = match (self.decide(turn, &ruling), above) {
+                    (Decision::Act, None) => {
+                        due.push(self.due(&case, turn, &turns, ruling));
+                        continue;
                     }
+                    (Decision::Act, Some((_, name))) => StepResult::Skipped {
+                        reason: format!("`{name}` of the same recipe did not get through").into(),
+                    },
+                    (Decision::Leave(result), _) => result,
+                };
+                if stops(&result) && stopped.is_none() {
+                    stopped = Some((turn.index, turn.expanded.id.clone()));
                 }
+                reports.push(StepReport { hint: ruling.judgement.hint.clone(), ..report(&case, turn, result) });
             }
         }
-        // A turn that cannot run stops the rest of its recipe: steps are written in the order they build on.
-        let stopped = reports.iter().find(|(_, r)| stops(&r.result)).map(|(_, r)| r.id.to_string());
-        if let Some(name) = stopped {
-            for turn in due.drain(..) {
-                let result =
-                    StepResult::Skipped { reason: format!("`{name}` of the same recipe did not get through").into() };
-                reports.push((turn.index, step_report(&turn, result)));
-            }
-        }
-        for (index, report) in reports {
-            self.enter(index, report);
-        }
+        reports.into_iter().for_each(|report| self.enter(report));
         due
     }
 
-    /// Compares what is seen now with what the plan relied on.
-    fn decide(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
-        let judgement = &ruling.judgement;
-        let reason = judgement.reason.clone();
-        match judgement.verdict {
-            Verdict::Ok => Decision::Leave(StepResult::AlreadyOk { reason }),
-            Verdict::NotApplicable => Decision::Leave(StepResult::NotApplicable { reason }),
-            Verdict::Pending => Decision::Leave(StepResult::Pending { reason }),
-            Verdict::Blocked(class) => Decision::Leave(StepResult::Blocked { class, reason }),
-            Verdict::Unknown => Decision::Leave(StepResult::Unknown { reason }),
-            Verdict::Change => self.within_plan(turn, ruling),
-        }
-    }
-
-    fn within_plan(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
-        let stale = |why: String| Decision::Leave(StepResult::Stale { reason: why.into() });
-        let now = describe(&ruling.judgement.changes);
-        let Some(planned) = self.planned.get(&turn.expanded.id) else {
-            return stale(format!("the plan does not hold this step; it would change {now}"));
-        };
-        match &planned.envelope {
-            Some(envelope) if ruling.judgement.disruption <= envelope.disruption.max(planned.disruption) => {
-                Decision::Act
-            }
-            Some(envelope) => stale(format!(
-                "the plan allows {} here, the change is {} now ({now})",
-                envelope.disruption, ruling.judgement.disruption
-            )),
-            None if planned.acts() && planned.basis == ruling.basis => Decision::Act,
-            None if planned.acts() => stale(format!("planned: {}; now: {now}", describe(&planned.changes))),
-            None => stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name())),
-        }
-    }
-
-    fn due(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ruling: Ruling) -> Due {
-        let inputs = plan::inputs(case, turn, turns, &Ahead::default());
-        let mut cx = plan::context(case, turn, &inputs, None);
-        cx.run = &self.run.options.run;
-        let action = match &turn.expanded.state {
-            State::Resource(resource) => resource.act(&ruling.judgement, &cx),
-            _ => Action::default(),
-        };
-        const LIMIT: Duration = Duration::from_secs(600);
-        const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
-        let long = action.long || turn.step.long;
-        let limit = turn.step.timeout_s.map(Duration::from_secs).or(self.run.options.timeout);
-        Due {
-            index: turn.index,
-            id: turn.expanded.id.clone(),
-            title: plan::title(turn),
-            place: case.ground.project.sources.place(turn.step.span),
-            action,
-            changes: ruling.judgement.changes,
-            long,
-            limit: limit.unwrap_or(if long { LONG_LIMIT } else { LIMIT }),
-            retries: turn.step.retries,
-            exports_stdout: turn.step.exports.values().any(|e| e.stdout),
-        }
-    }
-
-    async fn act(&mut self, due: &[Due]) -> Vec<Acted> {
-        let shared = self.run.board.shared();
-        for turn in due {
-            self.run.say(Event::StepCommands {
-                host: self.host().clone(),
-                step: turn.id.clone(),
-                script: commands(&turn.action, &shared.secrets),
-            });
-            self.run.say(Event::StepStarted {
-                host: self.host().clone(),
-                step: turn.id.clone(),
-                title: turn.title.clone(),
-                long: turn.long,
-            });
-        }
-        if let Some(first) = due.first() {
-            self.run.in_flight.enter(self.host(), &first.id);
-        }
-        // From here on the host may have changed, whatever comes back.
-        self.changed.extend(due.iter().map(|turn| turn.id.clone()));
-        let acted = match due {
-            [only] if only.long => vec![self.act_long(only).await],
-            short => self.act_group(short).await,
-        };
-        self.run.in_flight.leave(self.host());
-        for (turn, acted) in due.iter().zip(&acted).filter(|(_, acted)| !acted.output.is_empty()) {
-            let (host, step) = (self.host().clone(), turn.id.clone());
-            self.run.say(Event::StepPrinted { host, step, output: acted.output.clone() });
-        }
-        acted
-    }
-
-    async fn act_group(&mut self, due: &[Due]) -> Vec<Acted> {
-        let mut acted = self.act_once(due).await;
-        for _ in 0..due.iter().map(|turn| turn.retries).max().unwrap_or(0) {
-            if self.lost.is_some() || acted.iter().all(|a| a.status == Some(0)) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            acted = self.act_once(due).await;
-        }
-        acted
-    }
-
-    async fn act_once(&mut self, due: &[Due]) -> Vec<Acted> {
-        let shared = self.run.board.shared();
-        let actions: Vec<Action> = due.iter().map(|turn| turn.action.clone()).collect();
-        let limit: Duration = due.iter().map(|turn| turn.limit).sum();
-        let mut body = std::mem::take(&mut self.records);
-        let script = match body.is_empty() {
-            true => act::group(&actions),
-            // Records of steps that were proven before ride along.
-            false => crate::state::write(&body).then(act::group(&actions)),
-        };
-        match self.link.act(script, limit, &shared.secrets).await {
-            Ok(done) => {
-                let mut acted = act::split(&done.finished.stdout, &done.token, due.len());
-                acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
-                acted
-            }
-            Err(error) => {
-                self.records.append(&mut body);
-                self.lost = Some(error);
-                vec![Acted { status: None, output: Untrusted::default() }; due.len()]
-            }
-        }
-    }
-
-    async fn act_long(&mut self, due: &Due) -> Acted {
-        self.flush_records().await;
-        let shared = self.run.board.shared();
-        let unit = UnitName::new(&self.run.options.run, &due.id);
-        let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
-        let secrets = shared.secrets.clone();
-        let mut say = move |line: &str| {
-            let line = secrets.scrub(line).into();
-            let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
-        };
-        match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
-            Ok(end) => Acted { status: Some(end.status), output: shared.secrets.scrub(end.tail.raw()).into() },
-            Err(error) => {
-                self.lost = Some(error);
-                Acted { status: None, output: Untrusted::default() }
-            }
+    /// Judges a turn as the plan did: by the rules of its recipe first.
+    fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Ruling {
+        match plan::rule(case, turn.instance) {
+            Some(judgement) => Ruling { judgement, basis: String::new(), until: None },
+            None => plan::judge(case, turn, turns, &Ahead::default()),
         }
     }
 
     /// The link was lost while the group acted: what ended well is not known to hold, and is not claimed.
     fn lose(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
         let why = self.lost.as_ref().map(super::link::reason).unwrap_or_default();
-        let list: Vec<(StepIndex, StepReport)> = due
-            .iter()
-            .zip(acted)
-            .map(|(turn, acted)| {
-                let failure = Failure { why: why.clone(), tail: act::tail(&acted.output), hint: None, log: None };
-                (turn.index, step_report(turn, StepResult::Failed { failure }))
-            })
-            .collect();
-        for (index, report) in list {
-            self.enter(index, report);
+        for (turn, acted) in due.iter().zip(acted) {
+            let failure = Failure { why: why.clone(), tail: act::tail(&acted.output), hint: None, log: None };
+            self.enter(step_report(turn, StepResult::Failed { failure }));
         }
         for index in &group.steps {
             self.reach(*index, Reached::Nothing);
@@ -313,23 +145,8 @@ impl HostRun<'_> {
 
     /// Judges what was done: nothing is claimed that was not seen.
     fn judge_after(&mut self, group: &Group, due: &[Due], acted: &[Acted], took: Duration) {
-        // Before the board lets others go on.
-        self.publish(group, due, acted);
-        let shared = self.run.board.shared();
-        let mut ends = Vec::new();
-        {
-            let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
-            let turns = case.turns();
-            for (turn, acted) in due.iter().zip(acted) {
-                let ruling = turns
-                    .iter()
-                    .find(|t| t.expanded.id == turn.id)
-                    .map(|t| plan::judge(&case, t, &turns, &Ahead::default()));
-                ends.push((turn.index, self.end_of(turn, acted, ruling)));
-            }
-        }
         let mut failed: Option<String> = None;
-        for (index, mut report) in ends {
+        for mut report in self.ends(due, acted) {
             report.took = took;
             if let (Some(name), StepResult::Failed { .. }) = (&failed, &report.result) {
                 report.result = StepResult::Skipped { reason: format!("`{name}` of the same recipe failed").into() };
@@ -337,16 +154,29 @@ impl HostRun<'_> {
             if stops(&report.result) && failed.is_none() {
                 failed = Some(report.id.to_string());
             }
-            self.enter(index, report);
+            self.enter(report);
         }
-        self.settle(group, due);
+        self.settle(group, due, acted);
+    }
+
+    fn ends(&self, due: &[Due], acted: &[Acted]) -> Vec<StepReport> {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let turns = case.turns();
+        let judged = |due: &Due| {
+            let turn = turns.iter().find(|turn| turn.expanded.id == due.id);
+            turn.map(|turn| plan::judge(&case, turn, &turns, &Ahead::default()))
+        };
+        due.iter().zip(acted).map(|(turn, acted)| self.end_of(turn, acted, judged(turn))).collect()
     }
 
     fn end_of(&self, turn: &Due, acted: &Acted, ruling: Option<Ruling>) -> StepReport {
+        // What is a secret once the step went well is none to be shown when it did not.
+        let tail = if turn.secret { Untrusted::default() } else { act::tail(&acted.output) };
         let failure = |why: String| StepResult::Failed {
             failure: Failure {
                 why: why.into(),
-                tail: act::tail(&acted.output),
+                tail: tail.clone(),
                 hint: act::explain(&turn.action, &acted.output),
                 log: turn.long.then(|| {
                     format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
@@ -368,53 +198,37 @@ impl HostRun<'_> {
         step_report(turn, result)
     }
 
-    /// Enters a report: on the board, in the events, in the list.
-    fn enter(&mut self, index: StepIndex, report: StepReport) {
-        self.reach(index, reached_by_result(&report.result));
+    /// Enters a report: in the events and in the list. Others learn of a step when all its turns are done.
+    fn enter(&mut self, report: StepReport) {
         self.say_finished(&report);
         self.steps.push(report);
     }
 
-    /// Notes records of what was proven, and that steps without any turn here are through.
-    fn settle(&mut self, group: &Group, due: &[Due]) {
-        for index in &group.steps {
-            self.reach(*index, Reached::Effective);
-        }
-        let proven: Vec<StepId> = due
-            .iter()
-            .map(|turn| turn.id.clone())
-            .filter(|id| {
-                self.steps
-                    .iter()
-                    .any(|r| r.id == *id && matches!(r.result, StepResult::Changed | StepResult::Pending { .. }))
-            })
-            .collect();
+    /// Closes a group: notes records of what was proven, publishes what it exports, then lets others go on. A step
+    /// without any turn here is through.
+    fn settle(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
+        let own: Vec<(StepIndex, StepId, Reached)> = self.reports_of(group);
+        let through: BTreeSet<StepId> =
+            own.iter().filter(|(_, _, reached)| *reached > Reached::Nothing).map(|(_, id, _)| id.clone()).collect();
+        let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
         self.note_records(&proven);
+        let printed = |(turn, acted): (&Due, &Acted)| (turn.id.clone(), acted.output.raw().trim().to_owned());
+        let stdout: Vec<_> = due.iter().zip(acted).filter(|(turn, _)| turn.exports_stdout).map(printed).collect();
+        super::exports::publish(self, group, &through, &stdout);
+        for index in &group.steps {
+            let turns = own.iter().filter(|(own, _, _)| own == index);
+            self.reach(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(Reached::Effective));
+        }
     }
 
-    /// Publishes what the group's steps export.
-    fn publish(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
-        let stdout: Vec<(StepId, String)> = due
-            .iter()
-            .zip(acted)
-            .filter(|(turn, acted)| turn.exports_stdout && acted.status == Some(0))
-            .map(|(turn, acted)| (turn.id.clone(), acted.output.raw().trim().to_owned()))
-            .collect();
-        super::exports::publish(self, group, &stdout);
+    fn reports_of(&self, group: &Group) -> Vec<(StepIndex, StepId, Reached)> {
+        let own = |index: &StepIndex| {
+            let index = *index;
+            self.steps.iter().filter(move |report| self.is_of(index, &report.id)).map(move |r| (index, r))
+        };
+        let all = group.steps.iter().flat_map(own);
+        all.map(|(index, report)| (index, report.id.clone(), reached_by(&report.result))).collect()
     }
-}
-
-/// Returns the commands of an action as people may read them: placeholders stand for secrets.
-fn commands(action: &Action, secrets: &SecretStore) -> Untrusted {
-    match action.body.render(&SecretStore::default()) {
-        Ok(text) => secrets.scrub(text.expose_secret()).into(),
-        Err(error) => error.to_string().into(),
-    }
-}
-
-enum Decision {
-    Act,
-    Leave(StepResult),
 }
 
 fn report(case: &Case<'_>, turn: &Turn<'_>, result: StepResult) -> StepReport {
@@ -441,15 +255,7 @@ fn step_report(turn: &Due, result: StepResult) -> StepReport {
     }
 }
 
-fn reached_by(verdict: Verdict) -> Reached {
-    match verdict {
-        Verdict::Ok | Verdict::NotApplicable => Reached::Effective,
-        Verdict::Pending => Reached::Configured,
-        Verdict::Change | Verdict::Blocked(_) | Verdict::Unknown => Reached::Nothing,
-    }
-}
-
-fn reached_by_result(result: &StepResult) -> Reached {
+fn reached_by(result: &StepResult) -> Reached {
     match result {
         StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => Reached::Effective,
         StepResult::Pending { .. } => Reached::Configured,
@@ -458,22 +264,7 @@ fn reached_by_result(result: &StepResult) -> Reached {
 }
 
 fn stops(result: &StepResult) -> bool {
-    reached_by_result(result) == Reached::Nothing
-}
-
-/// Returns the attributes of changes in a line: `content, mode "0600" → "0644"`.
-fn describe(changes: &[crate::resource::Change]) -> String {
-    let one = |change: &crate::resource::Change| match (&change.from, &change.to) {
-        (Some(from), Some(to)) if change.diff.is_none() => {
-            format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
-        }
-        (None, Some(to)) if change.diff.is_none() => format!("{} → {:?}", change.attribute, to.raw()),
-        _ => change.attribute.clone(),
-    };
-    match changes {
-        [] => "nothing it could name".to_owned(),
-        some => some.iter().map(one).collect::<Vec<_>>().join(", "),
-    }
+    reached_by(result) == Reached::Nothing
 }
 
 fn exit_text(status: i32) -> String {

@@ -4,15 +4,18 @@ use super::group::Group;
 use super::host::HostRun;
 use crate::model::{HostName, StepId};
 use crate::plan::{Turn, exported, read_turn};
+use std::collections::BTreeSet;
 
-/// Publishes the exports of a group: those read from the host, and the stdout of actions that ended well.
-pub(super) fn publish(host: &mut HostRun<'_>, group: &Group, stdout: &[(StepId, String)]) {
+/// Publishes the exports of those turns of a group that got `through`: those read from the host, and the stdout of
+/// actions.
+pub(super) fn publish(host: &HostRun<'_>, group: &Group, through: &BTreeSet<StepId>, stdout: &[(StepId, String)]) {
     let snapshot = host.run.board.shared();
     let Some(case) = host.run.case(&snapshot, host.host(), &host.seen) else { return };
     let turns: Vec<Turn<'_>> = case
         .turns()
         .into_iter()
         .filter(|turn| group.steps.contains(&turn.index) && !turn.step.exports.is_empty())
+        .filter(|turn| through.contains(&turn.expanded.id))
         .collect();
     if turns.is_empty() {
         return;

@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use crate::config::Step;
-use crate::graph::{StepIndex, Why};
+use crate::graph::{Edge, Graph, StepIndex, Why};
 use crate::model::Scope;
 use crate::plan::{HostPlan, HostSeen};
 
@@ -24,8 +24,9 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
             continue;
         }
         let name = &instance.recipe.name;
-        let alone = !is_quiet(step) || waits_for_hosts(run, index) || rests_on_prediction(plan, run, index);
-        match groups.last_mut().filter(|last| open && !alone && last.recipe == *name) {
+        let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
+        let fits = |last: &Group| last.recipe == *name && waits_for_no_more(&run.project.graph, index, &last.steps);
+        match groups.last_mut().filter(|last| open && !alone && fits(last)) {
             Some(last) => last.steps.push(index),
             None => groups.push(Group { recipe: name.clone(), steps: vec![index] }),
         }
@@ -40,12 +41,44 @@ fn is_quiet(step: &Step) -> bool {
     judged_alone && !step.long && step.restart_on.is_empty() && step.scope == Scope::Host && step.effective.is_none()
 }
 
-fn waits_for_hosts(run: &Run<'_>, index: StepIndex) -> bool {
-    let graph = &run.project.graph;
-    graph.waits_for(index).any(|edge| matches!(edge.why, Why::Export | Why::Barrier))
+/// Whether a step waits for nothing that the first of `group` does not wait for too: a group waits as a whole, and
+/// must not wait for others with steps of its own that those wait for.
+fn waits_for_no_more(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> bool {
+    let Some(first) = group.first() else { return true };
+    let same = |edge: &Edge| {
+        let mut others = graph.waits_for(*first);
+        others.any(|other| (other.from, other.phase, other.why) == (edge.from, edge.phase, edge.why))
+    };
+    let inside = |edge: &Edge| edge.why == Why::Order && group.contains(&edge.from);
+    graph.waits_for(step).all(|edge| inside(edge) || same(edge))
 }
 
 fn rests_on_prediction(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> bool {
     let id = run.project.graph.step(index);
     plan.steps.iter().any(|s| s.id.recipe == id.recipe && s.id.step == id.step && s.envelope.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{FileId, Span};
+    use crate::graph::{Declared, Endpoint, Link};
+    use crate::model::Phase;
+
+    #[test]
+    fn a_step_that_waits_for_more_begins_a_group() {
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let step = |recipe: &str, step: &str| Declared { recipe: recipe.into(), step: step.into(), span };
+        let end = |recipe: &str, step: Option<&str>| Endpoint { recipe: recipe.into(), step: step.map(str::to_owned) };
+        let link = |to, from, why| Link { from, phase: Phase::Effective, to, why, span };
+        let steps = [step("base", "x"), step("r", "1"), step("key", "y"), step("r", "2"), step("r", "3")];
+        let links = [
+            link(end("r", None), end("base", None), Why::Needs),
+            link(end("r", Some("3")), end("key", None), Why::Needs),
+        ];
+        let graph = Graph::build(&steps, &links).unwrap();
+        let at = |recipe, step| graph.find(recipe, step).unwrap();
+        assert!(waits_for_no_more(&graph, at("r", "2"), &[at("r", "1")]));
+        assert!(!waits_for_no_more(&graph, at("r", "3"), &[at("r", "1"), at("r", "2")]));
+    }
 }

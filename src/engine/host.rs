@@ -3,16 +3,18 @@
 use super::board::Reached;
 use super::cancel::Stop;
 use super::event::{Event, Failure, StepResult, VerifyResult};
+use super::gate::Closed;
 use super::group::{Group, groups};
 use super::link::{Link, Locked, SHORT, broken};
 use super::report::{HostReport, StepReport, VerifyReport};
+use super::rollout::{Halt, turn};
 use super::run::Run;
 use crate::graph::StepIndex;
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
 use crate::state::Record;
 use crate::transport::{Owner, TransportError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The state of one host while it is worked on.
@@ -31,7 +33,8 @@ pub(super) struct HostRun<'r> {
     pub lost: Option<TransportError>,
 }
 
-/// Carries out a host's plan. `link` is the session it was observed over, when that is still open.
+/// Carries out a host's plan when its turn has come. `link` is the session it was observed over, when that is
+/// still open.
 pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
     let began = Instant::now();
     let mut report = match &plan.reach {
@@ -41,12 +44,16 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
             report
         }
         Reach::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
-            if let Some(link) = link {
-                link.close().await;
-            }
+            close(link).await;
             settled(run, plan)
         }
-        Reach::Observed => work(run, plan, seen, link).await,
+        Reach::Observed => match turn(run, &plan.host).await {
+            Ok(_permit) => work(run, plan, seen, link).await,
+            Err(halt) => {
+                close(link).await;
+                not_begun(run, plan, &halt)
+            }
+        },
     };
     report.took = began.elapsed();
     leave(run, report)
@@ -54,20 +61,27 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
 
 /// Tells everybody that a host is done.
 fn leave(run: &Run<'_>, report: HostReport) -> HostReport {
-    let failed = matches!(report.outcome, Outcome::Failed | Outcome::Unreachable | Outcome::Stale | Outcome::Blocked);
-    run.board.finish(&report.host, failed);
+    run.board.finish(&report.host, report.outcome);
     run.say(Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
     report
 }
 
-/// A host that the rollout kept from beginning.
-pub(super) async fn not_begun(run: &Run<'_>, plan: &HostPlan, link: Option<Link>, reason: &str) -> HostReport {
+async fn close(link: Option<Link>) {
     if let Some(link) = link {
         link.close().await;
     }
+}
+
+/// A host whose turn never came. One without changes is as it was seen.
+fn not_begun(run: &Run<'_>, plan: &HostPlan, halt: &Halt) -> HostReport {
+    let reason = match halt {
+        _ if !plan.changes() => return settled(run, plan),
+        Halt::Stopped => "the run was stopped before this host began",
+        Halt::Budget(reason) => reason,
+    };
     let mut report = empty(&plan.host, Outcome::Cancelled, reason.into());
     report.steps = plan.steps.iter().map(as_planned).collect();
-    leave(run, report)
+    report
 }
 
 fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
@@ -90,15 +104,26 @@ fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
             run.board.reach(index, &plan.host, reached_as_planned(step));
         }
     }
+    attest_as_planned(run, plan);
     let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
     finish(empty(&plan.host, Outcome::Ok, Untrusted::default()), steps, verify)
+}
+
+/// Tells those who wait for a verification what the plan's observation says of it.
+fn attest_as_planned(run: &Run<'_>, plan: &HostPlan) {
+    let recipes: BTreeSet<&str> = plan.steps.iter().map(|step| &*step.id.recipe).collect();
+    for recipe in recipes.into_iter().filter(|recipe| run.proofs.contains(*recipe)) {
+        let open = plan.verify.iter().find(|v| v.recipe == recipe && !v.verdict.is_settled());
+        let why = open.map(|verify| format!("verification `{}`: {}", verify.name, verify.reason.raw()));
+        run.board.attest(run.steps_of(recipe), &plan.host, why.as_deref());
+    }
 }
 
 /// Returns the report of a step that was not touched.
 pub(super) fn as_planned(step: &StepPlan) -> StepReport {
     let reason = step.reason.clone();
     let result = match (&step.waits_for, step.verdict) {
-        (Some(other), _) => StepResult::Skipped { reason: format!("needs `{other}`").into() },
+        (Some(other), _) => StepResult::Skipped { reason: needs(other).into() },
         (None, Verdict::Ok) => StepResult::AlreadyOk { reason },
         (None, Verdict::Change) => StepResult::Cancelled,
         (None, Verdict::Pending) => StepResult::Pending { reason },
@@ -117,7 +142,16 @@ pub(super) fn as_planned(step: &StepPlan) -> StepReport {
     }
 }
 
-fn reached_as_planned(step: &StepPlan) -> Reached {
+/// Returns `needs `first/try` on 3 hosts, got 2` for the plan's `first/try (on 3 hosts, got 2)`.
+fn needs(other: &str) -> String {
+    match other.strip_suffix(')').and_then(|rest| rest.split_once(" (")) {
+        Some((step, why)) if why.starts_with("on ") => format!("needs `{step}` {why}"),
+        Some((step, why)) => format!("needs `{step}`: {why}"),
+        None => format!("needs `{other}`"),
+    }
+}
+
+pub(super) fn reached_as_planned(step: &StepPlan) -> Reached {
     match step.verdict {
         _ if step.waits_for.is_some() => Reached::Nothing,
         Verdict::Ok | Verdict::NotApplicable => Reached::Effective,
@@ -127,13 +161,6 @@ fn reached_as_planned(step: &StepPlan) -> Reached {
 }
 
 async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
-    // The window counts hosts at work; one that waits for others gives its place away (see `gate`).
-    let Ok(_permit) = run.window.acquire().await else {
-        return empty(&plan.host, Outcome::Cancelled, "the run was stopped".into());
-    };
-    if run.cancel.level() > Stop::No {
-        return empty(&plan.host, Outcome::Cancelled, "the run was stopped before this host began".into());
-    }
     let acts = plan.steps.iter().filter(|s| s.acts()).count();
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
     let link = match link {
@@ -191,7 +218,8 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE) => {}
                     () = run.cancel.reached(Stop::Finish) => {
-                        break empty(host, Outcome::Locked, "the run was stopped while an earlier one still worked here".into());
+                        let reason = "the run was stopped while an earlier one still worked here";
+                        break empty(host, Outcome::Cancelled, reason.into());
                     }
                 }
             }
@@ -239,15 +267,19 @@ impl HostRun<'_> {
     }
 
     async fn all_groups(&mut self) {
-        let list: Vec<Group> = groups(self.run, self.plan, &self.seen);
-        for group in list {
+        let mut list: VecDeque<Group> = groups(self.run, self.plan, &self.seen).into();
+        while let Some(group) = list.pop_front() {
             if self.lost.is_some() || self.run.cancel.level() > Stop::No {
                 self.leave_out(&group);
                 continue;
             }
             match self.gate(&group).await {
                 Ok(()) => self.cycle(&group).await,
-                Err(reason) => self.skip(&group, &reason),
+                Err(Closed::Lacks(reason)) => self.skip(&group, &reason),
+                Err(Closed::Stopped) => self.leave_out(&group),
+            }
+            if !list.iter().any(|later| later.recipe == group.recipe) {
+                self.attest(&group.recipe).await;
             }
         }
     }
@@ -255,7 +287,7 @@ impl HostRun<'_> {
     /// Steps whose turn never came: what would have changed is cancelled, the rest stands as planned.
     pub fn leave_out(&mut self, group: &Group) {
         for index in &group.steps {
-            self.run.board.reach(*index, &self.plan.host, Reached::Nothing);
+            self.reach(*index, Reached::Nothing);
         }
         let reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
         self.steps.extend(reports);
@@ -271,7 +303,7 @@ impl HostRun<'_> {
             self.say_finished(report);
         }
         for index in &group.steps {
-            self.run.board.reach(*index, &self.plan.host, Reached::Nothing);
+            self.reach(*index, Reached::Nothing);
         }
         self.steps.extend(reports);
     }
@@ -301,7 +333,14 @@ impl HostRun<'_> {
         });
     }
 
+    /// Tells others how far a step got here. What it was to export will not come when it got nowhere.
     pub fn reach(&self, index: StepIndex, reached: Reached) {
+        if let Some(step) =
+            self.run.spans.steps.step(index).filter(|s| reached == Reached::Nothing && !s.exports.is_empty())
+        {
+            let recipe = &self.run.project.graph.step(index).recipe;
+            self.run.board.change_shared(|shared| shared.published.forget(recipe, step, self.host()));
+        }
         self.run.board.reach(index, self.host(), reached);
     }
 

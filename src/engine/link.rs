@@ -24,6 +24,8 @@ pub(super) struct Link {
 enum End {
     Reading(Reader),
     Writing(Writer),
+    #[cfg(test)]
+    Simulated(super::sim::Sim),
 }
 
 /// Whether the writer lock was given.
@@ -55,6 +57,10 @@ impl Link {
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
         let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
+        #[cfg(test)]
+        if let Some(sim) = super::sim::Sim::of(&connect) {
+            return Ok(Self { end: End::Simulated(sim?) });
+        }
         let session = transport::open(host, &target(host, &connect, options), secrets).await?;
         Ok(Self { end: End::Reading(Reader::new(session)) })
     }
@@ -70,11 +76,17 @@ impl Link {
         match &self.end {
             End::Reading(reader) => reader.observe(&compiled, secrets).await,
             End::Writing(writer) => writer.observe(&compiled, secrets).await,
+            #[cfg(test)]
+            End::Simulated(sim) => sim.observe(&compiled, secrets).await,
         }
     }
 
     /// Takes the writer lock.
     pub async fn lock(&mut self, owner: &Owner) -> Result<Locked, TransportError> {
+        #[cfg(test)]
+        if let End::Simulated(sim) = &self.end {
+            return Ok(sim.lock());
+        }
         let End::Reading(reader) = &self.end else { return Ok(Locked::Ours) };
         match reader.lock(owner, None).await {
             Ok(writer) => {
@@ -93,7 +105,7 @@ impl Link {
     fn writer(&self) -> Result<&Writer, TransportError> {
         match &self.end {
             End::Writing(writer) => Ok(writer),
-            End::Reading(_) => Err(broken("the host's lock is not held".to_owned())),
+            _ => Err(broken("the host's lock is not held".to_owned())),
         }
     }
 
@@ -101,6 +113,10 @@ impl Link {
     pub async fn act(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
         let token = transport::token()?;
         let script = Script { body, token: token.clone(), limit };
+        #[cfg(test)]
+        if let End::Simulated(sim) = &self.end {
+            return Ok(Done { finished: sim.act(&script, secrets).await?, token });
+        }
         let finished = self.writer()?.act(&script, secrets, None).await?;
         Ok(Done { finished, token })
     }
@@ -116,6 +132,15 @@ impl Link {
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<LongEnd, TransportError> {
         let token = transport::token()?;
+        #[cfg(test)]
+        if let End::Simulated(sim) = &self.end {
+            let finished = sim.act(&Script { body, token, limit }, secrets).await?;
+            String::from_utf8_lossy(&finished.stdout).lines().for_each(say);
+            return Ok(LongEnd {
+                status: finished.status,
+                tail: String::from_utf8_lossy(&finished.stdout).into_owned().into(),
+            });
+        }
         let step = LongStep { unit: unit.clone(), body, token: token.clone(), limit };
         let End::Writing(writer) = &mut self.end else {
             return Err(broken("the host's lock is not held".to_owned()));
@@ -132,6 +157,8 @@ impl Link {
         match self.end {
             End::Reading(reader) => reader.session().clone().close().await,
             End::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            #[cfg(test)]
+            End::Simulated(_) => {}
         }
     }
 }

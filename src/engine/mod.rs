@@ -5,10 +5,12 @@
 //! judge that planned it. Acting scripts are never tried again blindly.
 
 mod act;
+mod acting;
 mod apply;
 mod board;
 mod cancel;
 mod cycle;
+mod decide;
 mod event;
 mod exports;
 mod gate;
@@ -21,6 +23,10 @@ mod records;
 mod report;
 mod rollout;
 mod run;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub use apply::apply;

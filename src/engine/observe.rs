@@ -42,6 +42,8 @@ struct Look<'a> {
     facts: &'a BTreeSet<String>,
     /// Whether sessions stay open for what follows.
     keep: bool,
+    /// Whether all hosts fit into the window, so that sessions may stay open for a second look.
+    few: bool,
 }
 
 /// Observes `hosts`. `keep` leaves sessions open for a run that follows at once, as far as the window allows.
@@ -63,6 +65,7 @@ pub async fn observe(
         events,
         facts: &facts,
         keep: keep && hosts.len() <= options.parallel,
+        few: hosts.len() <= options.parallel,
     };
     look.say(Event::ObserveStarted { hosts: hosts.len() });
     let mut observed = look.first(hosts).await;
@@ -94,8 +97,7 @@ pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Opti
             seen
         }
     };
-    let seen =
-        futures_util::stream::iter(hosts.iter().cloned()).map(one).buffered(options.parallel.max(1)).collect().await;
+    let seen = beside(hosts, options.parallel, one).await;
     Observed { seen, ..Observed::nothing(project) }
 }
 
@@ -132,11 +134,7 @@ impl Look<'_> {
 
     /// Every host's first trip; its second too where that waits for its own facts only.
     async fn first(&self, hosts: &[HostName]) -> Observed {
-        let list: Vec<(HostSeen, Option<Link>)> = futures_util::stream::iter(hosts.iter().cloned())
-            .map(|host| self.host(host))
-            .buffered(self.options.parallel.max(1))
-            .collect()
-            .await;
+        let list = beside(hosts, self.options.parallel, |host| self.host(host)).await;
         let mut observed = Observed::nothing(self.project);
         for (seen, link) in list {
             observed.links.extend(link.map(|link| (seen.host.clone(), link)));
@@ -154,7 +152,7 @@ impl Look<'_> {
             Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
         };
         self.say(seen_event(&seen, began));
-        let more = self.waits_for_exports(&seen);
+        let more = self.few && self.waits_for_exports(&seen);
         match link {
             Some(link) if seen.is_observed() && (self.keep || more) => (seen, Some(link)),
             Some(link) => {
@@ -259,6 +257,19 @@ impl Look<'_> {
         observed.chosen = chosen;
         observed.secrets = secrets;
     }
+}
+
+/// Does `work` for `parallel` hosts at once. Results come in the order of `hosts`, but no slow host keeps a later one
+/// from its turn.
+async fn beside<T, F: Future<Output = T>>(hosts: &[HostName], parallel: usize, work: impl Fn(HostName) -> F) -> Vec<T> {
+    let numbered = hosts.iter().cloned().enumerate().map(|(at, host)| {
+        let done = work(host);
+        async move { (at, done.await) }
+    });
+    let mut list: Vec<(usize, T)> =
+        futures_util::stream::iter(numbered).buffer_unordered(parallel.max(1)).collect().await;
+    list.sort_by_key(|(at, _)| *at);
+    list.into_iter().map(|(_, done)| done).collect()
 }
 
 async fn ask(link: &Link, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {

@@ -32,6 +32,31 @@ impl HostRun<'_> {
         self.verifications()
     }
 
+    /// Judges the verification of a recipe whose last step has had its turn, if steps of other recipes wait for it.
+    pub(super) async fn attest(&mut self, recipe: &str) {
+        if self.lost.is_some() || !self.run.proofs.contains(recipe) {
+            return;
+        }
+        let shared = self.run.board.shared();
+        let probes = match self.run.case(&shared, self.host(), &self.seen) {
+            Some(case) => plan::verify_probes(&case, recipe),
+            None => return,
+        };
+        if !probes.is_empty() {
+            match self.link.observe(&probes, &shared.secrets).await {
+                Ok(observation) => self.seen.update(observation),
+                Err(error) => {
+                    self.lost = Some(error);
+                    return;
+                }
+            }
+        }
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
+        let instance = case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent);
+        let why = instance.and_then(|instance| plan::unproven(&case, instance));
+        self.run.board.attest(self.run.steps_of(recipe), self.host(), why.as_deref());
+    }
+
     fn verdicts(&self) -> BTreeMap<StepId, (Verdict, Untrusted)> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return BTreeMap::new() };

@@ -8,6 +8,7 @@ use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, Ahead, Case, HostPlan, HostSeen, Turn, canonical, desired_digest};
 use crate::resource::Resource;
 use crate::state::Record;
+use crate::transport::TransportError;
 
 /// Returns whether the host holds steps as desired that it has no fitting record of: then even an apply
 /// without changes has something to write.
@@ -87,16 +88,17 @@ impl HostRun<'_> {
         if self.records.is_empty() || self.lost.is_some() {
             return;
         }
-        let records = std::mem::take(&mut self.records);
         let secrets = self.run.board.shared();
-        let done = self.link.act(crate::state::write(&records), SHORT, &secrets.secrets).await;
+        let done = self.link.act(crate::state::write(&self.records), SHORT, &secrets.secrets).await;
         match done.map(|done| done.finished) {
-            Ok(done) if done.status == 0 => {}
-            Ok(done) => {
-                let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-                self.lost = Some(broken(format!("records cannot be written: {said}")));
-            }
+            Ok(done) if done.status == 0 => self.records.clear(),
+            Ok(done) => self.lost = Some(unwritten(&done.stderr)),
             Err(error) => self.lost = Some(error),
         }
     }
+}
+
+/// The script that writes records failed.
+pub(super) fn unwritten(stderr: &[u8]) -> TransportError {
+    broken(format!("records cannot be written: {}", String::from_utf8_lossy(stderr).trim()))
 }

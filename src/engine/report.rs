@@ -62,7 +62,12 @@ impl Report {
     pub fn exit_code(&self) -> ExitCode {
         let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
         let of_run = [self.budget_spent.then_some(ExitCode::Budget), self.interrupted.then_some(ExitCode::Interrupted)];
-        ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()))
+        let worst = ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()));
+        // What was left undone has a cause with a code of its own, unless that lies outside of this run.
+        match worst {
+            ExitCode::Done if self.hosts.iter().any(HostReport::left_undone) => ExitCode::HostsFailed,
+            worst => worst,
+        }
     }
 
     pub fn count(&self, outcome: Outcome) -> usize {
@@ -85,6 +90,11 @@ impl HostReport {
         let steps = self.steps.iter().filter_map(|s| s.result.code());
         let verify = self.verify.iter().filter_map(|v| v.result.code());
         outcome.into_iter().chain(steps).chain(verify)
+    }
+
+    fn left_undone(&self) -> bool {
+        let undone = |step: &StepReport| matches!(step.result, StepResult::Skipped { .. } | StepResult::Cancelled);
+        self.outcome == Outcome::Cancelled || self.steps.iter().any(undone)
     }
 
     fn failed_by_verification(&self) -> bool {

@@ -2,54 +2,77 @@
 
 use super::cancel::Stop;
 use super::event::Event;
-use super::host::{carry_out, not_begun};
-use super::link::Link;
-use super::report::HostReport;
 use super::run::Run;
 use crate::config::Rollout;
-use crate::model::HostName;
-use crate::plan::{HostPlan, HostSeen, Plan};
+use crate::model::{HostName, Verdict};
+use crate::plan::{HostPlan, Plan};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use tokio::sync::SemaphorePermit;
 
-/// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Empty
-/// when no canary is declared.
+/// Returns the hosts that receive all their changes first: the first changing ones, in plan order, before those that
+/// cannot get through anyway. Empty when no canary is declared.
 pub(super) fn canaries(rollout: &Rollout, plan: &Plan) -> BTreeSet<HostName> {
     let Some(share) = rollout.canary else { return BTreeSet::new() };
-    let changing: Vec<&HostPlan> = plan.hosts.iter().filter(|h| h.changes()).collect();
+    let mut changing: Vec<&HostPlan> = plan.hosts.iter().filter(|h| h.changes()).collect();
+    changing.sort_by_key(|host| !gets_through(host));
     changing.iter().take(share.of(changing.len())).map(|h| h.host.clone()).collect()
 }
 
-/// Carries out one host when its turn has come. The flag tells that the budget kept it from beginning.
-pub(super) async fn in_turn(
-    run: &Run<'_>,
-    canaries: &BTreeSet<HostName>,
-    plan: &HostPlan,
-    seen: HostSeen,
-    link: Option<Link>,
-) -> (HostReport, bool) {
-    // A host without changes writes nothing: it need not wait, and others may wait for what it knows.
-    if !plan.changes() || canaries.contains(&plan.host) {
-        return (carry_out(run, plan, seen, link).await, false);
-    }
-    tokio::select! {
-        () = run.board.until(|standing| standing.gate_open(canaries).then_some(())) => {}
-        () = run.cancel.reached(Stop::Finish) => {}
-    }
-    let allowed = budget(run, canaries);
-    if run.board.failed() > allowed {
-        run.say(Event::BudgetSpent { failed: run.board.failed(), allowed });
-        let reason = format!("not begun: {} hosts failed, {allowed} are allowed", run.board.failed());
-        return (not_begun(run, plan, link, &reason).await, true);
-    }
-    (carry_out(run, plan, seen, link).await, false)
+fn gets_through(host: &HostPlan) -> bool {
+    let hindered = |verdict| matches!(verdict, Verdict::Blocked(_) | Verdict::Unknown);
+    !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
 }
 
-/// Returns how many hosts may fail before no new one begins. A failed canary spends the whole budget.
-fn budget(run: &Run<'_>, canaries: &BTreeSet<HostName>) -> usize {
-    let canary_failed = run.board.now(|standing| canaries.iter().any(|host| standing.has_failed(host)));
-    match run.project.rollout.max_failed {
-        _ if canary_failed => 0,
-        Some(share) => share.of(run.members.len()),
-        None => usize::MAX,
+/// Why a host does not begin.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Halt {
+    Stopped,
+    Budget(String),
+}
+
+/// Waits for a host's turn and its place in the window. The window counts hosts at work; one that waits for others
+/// gives its place away (see `gate`).
+///
+/// # Errors
+/// The host does not begin.
+pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, Halt> {
+    let came = async {
+        if !run.canaries.contains(host) {
+            run.board.until(|standing| standing.may_follow(run.canaries, host).then_some(())).await;
+        }
+        run.window.acquire().await.ok()
+    };
+    let permit = tokio::select! {
+        biased;
+        () = run.cancel.reached(Stop::Finish) => None,
+        permit = came => permit,
+    };
+    let permit = permit.ok_or(Halt::Stopped)?;
+    match spent(run) {
+        Some(reason) => Err(Halt::Budget(reason)),
+        None => Ok(permit),
     }
+}
+
+/// Returns why no new host may begin. A canary that did not get through spends the whole budget.
+fn spent(run: &Run<'_>) -> Option<String> {
+    let (failed, canary) = run
+        .board
+        .now(|standing| (standing.failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned()));
+    let allowed = match run.project.rollout.max_failed {
+        _ if canary.is_some() => 0,
+        Some(share) => share.of(run.spans.members.len()),
+        None => return None,
+    };
+    if canary.is_none() && failed <= allowed {
+        return None;
+    }
+    if !run.spent.swap(true, Ordering::Relaxed) {
+        run.say(Event::BudgetSpent { failed: failed.max(1), allowed });
+    }
+    Some(match canary {
+        Some(canary) => format!("not begun: canary `{canary}` did not get through"),
+        None => format!("not begun: {failed} hosts failed, {allowed} are allowed"),
+    })
 }

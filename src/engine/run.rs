@@ -4,9 +4,11 @@ use super::board::{Board, Shared};
 use super::cancel::Cancel;
 use super::event::Event;
 use crate::config::{Expander, Project, StepFilter};
+use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
-use crate::plan::{Case, Chosen, Ground, HostSeen};
+use crate::plan::{Case, Chosen, Ground, HostSeen, Spans};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -39,8 +41,14 @@ pub struct Run<'a> {
     pub expander: &'a Expander<'a>,
     pub positions: &'a [u32],
     pub chosen: &'a Chosen,
-    /// The hosts this run works on.
-    pub members: &'a BTreeSet<HostName>,
+    /// Edges across the hosts that this run works on.
+    pub spans: Spans<'a>,
+    /// Hosts that receive all their changes before any other.
+    pub canaries: &'a BTreeSet<HostName>,
+    /// Recipes whose verification other recipes wait for.
+    pub proofs: &'a BTreeSet<String>,
+    /// Whether the failure budget kept a host from beginning.
+    pub spent: &'a AtomicBool,
     pub options: &'a Options,
     pub plan: &'a str,
     pub board: &'a Board,
@@ -56,6 +64,13 @@ impl<'a> Run<'a> {
     pub fn say(&self, event: Event) {
         // Nobody listens any more only when the process is about to end.
         let _ = self.events.send(event);
+    }
+
+    /// Returns every step of a recipe.
+    pub fn steps_of(&self, recipe: &str) -> Vec<StepIndex> {
+        let graph = &self.project.graph;
+        let own = self.project.recipes.get(recipe).into_iter().flat_map(|r| r.steps.iter());
+        own.filter_map(|step| graph.find(recipe, &step.name)).collect()
     }
 
     /// Returns the ground to judge on, with the values that are shared now.

@@ -1,10 +1,11 @@
 //! Which questions a host is asked.
 
 use super::case::{Case, Turn};
-use crate::config::{Judged, State};
+use crate::config::{Instance, Judged, State, Verify};
 use crate::model::StepId;
 use crate::probe::Probe;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The time limit of a recipe's own check when its step names none. Seconds.
 const CHECK_LIMIT: u64 = 30;
@@ -18,13 +19,32 @@ pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     for turn in &turns {
         probes.extend(of_turn(case, turn, &turns));
     }
-    for instance in case.instances().iter().filter(|i| !i.absent) {
-        for verify in &instance.recipe.verify {
-            let judged = case.ground.expander.verify(case.host, instance, verify, &case.known());
-            probes.extend(check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None));
-        }
+    for instance in case.instances() {
+        probes.extend(of_verify(case, instance));
     }
     probes
+}
+
+fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
+    let entries = instance.recipe.verify.iter().filter(|_| !instance.absent);
+    let judged =
+        entries.map(|verify| (verify, case.ground.expander.verify(case.host, instance, verify, &case.known())));
+    let probe = |(verify, judged): (&Verify, Judged)| {
+        check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None)
+    };
+    judged.filter_map(probe).collect()
+}
+
+/// Returns the questions that judge the verification of one recipe, with the facts it reads.
+pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
+    let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
+    let checks = own.clone().flat_map(|instance| of_verify(case, instance));
+    let facts = own.flat_map(|instance| &instance.recipe.verify).filter_map(|verify| verify.expect.as_ref());
+    let named = |source: &str| -> Vec<Probe> {
+        let mentioned = crate::facts::all().iter().filter(|fact| source.contains(&format!("facts.{}", fact.name)));
+        mentioned.map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect()
+    };
+    checks.chain(facts.flat_map(|expect| named(&expect.source))).collect()
 }
 
 /// Returns the questions that judge one turn, with those of the inputs it restarts on.

@@ -163,7 +163,7 @@ fn not_applicable(why: &str) -> Judgement {
     Judgement { verdict: Verdict::NotApplicable, ..Judgement::ok(why, Value::Null) }
 }
 
-fn unknown(why: &str) -> Judgement {
+pub(super) fn unknown(why: &str) -> Judgement {
     Judgement { verdict: Verdict::Unknown, ..Judgement::ok(why, Value::Null) }
 }
 
@@ -179,8 +179,7 @@ fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, 
         Need::UnknownFact { path, why } => (unknown(&format!("`facts.{path}` is unknown: {why}")), None),
         Need::Export { recipe, name } => {
             let export = format!("`{name}` of `{recipe}`");
-            let maker_acts = ahead.changing.iter().any(|id| *id.recipe == **recipe);
-            if !maker_acts && !ahead.predicted.will_export(recipe) {
+            if !ahead.predicted.will_export(recipe) {
                 return (unknown(&format!("{export} is not known: nothing in this plan makes it")), None);
             }
             let disruption = turn.step.disruption.unwrap_or(Disruption::D0);

@@ -4,18 +4,32 @@ use super::HostSeen;
 use super::case::{Case, Chosen, Ground, Turn};
 use super::demand::export_probes;
 use super::judge::{Ahead, judge};
-use crate::config::{Export, Exports};
+use super::walk::rule;
+use crate::config::{Export, Exports, State, Step};
 use crate::graph::StepIndex;
 use crate::model::{HostName, Scope, SecretStore, StepId, Value, Verdict};
 use crate::probe::Reading;
 use secrecy::SecretString;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// Hosts that could run a step of a selection, each with whether the step is as desired there.
-type Candidates = BTreeMap<(StepIndex, Vec<HostName>), Vec<(HostName, bool)>>;
+/// How fit a host is to run a `one` step, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fitness {
+    /// The step is as desired there: a key that was made stays the key.
+    Settled,
+    /// It was as desired there once.
+    Recorded,
+    /// It may be as desired there: nobody else makes a second one.
+    Unknown,
+    Able,
+    Blocked,
+}
 
-/// Chooses the host of each `one` and `fleet` step of each selection: the first observed one where the
-/// step already is as desired (so that a key that was made stays the key), else the first observed one.
+/// Hosts that could run a step of a selection; selections are told apart by where they lie in memory.
+type Candidates<'a> = BTreeMap<(StepIndex, usize), Vec<(Fitness, &'a HostName)>>;
+
+/// Chooses the host of each `one` and `fleet` step of each selection: of the observed ones the fittest, of equally
+/// fit ones the first.
 pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     let mut candidates = Candidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
@@ -28,41 +42,33 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
             if !matches!(step.scope, Scope::One | Scope::Fleet) {
                 continue;
             }
-            let entry = candidates.entry((index, instance.selection.to_vec())).or_default();
-            entry.push((seen.host.clone(), is_settled(&case, index, &turns)));
+            let selection = std::sync::Arc::as_ptr(&instance.selection) as usize;
+            let fitness = fitness(&case, index, &turns);
+            candidates.entry((index, selection)).or_default().push((fitness, &seen.host));
         }
     }
     let mut chosen = Chosen::new();
     for ((index, _), hosts) in candidates {
-        let pick = hosts.iter().find(|(_, settled)| *settled).or(hosts.first());
-        chosen.entry(index).or_default().extend(pick.map(|(host, _)| host.clone()));
+        let pick = hosts.iter().min_by_key(|(fitness, _)| *fitness);
+        chosen.entry(index).or_default().extend(pick.map(|(_, host)| (*host).clone()));
     }
     chosen
 }
 
-fn is_settled(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> bool {
-    let mut own = turns.iter().filter(|turn| turn.index == index).peekable();
-    own.peek().is_some() && own.all(|turn| judge(case, turn, turns, &Ahead::default()).judgement.verdict == Verdict::Ok)
-}
-
-/// Returns the recipes with an exporting step that is going to change on some host.
-pub fn exporters(ground: Ground<'_>, seen: &[HostSeen]) -> BTreeSet<String> {
-    let mut recipes = BTreeSet::new();
-    for seen in seen.iter().filter(|s| s.is_observed()) {
-        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
-        if !case.steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
-            continue;
-        }
-        let turns = case.turns();
-        let acting = turns.iter().filter(|turn| {
-            !turn.step.exports.is_empty()
-                && !recipes.contains(&*turn.expanded.id.recipe)
-                && judge(&case, turn, &turns, &Ahead::default()).judgement.verdict == Verdict::Change
-        });
-        let names: Vec<String> = acting.map(|turn| turn.expanded.id.recipe.to_string()).collect();
-        recipes.extend(names);
+fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
+    let own: Vec<&Turn<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
+    let verdict = |turn: &&Turn<'_>| judge(case, turn, turns, &Ahead::default()).judgement.verdict;
+    let verdicts: Vec<Verdict> = own.iter().map(|turn| verdict(turn)).collect();
+    let recorded = |turn: &&Turn<'_>| case.seen.records.contains_key(&turn.expanded.id.to_string());
+    match own.first().map(|turn| rule(case, turn.instance)) {
+        None => Fitness::Blocked,
+        Some(_) if verdicts.iter().all(|verdict| *verdict == Verdict::Ok) => Fitness::Settled,
+        Some(_) if own.iter().any(recorded) => Fitness::Recorded,
+        Some(Some(_)) => Fitness::Blocked,
+        Some(None) if verdicts.contains(&Verdict::Unknown) => Fitness::Unknown,
+        Some(None) if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Blocked(_))) => Fitness::Blocked,
+        Some(None) => Fitness::Able,
     }
-    recipes
 }
 
 /// Every exported value by host, as it is made.
@@ -81,6 +87,21 @@ impl Published {
         let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
         slot.each = turn.step.scope == Scope::Host;
         slot.by_host.insert(host.clone(), value);
+    }
+
+    /// What a turn exports on a host will not be made: others no longer wait for it.
+    pub fn give_up(&mut self, turn: &Turn<'_>, host: &HostName) {
+        self.forget(&turn.expanded.id.recipe, turn.step, host);
+    }
+
+    /// As [`give_up`](Self::give_up), for a step of `recipe`.
+    pub fn forget(&mut self, recipe: &str, step: &Step, host: &HostName) {
+        for name in step.exports.keys() {
+            let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
+            if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
+                slot.by_host.remove(host);
+            }
+        }
     }
 
     /// A host is out of the run: others no longer wait for what it did not make.
@@ -108,6 +129,10 @@ impl Slot {
         if !self.each {
             return self.by_host.values().flatten().next().cloned();
         }
+        // Nobody is left who made it: that is no empty map.
+        if self.by_host.is_empty() {
+            return None;
+        }
         let pairs = self.by_host.iter().map(|(host, value)| Some((host.to_string(), value.clone()?)));
         pairs.collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
     }
@@ -121,11 +146,22 @@ pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStor
         if !case.steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
             continue;
         }
-        for turn in case.turns().iter().filter(|turn| !turn.step.exports.is_empty()) {
+        let turns = case.turns();
+        for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
             read_turn(&case, turn, secrets, &mut published);
+            if !makes(&case, turn, &turns) {
+                published.give_up(turn, &seen.host);
+            }
         }
     }
     published
+}
+
+/// Whether a host may still make what a turn exports: others wait for no value that cannot come.
+fn makes(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
+    let verdict = || judge(case, turn, turns, &Ahead::default()).judgement.verdict;
+    let deferred = matches!(turn.expanded.state, State::Deferred(_));
+    rule(case, turn.instance).is_none() && (deferred || verdict() == Verdict::Change)
 }
 
 /// Reads what one turn exports out of the last observation of its host.

@@ -1,0 +1,170 @@
+//! Acting: a turn with its commands, sent once, in a script with others or as a unit of its own.
+
+use super::act::{self, Acted};
+use super::event::Event;
+use super::host::HostRun;
+use super::records::unwritten;
+use crate::config::State;
+use crate::model::{SecretStore, StepId, Untrusted};
+use crate::plan::{self, Ahead, Case, Ruling, Turn};
+use crate::resource::Action;
+use crate::transport::UnitName;
+use secrecy::ExposeSecret;
+use std::time::Duration;
+
+/// A turn that is going to act.
+pub(super) struct Due {
+    pub id: StepId,
+    pub title: Untrusted,
+    pub place: String,
+    pub action: Action,
+    pub changes: Vec<crate::resource::Change>,
+    pub long: bool,
+    pub limit: Duration,
+    pub retries: u32,
+    /// Whether its action's own stdout is exported, and whether that is secret.
+    pub exports_stdout: bool,
+    pub secret: bool,
+}
+
+impl HostRun<'_> {
+    /// Returns what a turn is going to do.
+    pub(super) fn due(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ruling: Ruling) -> Due {
+        let inputs = plan::inputs(case, turn, turns, &Ahead::default());
+        let mut cx = plan::context(case, turn, &inputs, None);
+        cx.run = &self.run.options.run;
+        let action = match &turn.expanded.state {
+            State::Resource(resource) => resource.act(&ruling.judgement, &cx),
+            _ => Action::default(),
+        };
+        const LIMIT: Duration = Duration::from_secs(600);
+        const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
+        let long = action.long || turn.step.long;
+        let limit = turn.step.timeout_s.map(Duration::from_secs).or(self.run.options.timeout);
+        Due {
+            id: turn.expanded.id.clone(),
+            title: plan::title(turn),
+            place: case.ground.project.sources.place(turn.step.span),
+            action,
+            changes: ruling.judgement.changes,
+            long,
+            limit: limit.unwrap_or(if long { LONG_LIMIT } else { LIMIT }),
+            retries: turn.step.retries,
+            exports_stdout: turn.step.exports.values().any(|e| e.stdout),
+            secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
+        }
+    }
+
+    /// Carries out turns, in one script or, if it is long, as a unit of its own.
+    pub(super) async fn act(&mut self, due: &[Due]) -> Vec<Acted> {
+        let shared = self.run.board.shared();
+        for turn in due {
+            self.run.say(Event::StepCommands {
+                host: self.host().clone(),
+                step: turn.id.clone(),
+                script: commands(&turn.action, &shared.secrets),
+            });
+            self.run.say(Event::StepStarted {
+                host: self.host().clone(),
+                step: turn.id.clone(),
+                title: turn.title.clone(),
+                long: turn.long,
+            });
+        }
+        if let Some(first) = due.first() {
+            self.run.in_flight.enter(self.host(), &first.id);
+        }
+        // From here on the host may have changed, whatever comes back.
+        self.changed.extend(due.iter().map(|turn| turn.id.clone()));
+        let acted = match due {
+            [only] if only.long => vec![self.act_long(only).await],
+            short => self.act_group(short).await,
+        };
+        self.run.in_flight.leave(self.host());
+        // What is going to be a secret is not shown before it is known as one.
+        for (turn, acted) in due.iter().zip(&acted).filter(|(turn, acted)| !acted.output.is_empty() && !turn.secret) {
+            let (host, step) = (self.host().clone(), turn.id.clone());
+            self.run.say(Event::StepPrinted { host, step, output: acted.output.clone() });
+        }
+        acted
+    }
+
+    async fn act_group(&mut self, due: &[Due]) -> Vec<Acted> {
+        let mut acted = self.act_once(due).await;
+        for _ in 0..due.iter().map(|turn| turn.retries).max().unwrap_or(0) {
+            if self.lost.is_some() || acted.iter().all(|a| a.status == Some(0)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            acted = self.act_once(due).await;
+        }
+        acted
+    }
+
+    async fn act_once(&mut self, due: &[Due]) -> Vec<Acted> {
+        let shared = self.run.board.shared();
+        let actions = due.iter().map(|turn| (&turn.action, turn.exports_stdout));
+        let limit: Duration = due.iter().map(|turn| turn.limit).sum();
+        let riding = !self.records.is_empty();
+        let script = match riding {
+            false => act::group(actions),
+            // Records of steps that were proven before ride along.
+            true => crate::state::write(&self.records).then(act::group(actions)),
+        };
+        match self.link.act(script, limit, &shared.secrets).await {
+            // The records stand before the first action: where that did not begin, they may not be there.
+            Ok(done) if riding && done.finished.status != 0 && !act::began(&done.finished.stdout, &done.token) => {
+                self.lost = Some(unwritten(&done.finished.stderr));
+                nothing(due)
+            }
+            Ok(done) => {
+                self.records.clear();
+                let mut acted = act::split(&done.finished.stdout, &done.token, due.len());
+                acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
+                acted
+            }
+            Err(error) => {
+                self.lost = Some(error);
+                nothing(due)
+            }
+        }
+    }
+
+    async fn act_long(&mut self, due: &Due) -> Acted {
+        self.flush_records().await;
+        if self.lost.is_some() {
+            return Acted { status: None, output: Untrusted::default() };
+        }
+        let shared = self.run.board.shared();
+        let unit = UnitName::new(&self.run.options.run, &due.id);
+        let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
+        let secrets = shared.secrets.clone();
+        let secret = due.secret;
+        let mut say = move |line: &str| {
+            if secret {
+                return;
+            }
+            let line = secrets.scrub(line).into();
+            let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
+        };
+        match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
+            Ok(end) => Acted { status: Some(end.status), output: shared.secrets.scrub(end.tail.raw()).into() },
+            Err(error) => {
+                self.lost = Some(error);
+                Acted { status: None, output: Untrusted::default() }
+            }
+        }
+    }
+}
+
+/// Returns the commands of an action as people may read them: placeholders stand for secrets.
+fn commands(action: &Action, secrets: &SecretStore) -> Untrusted {
+    match action.body.render(&SecretStore::default()) {
+        Ok(text) => secrets.scrub(text.expose_secret()).into(),
+        Err(error) => error.to_string().into(),
+    }
+}
+
+fn nothing(due: &[Due]) -> Vec<Acted> {
+    vec![Acted { status: None, output: Untrusted::default() }; due.len()]
+}

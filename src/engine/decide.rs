@@ -1,0 +1,91 @@
+//! Deciding: what is seen just before a change against what the plan relied on.
+
+use super::event::StepResult;
+use super::host::HostRun;
+use crate::config::{Need, State};
+use crate::model::{StepId, Verdict};
+use crate::plan::{self, Envelope, Ruling, StepPlan, Turn};
+
+impl HostRun<'_> {
+    /// Compares what is seen now with what the plan relied on.
+    pub(super) fn decide(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
+        if let State::Deferred(deferred) = &turn.expanded.state
+            && let Need::Export { recipe, name } = &deferred.need
+        {
+            return Decision::Leave(StepResult::Skipped {
+                reason: format!("`{name}` of `{recipe}` was not made").into(),
+            });
+        }
+        let judgement = &ruling.judgement;
+        let reason = judgement.reason.clone();
+        match judgement.verdict {
+            Verdict::Ok => Decision::Leave(StepResult::AlreadyOk { reason }),
+            Verdict::NotApplicable => Decision::Leave(StepResult::NotApplicable { reason }),
+            Verdict::Pending => Decision::Leave(StepResult::Pending { reason }),
+            Verdict::Blocked(class) => Decision::Leave(StepResult::Blocked { class, reason }),
+            Verdict::Unknown => Decision::Leave(StepResult::Unknown { reason }),
+            Verdict::Change => self.within_plan(turn, ruling),
+        }
+    }
+
+    fn within_plan(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
+        let stale = |why: String| Decision::Leave(StepResult::Stale { reason: why.into() });
+        let now = describe(&ruling.judgement.changes);
+        let Some(planned) = self.planned_for(turn) else {
+            return stale(format!("the plan does not hold this step; it would change {now}"));
+        };
+        match &planned.envelope {
+            _ if planned.waits_for.is_some() => Decision::Leave(super::host::as_planned(planned).result),
+            Some(envelope) if planned.verdict == Verdict::Change => match outside(planned, envelope, turn, ruling) {
+                Some(why) => stale(format!("{why} ({now})")),
+                None => Decision::Act,
+            },
+            _ if !planned.acts() => {
+                stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
+            }
+            _ if planned.basis == ruling.basis => Decision::Act,
+            _ => stale(format!("planned: {}; now: {now}", describe(&planned.changes))),
+        }
+    }
+
+    /// Returns what was planned of a turn. Turns whose list was not known yet were planned as one.
+    fn planned_for(&self, turn: &Turn<'_>) -> Option<&StepPlan> {
+        let id = &turn.expanded.id;
+        let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
+        self.planned.get(id).or_else(whole).copied()
+    }
+}
+
+/// Returns how a change goes beyond what the plan allows, if it does.
+fn outside(planned: &StepPlan, envelope: &Envelope, turn: &Turn<'_>, ruling: &Ruling) -> Option<String> {
+    let (most, now) = (envelope.disruption.max(planned.disruption), ruling.judgement.disruption);
+    if now > most {
+        return Some(format!("the plan allows {most} here, the change is {now} now"));
+    }
+    // Before its values were known, a step went by its own name.
+    let resource = plan::resource_of(turn);
+    let open = format!("{} {}", turn.step.kind, turn.step.name);
+    let same = envelope.resource.raw() == resource || envelope.resource.raw() == open;
+    (!same).then(|| format!("the plan speaks of {}, this is {resource}", envelope.resource.raw()))
+}
+
+/// What is to be done with a turn.
+pub(super) enum Decision {
+    Act,
+    Leave(StepResult),
+}
+
+/// Returns the attributes of changes in a line: `content, mode "0600" → "0644"`.
+pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
+    let one = |change: &crate::resource::Change| match (&change.from, &change.to) {
+        (Some(from), Some(to)) if change.diff.is_none() => {
+            format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
+        }
+        (None, Some(to)) if change.diff.is_none() => format!("{} → {:?}", change.attribute, to.raw()),
+        _ => change.attribute.clone(),
+    };
+    match changes {
+        [] => "nothing it could name".to_owned(),
+        some => some.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,83 @@
+//! A host for tests: a folder. Scripts run in it with a real shell; files below `.sim` say what goes wrong.
+//!
+//! An inventory names it by `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may lay faults:
+//! `refuse` no session opens, `deaf` no question is answered, `held` somebody holds the lock, `lost` the link is lost
+//! with the acting script that made the file, `full` records cannot be written.
+
+use super::link::Locked;
+use crate::config::{Connect, TransportKind};
+use crate::model::SecretStore;
+use crate::probe::{self, Compiled, Observation};
+use crate::script::Script;
+use crate::transport::{ErrorKind, Finished, TransportError};
+use camino::Utf8PathBuf;
+use secrecy::ExposeSecret;
+
+pub(super) struct Sim {
+    root: Utf8PathBuf,
+}
+
+impl Sim {
+    /// Returns the session on a simulated host, if the connection says that it is one.
+    pub fn of(connect: &Connect) -> Option<Result<Self, TransportError>> {
+        let TransportKind::Command(argv) = &connect.transport else { return None };
+        let [program, root] = argv.as_slice() else { return None };
+        (program == "forge-sim").then(|| {
+            let sim = Self { root: root.into() };
+            if sim.has("refuse") { Err(error(ErrorKind::Refused)) } else { Ok(sim) }
+        })
+    }
+
+    fn has(&self, fault: &str) -> bool {
+        self.root.join(".sim").join(fault).exists()
+    }
+
+    pub fn lock(&self) -> Locked {
+        if self.has("held") { Locked::Held("run: other".into()) } else { Locked::Ours }
+    }
+
+    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+        if self.has("deaf") {
+            return Err(error(ErrorKind::LinkLost));
+        }
+        let first = self.run(&asked.script, secrets).await;
+        let device = match &asked.device {
+            Some(script) => Some(self.run(script, secrets).await.stdout),
+            None => None,
+        };
+        probe::parse(asked, &first.stdout, device.as_deref()).map_err(|_| error(ErrorKind::Garbled))
+    }
+
+    pub async fn act(&self, script: &Script, secrets: &SecretStore) -> Result<Finished, TransportError> {
+        let done = self.run(script, secrets).await;
+        let lost = self.root.join(".sim/lost");
+        match std::fs::remove_file(lost) {
+            Ok(()) => Err(error(ErrorKind::LinkLost)),
+            Err(_) => Ok(done),
+        }
+    }
+
+    async fn run(&self, script: &Script, secrets: &SecretStore) -> Finished {
+        let state = self.root.join(if self.has("full") { "full" } else { "state" });
+        let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
+        let mut shell = tokio::process::Command::new("sh");
+        let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
+        Finished {
+            status: output.status.code().unwrap_or(255),
+            stdout: output.stdout,
+            stderr: output.stderr,
+            dropped: 0,
+        }
+    }
+}
+
+fn error(kind: ErrorKind) -> TransportError {
+    TransportError {
+        kind,
+        message: "simulated".to_owned(),
+        hint: None,
+        said: None,
+        retryable: false,
+        sent_anything: true,
+    }
+}

@@ -1,0 +1,224 @@
+//! Barriers, `one` steps, exported values, verified edges.
+
+use super::stage::Stage;
+use crate::model::Outcome;
+
+const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
+const FIRST: &str = "steps:
+  - name: try
+    command: { check: 'test -e @root/first', apply: 'test ! -e @root/bad && touch @root/first' }
+";
+const SECOND: &str = "needs:
+  first: { of: selected, least: 100% }
+steps:
+  - name: go
+    command: { check: 'test -e @root/second', apply: 'touch @root/second' }
+";
+
+#[test]
+fn a_barrier_waits_and_names_who_is_missing() {
+    let stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    stage.put("n2", "bad");
+    let ran = stage.run();
+    assert_eq!(ran.step("n2", "first/try"), "failed: exit status 1");
+    assert_eq!(ran.step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
+    assert_eq!((ran.code(), stage.has("n3", "second")), (3, false));
+    std::fs::remove_file(stage.root("n2").join("bad")).unwrap();
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.outcome("n1")), (0, Outcome::Changed));
+    assert_eq!(stage.run().plan.counts().change, 0);
+}
+
+#[test]
+fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
+    let stage = Stage { skip: vec!["first".to_owned()], ..Stage::new(2, ALL, &[("first", FIRST), ("second", SECOND)]) };
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("changed", 0));
+}
+
+#[test]
+fn a_host_without_the_recipe_counts_for_nothing() {
+    let stack = "uses:\n  - { recipe: first, when: host.name != \"n2\" }\n";
+    let apply = "apply:\n  - { recipe: stack, on: all }\n  - { recipe: second, on: all }\n";
+    let stage = Stage::new(2, apply, &[("first", FIRST), ("second", SECOND), ("stack", stack)]);
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "second/go").as_str(), ran.step("n2", "second/go").as_str()), ("changed", "changed"));
+}
+
+#[test]
+fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
+    let mut stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    stage.hosts.truncate(2);
+    let ran = stage.run();
+    let reason = "skipped: needs `first/try` on 3 hosts, got 2; not in this run: n3";
+    assert_eq!((ran.step("n1", "second/go").as_str(), ran.outcome("n1"), ran.code()), (reason, Outcome::Skipped, 3));
+}
+
+/// While a host waits, others take its place in the window; with a window of one that is all that helps.
+#[test]
+fn a_waiting_host_takes_no_place() {
+    let stage = Stage { parallel: 1, ..Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
+    assert_eq!(stage.run().code(), 0);
+}
+
+/// `two` waits for `key`, which waits for `one` everywhere: the steps of `files` must not wait as a whole.
+#[test]
+fn a_group_does_not_wait_for_those_who_wait_for_it() {
+    let files = "steps:
+  - { name: one, file: { path: '@root/one', content: x, @own } }
+  - { name: two, needs: [key], file: { path: '@root/two', content: x, @own } }
+";
+    let key = "steps:
+  - name: make
+    scope: one
+    needs: [{ recipe: files, step: one, of: selected, least: 100% }]
+    command: { check: 'test -e @root/key', apply: 'touch @root/key' }
+";
+    let apply = "apply:\n  - { recipe: files, on: all }\n  - { recipe: key, on: all }\n";
+    let stage = Stage::new(2, apply, &[("files", files), ("key", key)]);
+    let ran = stage.run();
+    assert_eq!((ran.code(), stage.has("n2", "two")), (0, true), "{:?}", ran.report);
+}
+
+/// The first turn is as desired; others go on only when the second is done too.
+#[test]
+fn a_step_is_done_when_all_its_turns_are() {
+    let first = "steps:
+  - name: try
+    each: '[\"a\", \"b\"]'
+    command: { check: 'test -e @root/{{ item }}', apply: 'sleep 0.5; touch @root/{{ item }}' }
+";
+    let second = "needs:
+  first: { of: selected, least: 100% }
+steps:
+  - name: go
+    command: { check: 'test -e @root/second', apply: 'test -e @root/../n1/b && touch @root/second' }
+";
+    let stage = Stage::new(2, ALL, &[("first", first), ("second", second)]);
+    ["n1/a", "n2/a", "n2/b"].iter().for_each(|file| stage.put("", file));
+    let ran = stage.run();
+    assert_eq!(ran.step("n2", "second/go"), "changed");
+}
+
+const MESH: &str = "steps:
+  - name: key
+    scope: one
+    command: { check: 'test -e @root/key', apply: 'test ! -e @root/bad && echo secret > @root/key' }
+    export:
+      value: { read: 'cat @root/key' }
+  - name: accept
+    file: { path: '@root/accepted', content: \"{{ exports['mesh'].value }}\\n\", @own }
+";
+
+#[test]
+fn one_makes_and_all_read() {
+    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    assert_eq!(stage.run().code(), 0);
+    assert_eq!(stage.read("n3", "accepted"), "secret\n");
+    assert!(stage.has("n1", "key") && !stage.has("n2", "key"));
+    assert_eq!(stage.run().plan.counts().change, 0);
+}
+
+#[test]
+fn a_maker_that_fails_is_named_by_those_who_wait() {
+    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    stage.put("n1", "bad");
+    let ran = stage.run();
+    assert_eq!(ran.step("n1", "mesh/key"), "failed: exit status 1");
+    assert_eq!(ran.step("n2", "mesh/accept"), "skipped: needs `mesh/key` on n1");
+    assert_eq!((ran.outcome("n2"), ran.code()), (Outcome::Skipped, 3));
+}
+
+/// Between plan and apply somebody made the key: the value is known all the same.
+#[test]
+fn what_was_made_meanwhile_is_published() {
+    let stage = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let ran = stage.run_with(|stage| stage.put("n1", "key"), |_, _| ());
+    assert_eq!((ran.step("n1", "mesh/key").as_str(), ran.code()), ("ok", 0));
+    assert_eq!(stage.read("n2", "accepted"), "x\n");
+}
+
+#[test]
+fn a_value_is_what_was_printed_not_what_was_warned() {
+    let join = "steps:
+  - name: token
+    scope: one
+    command: { check: 'test -e @root/made', apply: 'touch @root/made; echo deprecated >&2; echo join-$((6 * 7))' }
+    export:
+      join: { stdout: true, secret: true }
+";
+    let reader = "steps:
+  - { name: file, file: { path: '@root/join', content: \"{{ exports['join'].join }}\", @own } }
+";
+    let apply = "apply:\n  - { recipe: join, on: n1 }\n  - { recipe: reader, on: n2 }\n";
+    let stage = Stage::new(2, apply, &[("join", join), ("reader", reader)]);
+    let ran = stage.run();
+    assert_eq!((ran.code(), stage.read("n2", "join").as_str()), (0, "join-42"));
+    let said = serde_json::to_string(&(&ran.report, &ran.events)).unwrap();
+    assert!(!said.contains("join-42"), "{said}");
+}
+
+const KEYS: &str = "steps:
+  - name: own
+    command: { check: 'test -e @root/own', apply: 'test ! -e @root/bad && echo {{ host.name }} > @root/own' }
+    export:
+      name: { read: 'cat @root/own' }
+";
+const LIST: &str = "steps:
+  - name: all
+    file: { path: '@root/all', content: \"{{ exports['keys'].name | length }}\", @own }
+  - name: apart
+    each: exports['keys'].name
+    file: { path: '@root/name-{{ key }}', content: '{{ item }}', @own }
+";
+const LISTS: &str = "apply:\n  - { recipe: keys, on: all }\n  - { recipe: list, on: all }\n";
+
+#[test]
+fn a_map_has_who_made_a_value() {
+    let stage = Stage::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
+    stage.put("n2", "bad");
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.outcome("n2")), (3, Outcome::Failed));
+    assert_eq!((stage.read("n1", "all").as_str(), stage.read("n2", "all").as_str()), ("2", "2"));
+    // Its turns were not known when the plan was made.
+    assert_eq!(ran.step("n1", "list/apart[n3]"), "changed");
+    assert_eq!(stage.read("n1", "name-n3"), "n3");
+}
+
+const BASE: &str = "steps:
+  - name: make
+    command: { check: 'test -e @root/base', apply: 'touch @root/base' }
+verify:
+  - { name: it answers, check: 'test ! -e @root/mute' }
+";
+const PROOF: &str = "needs: [base@verified]
+steps:
+  - name: go
+    command: { check: 'test -e @root/proof', apply: 'touch @root/proof' }
+";
+
+#[test]
+fn verified_means_that_the_verification_holds() {
+    let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
+    let stage = Stage::new(3, apply, &[("base", BASE), ("proof", PROOF)]);
+    stage.put("n2", "mute");
+    stage.put("n3", "base");
+    let ran = stage.run();
+    assert_eq!(ran.step("n1", "proof/go"), "changed");
+    assert_eq!(ran.step("n2", "proof/go"), "skipped: needs `base/make`: verification `it answers`: the check exited 1");
+    assert_eq!((ran.step("n3", "proof/go").as_str(), ran.code()), ("changed", 5));
+}
+
+#[test]
+fn a_barrier_may_wait_for_verification() {
+    let proof = PROOF
+        .replace("needs: [base@verified]", "needs: [{ recipe: base, phase: verified, of: selected, least: 100% }]");
+    let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
+    let stage = Stage::new(3, apply, &[("base", BASE), ("proof", &proof)]);
+    stage.put("n2", "mute");
+    stage.put("n3", "base");
+    let ran = stage.run();
+    assert_eq!(ran.step("n3", "proof/go"), "skipped: needs `base/make` on 3 hosts, got 2; missing: n2");
+    std::fs::remove_file(stage.root("n2").join("mute")).unwrap();
+    assert_eq!(stage.run().code(), 0);
+}

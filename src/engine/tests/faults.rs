@@ -1,0 +1,144 @@
+//! Lost links, locks, full disks, steps that fail, and what is claimed of them.
+
+use super::stage::Stage;
+use crate::model::Outcome;
+
+const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
+const THREE: &str = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: 'if [ -e @root/cut ]; then touch @root/.sim/lost; fi; test ! -e @root/bad && touch @root/b' } }
+  - { name: c, command: { check: 'test -e @root/c', apply: 'touch @root/c' } }
+verify:
+  - { name: it answers, check: 'test ! -e @root/mute' }
+";
+
+#[test]
+fn a_lost_link_claims_nothing_and_stops_nobody_else() {
+    let stage = Stage::new(2, ALL, &[("r", THREE)]);
+    stage.put("n1", "cut");
+    let ran = stage.run();
+    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
+    assert_eq!(steps, ["changed", "failed: simulated", "cancelled"]);
+    assert!(stage.has("n1", "b"), "it may well have happened");
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 3));
+    assert!(!stage.record("n1", "r/b"), "and is not recorded");
+    std::fs::remove_file(stage.root("n1").join("cut")).unwrap();
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "r/c").as_str(), ran.code()), ("changed", 0));
+    assert!(stage.record("n1", "r/a") && stage.record("n1", "r/b"), "the next run records what it finds");
+}
+
+#[test]
+fn a_host_that_is_gone_before_its_first_change_is_unreachable() {
+    let stage = Stage::new(2, ALL, &[("r", THREE)]);
+    let ran = stage.run_with(|stage| stage.put("n1", ".sim/deaf"), |_, _| ());
+    assert_eq!((ran.outcome("n1"), ran.step("n1", "r/a").as_str(), ran.code()), (Outcome::Unreachable, "cancelled", 4));
+    assert_eq!(ran.outcome("n2"), Outcome::Changed);
+}
+
+#[test]
+fn a_host_that_refuses_is_unreachable_from_the_start() {
+    let stage = Stage::new(2, ALL, &[("r", THREE)]);
+    stage.put("n2", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Changed, Outcome::Unreachable, 4));
+}
+
+#[test]
+fn a_held_lock_is_told() {
+    let stage = Stage::new(2, ALL, &[("r", THREE)]);
+    stage.put("n1", ".sim/held");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Changed, 7));
+    assert!(!stage.has("n1", "a"));
+}
+
+#[test]
+fn records_of_proven_steps_outlive_a_later_failure() {
+    let stage = Stage::new(1, ALL, &[("r", THREE)]);
+    stage.put("n1", "bad");
+    let ran = stage.run();
+    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
+    assert_eq!(steps, ["changed", "failed: exit status 1", "skipped: needs `r/b`, which did not get through"]);
+    assert_eq!(["r/a", "r/b", "r/c"].map(|step| stage.record("n1", step)), [true, false, false]);
+}
+
+#[test]
+fn records_that_cannot_be_written_fail_the_host_and_the_next_step_is_not_claimed() {
+    let two = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a @root/.sim/full' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
+";
+    let stage = Stage::new(1, ALL, &[("r", two)]);
+    let ran = stage.run();
+    assert_eq!(ran.step("n1", "r/a"), "changed");
+    assert!(ran.step("n1", "r/b").starts_with("failed: records cannot be written"), "{}", ran.step("n1", "r/b"));
+    assert_eq!((ran.outcome("n1"), stage.has("n1", "b")), (Outcome::Failed, false));
+}
+
+/// What stands above a step that cannot run is done, what stands below is not: as the plan says.
+#[test]
+fn a_blocked_step_stops_those_below_it_only() {
+    let files = "steps:
+  - { name: a, file: { path: '@root/a', content: x, @own } }
+  - { name: b, file: { path: '@root/b', content: x, @own } }
+  - { name: c, file: { path: '@root/c', content: x, @own } }
+";
+    let stage = Stage::new(1, ALL, &[("r", files)]);
+    std::fs::create_dir(stage.root("n1").join("b")).unwrap();
+    let ran = stage.run();
+    assert_eq!(ran.plan.counts().change, 1);
+    assert_eq!((ran.step("n1", "r/a").as_str(), stage.has("n1", "c"), ran.code()), ("changed", false, 3));
+    assert!(ran.step("n1", "r/b").starts_with("blocked: "));
+    assert_eq!(ran.step("n1", "r/c"), "skipped: needs `r/b`");
+}
+
+#[test]
+fn a_need_of_one_step_is_none_of_those_above_it() {
+    let files = "steps:
+  - { name: a, file: { path: '@root/a', content: x, @own } }
+  - { name: b, needs: [base], file: { path: '@root/b', content: x, @own } }
+";
+    let base = "steps:\n  - { name: odd, command: { check: exit 7, apply: 'true' } }\n";
+    let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: r, on: all }\n";
+    let stage = Stage::new(1, apply, &[("r", files), ("base", base)]);
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 9));
+    assert_eq!(ran.step("n1", "r/b"), "skipped: needs `base/odd`, which did not get through");
+}
+
+#[test]
+fn what_moved_since_the_plan_is_stale() {
+    let file = "steps:\n  - { name: a, file: { path: '@root/a', content: new, @own } }\n";
+    let stage = Stage::new(1, ALL, &[("r", file)]);
+    let ran = stage.run_with(|stage| stage.put("n1", "a"), |_, _| ());
+    assert!(ran.step("n1", "r/a").starts_with("stale: "), "{}", ran.step("n1", "r/a"));
+    assert_eq!((ran.outcome("n1"), ran.code(), stage.read("n1", "a").as_str()), (Outcome::Stale, 6, "x"));
+}
+
+#[test]
+fn a_step_that_was_done_meanwhile_is_ok() {
+    let stage = Stage::new(1, ALL, &[("r", THREE)]);
+    let ran = stage.run_with(|stage| stage.put("n1", "b"), |_, _| ());
+    assert_eq!((ran.step("n1", "r/b").as_str(), ran.code()), ("ok", 0));
+    assert!(stage.record("n1", "r/b"));
+}
+
+#[test]
+fn verification_that_fails_has_a_code_of_its_own() {
+    let stage = Stage::new(1, ALL, &[("r", THREE)]);
+    stage.put("n1", "mute");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 5));
+}
+
+#[test]
+fn a_step_is_tried_again_as_often_as_it_says() {
+    let flaky = "steps:
+  - name: a
+    retries: 1
+    command: { check: 'test -e @root/a', apply: 'test -e @root/once && touch @root/a; touch @root/once; test -e @root/a' }
+";
+    let stage = Stage::new(1, ALL, &[("r", flaky)]);
+    assert_eq!(stage.run().step("n1", "r/a"), "changed");
+}

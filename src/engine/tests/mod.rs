@@ -1,0 +1,6 @@
+//! Runs on simulated hosts: what goes wrong between hosts, with links, and when somebody stops.
+
+mod across;
+mod faults;
+mod rollout;
+mod stage;

@@ -1,0 +1,141 @@
+//! Canaries, the failure budget, and stopping.
+
+use super::super::{Cancel, Event};
+use super::stage::Stage;
+use crate::model::Outcome;
+
+const STEP: &str = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'sleep 0.3; test ! -e @root/bad && touch @root/a' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
+";
+
+fn stage(hosts: usize, rollout: &str) -> Stage {
+    Stage::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: r, on: all }}\n"), &[("r", STEP)])
+}
+
+#[test]
+fn the_canary_comes_first() {
+    let ran = stage(3, "canary: 1").run();
+    assert_eq!(ran.code(), 0);
+    assert!(ran.finished("n1") < ran.started("n2") && ran.finished("n1") < ran.started("n3"));
+}
+
+#[test]
+fn a_canary_that_fails_stops_all() {
+    let stage = stage(3, "canary: 1");
+    stage.put("n1", "bad");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Cancelled, 8));
+    let host = &ran.report.hosts[1];
+    assert_eq!(host.reason.raw(), "not begun: canary `n1` did not get through");
+    assert_eq!(ran.step("n2", "r/a"), "cancelled", "what would have been done is listed");
+    assert!(!stage.has("n2", "a") && !stage.has("n3", "state"), "nothing was written there");
+    let told = ran.events.iter().filter(|event| matches!(event, Event::BudgetSpent { .. })).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_canary_that_was_locked_proves_nothing() {
+    let stage = stage(2, "canary: 1");
+    stage.put("n1", ".sim/held");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Cancelled, 8));
+}
+
+/// The budget is asked when a host's place in the window is there, not when the run begins.
+#[test]
+fn the_budget_stops_those_who_have_not_begun() {
+    let stage = Stage { parallel: 1, ..stage(4, "max_failed: 1") };
+    stage.put("n1", "bad");
+    stage.put("n2", "bad");
+    let ran = stage.run();
+    let outcomes = ["n1", "n2", "n3", "n4"].map(|host| ran.outcome(host));
+    assert_eq!(outcomes, [Outcome::Failed, Outcome::Failed, Outcome::Cancelled, Outcome::Cancelled]);
+    assert_eq!((ran.report.hosts[2].reason.raw(), ran.code()), ("not begun: 2 hosts failed, 1 are allowed", 8));
+}
+
+#[test]
+fn who_cannot_be_reached_has_not_failed() {
+    let stage = stage(2, "max_failed: 0");
+    stage.put("n1", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Unreachable, Outcome::Changed, 4));
+}
+
+/// The canary waits for a key that another host makes: that one begins, the third does not.
+#[test]
+fn a_canary_may_wait_for_a_host_that_is_none() {
+    let mesh = "steps:
+  - name: key
+    scope: one
+    command: { check: 'test -e @root/key', apply: 'touch @root/key' }
+    export:
+      value: { read: 'cat @root/key' }
+";
+    let after = "needs: [mesh]
+steps:
+  - { name: file, file: { path: '@root/accepted', content: \"{{ exports['mesh'].value }}\", @own } }
+  - { name: slow, command: { check: 'test -e @root/slow', apply: 'sleep 0.3; touch @root/slow' } }
+";
+    let apply = "rollout: { canary: 1 }\napply:\n  - { recipe: mesh, on: 'n2,n3' }\n  - { recipe: after, on: all }\n";
+    let stage = Stage::new(3, apply, &[("mesh", mesh), ("after", after)]);
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert!(ran.started("n2") < ran.finished("n1") && ran.finished("n1") < ran.started("n3"));
+}
+
+fn stop_at(name: &'static str) -> impl FnMut(&Event, &Cancel) {
+    move |event, cancel| {
+        if matches!(event, Event::StepStarted { host, step, .. } if host.as_str() == name && &*step.step == "a") {
+            cancel.raise();
+        }
+    }
+}
+
+#[test]
+fn the_first_stop_finishes_what_runs_and_begins_nothing() {
+    let stage = Stage { parallel: 1, ..stage(2, "canary: 1") };
+    let ran = stage.run_with(|_| (), stop_at("n1"));
+    assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "cancelled"));
+    assert!(stage.record("n1", "r/a"), "what was proven is recorded");
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Cancelled, 130));
+    assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host began");
+    assert_eq!(ran.step("n2", "r/a"), "cancelled");
+}
+
+#[test]
+fn a_stop_ends_waiting_at_a_barrier() {
+    let first = "steps:\n  - { name: a, command: { check: 'test -e @root/a', apply: '{% if host.name == \"n2\" %}sleep 1; {% endif %}touch @root/a' } }\n";
+    let second = "needs:
+  first: { of: selected, least: 100% }
+steps:
+  - { name: go, command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
+";
+    let apply = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
+    let stage = Stage::new(2, apply, &[("first", first), ("second", second)]);
+    let at = |event: &Event, cancel: &Cancel| {
+        if matches!(event, Event::Waiting { .. }) {
+            cancel.raise();
+        }
+    };
+    let ran = stage.run_with(|_| (), at);
+    assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("cancelled", 130));
+}
+
+#[test]
+fn the_second_stop_leaves_at_once() {
+    let stage = stage(2, "canary: 1");
+    let mut first = stop_at("n1");
+    let ran = stage.run_with(
+        |_| (),
+        move |event, cancel| {
+            first(event, cancel);
+            if matches!(event, Event::Stopping { .. }) {
+                cancel.raise();
+            }
+        },
+    );
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Cancelled, 130));
+    let in_flight = ran.at(|event| matches!(event, Event::Detached { in_flight } if in_flight.len() == 1));
+    assert!(in_flight > 0);
+}

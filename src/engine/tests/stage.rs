@@ -1,0 +1,184 @@
+//! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
+
+use super::super::{Cancel, Event, Options, Report, StepResult, apply, observe, plan};
+use crate::config::{self, LoadOptions, Project, StepFilter};
+use crate::model::{HostName, Outcome};
+use crate::plan::Plan;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::time::Duration;
+
+/// Longer than any of these runs takes: who waits longer waits for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Stage {
+    pub dir: tempfile::TempDir,
+    pub hosts: Vec<String>,
+    pub parallel: usize,
+    pub skip: Vec<String>,
+}
+
+/// What a run left.
+pub struct Ran {
+    pub plan: Plan,
+    pub report: Report,
+    pub events: Vec<Event>,
+}
+
+impl Stage {
+    /// Makes hosts `n1` to `nN`. Templates know their folder as `vars.root`.
+    pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let hosts: Vec<String> = (1..=hosts).map(|n| format!("n{n}")).collect();
+        let stage = Self { dir, hosts, parallel: 16, skip: Vec::new() };
+        let mut text = "cluster: test\nhosts:\n".to_owned();
+        for host in &stage.hosts {
+            let root = stage.root(host);
+            std::fs::create_dir_all(root.join(".sim")).unwrap();
+            text += &format!("  {host}: {{ connect: {{ command: [forge-sim, {root}] }}, vars: {{ root: {root} }} }}\n");
+        }
+        std::fs::create_dir(stage.path().join("recipes")).unwrap();
+        std::fs::write(stage.path().join("inventory.yaml"), text + apply).unwrap();
+        let (user, group) = (id("-un"), id("-gn"));
+        for (name, steps) in recipes {
+            let steps =
+                steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
+            let text = format!("recipe: {name}\nsummary: Under test\n{steps}");
+            std::fs::write(stage.path().join(format!("recipes/{name}.yaml")), text).unwrap();
+        }
+        stage
+    }
+
+    fn path(&self) -> &Utf8Path {
+        Utf8Path::from_path(self.dir.path()).unwrap()
+    }
+
+    pub fn root(&self, host: &str) -> Utf8PathBuf {
+        self.path().join(host)
+    }
+
+    /// Lays a file on a host; its folder is made.
+    pub fn put(&self, host: &str, file: &str) {
+        let path = self.root(host).join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
+
+    pub fn has(&self, host: &str, file: &str) -> bool {
+        self.root(host).join(file).exists()
+    }
+
+    pub fn read(&self, host: &str, file: &str) -> String {
+        std::fs::read_to_string(self.root(host).join(file)).unwrap_or_default()
+    }
+
+    pub fn record(&self, host: &str, step: &str) -> bool {
+        self.has(host, &format!("state/applied/{}.json", step.replace('/', "%2F")))
+    }
+
+    pub fn project(&self) -> Project {
+        let options = LoadOptions { trust: true, embedded: &[], env: &|_| None };
+        let (project, diags, sources) = config::load(&self.path().join("inventory.yaml"), &options);
+        let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render(diag, &sources, false)).collect();
+        project.unwrap_or_else(|| panic!("{}", said.join("\n")))
+    }
+
+    pub fn run(&self) -> Ran {
+        self.run_with(|_| (), |_, _| ())
+    }
+
+    /// Runs with something that happens `between` plan and apply, and at each event.
+    pub fn run_with(&self, between: impl FnOnce(&Self), mut at: impl FnMut(&Event, &Cancel)) -> Ran {
+        let (project, cancel) = (self.project(), Cancel::default());
+        let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
+        let options = self.options();
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let observed = observe(&project, &hosts, &options, &events, true).await;
+            let plan = plan(&project, &observed, &options.filter);
+            between(self);
+            let mut list = Vec::new();
+            let work = apply(&project, &plan, observed, &options, &events, &cancel);
+            let listen = async {
+                while let Some(event) = heard.recv().await {
+                    at(&event, &cancel);
+                    list.push(event);
+                }
+            };
+            let report = tokio::select! {
+                report = work => report,
+                () = listen => unreachable!("the sender lives"),
+                () = tokio::time::sleep(PATIENCE) => panic!("hosts wait for each other"),
+            };
+            while let Ok(event) = heard.try_recv() {
+                list.push(event);
+            }
+            Ran { plan, report, events: list }
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            parallel: self.parallel,
+            timeout: None,
+            filter: StepFilter::new(&[], &self.skip),
+            run: "20261121T093015-4f2a".to_owned(),
+            controller: "test".to_owned(),
+            user: "test".to_owned(),
+            clock: || jiff::Timestamp::UNIX_EPOCH,
+            control_dir: self.path().to_owned(),
+        }
+    }
+}
+
+fn id(flag: &str) -> String {
+    let output = std::process::Command::new("id").arg(flag).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn outcome(&self, host: &str) -> Outcome {
+        self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap().outcome
+    }
+
+    /// Returns how a step ended, in a line: `changed`, `skipped: needs …`.
+    #[track_caller]
+    pub fn step(&self, host: &str, step: &str) -> String {
+        let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
+        let report = host.steps.iter().find(|report| report.id.to_string() == step);
+        let report = report.unwrap_or_else(|| panic!("no {step} in {:#?}", host.steps));
+        match &report.result {
+            StepResult::Changed => "changed".to_owned(),
+            StepResult::AlreadyOk { .. } => "ok".to_owned(),
+            StepResult::Cancelled => "cancelled".to_owned(),
+            StepResult::NotApplicable { .. } => "not applicable".to_owned(),
+            StepResult::Pending { reason } => format!("pending: {}", reason.raw()),
+            StepResult::Blocked { reason, .. } => format!("blocked: {}", reason.raw()),
+            StepResult::Unknown { reason } => format!("unknown: {}", reason.raw()),
+            StepResult::Stale { reason } => format!("stale: {}", reason.raw()),
+            StepResult::Skipped { reason } => format!("skipped: {}", reason.raw()),
+            StepResult::Failed { failure } => format!("failed: {}", failure.why.raw()),
+        }
+    }
+
+    pub fn code(&self) -> u8 {
+        self.report.exit_code().code()
+    }
+
+    /// Returns where the first event is that `test` admits.
+    #[track_caller]
+    pub fn at(&self, test: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().position(test).unwrap_or_else(|| panic!("not in {:#?}", self.events))
+    }
+
+    #[track_caller]
+    pub fn started(&self, name: &str) -> usize {
+        self.at(|event| matches!(event, Event::HostStarted { host, .. } if host.as_str() == name))
+    }
+
+    #[track_caller]
+    pub fn finished(&self, name: &str) -> usize {
+        self.at(|event| matches!(event, Event::HostFinished { host, .. } if host.as_str() == name))
+    }
+}

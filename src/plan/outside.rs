@@ -1,0 +1,121 @@
+//! What one host's plan takes from the plans of others: how far the steps get that it waits for, and who makes the
+//! values that it reads.
+
+use super::span::{Spans, Wait};
+use crate::graph::{Edge, StepIndex};
+use crate::model::{HostName, Phase};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// How far a step gets on a host, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    /// Effective, and the recipe's verification holds or will be judged after changes.
+    Verified,
+    /// Effective.
+    Through,
+    /// Configured only.
+    Configured,
+    /// Nowhere.
+    Stopped,
+}
+
+impl Status {
+    /// Returns the worst status that serves those who wait for `phase`.
+    pub fn needed(phase: Phase) -> Self {
+        match phase {
+            Phase::Configured => Self::Configured,
+            Phase::Effective => Self::Through,
+            Phase::Verified => Self::Verified,
+        }
+    }
+}
+
+/// What the plans of all hosts tell each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// Of the steps that are waited for across hosts.
+    pub status: BTreeMap<StepIndex, BTreeMap<HostName, Status>>,
+    /// Recipes with a step that is going to change somewhere and exports values.
+    pub exporters: BTreeSet<String>,
+}
+
+/// The view from one pass over all hosts to the pass before.
+pub(super) struct Outside<'a> {
+    pub spans: Spans<'a>,
+    /// Steps that are waited for across hosts, with the best status that anybody needs of them.
+    sources: BTreeMap<StepIndex, Status>,
+    told: Told,
+    /// Hosts that answered, while nothing was told yet: they all get through.
+    hopeful: Option<BTreeSet<HostName>>,
+    /// What came of an edge, for a selection: thousands of hosts share it.
+    lacking: RefCell<HashMap<(usize, usize), Option<String>>>,
+}
+
+impl<'a> Outside<'a> {
+    pub fn hopeful(spans: Spans<'a>, observed: BTreeSet<HostName>) -> Self {
+        let mut sources = BTreeMap::new();
+        for edge in spans.project.graph.edges().iter().filter(|edge| spans.steps.spans(edge)) {
+            let needed = Status::needed(edge.phase).min(Status::Through);
+            let best = sources.entry(edge.from).or_insert(needed);
+            *best = needed.min(*best);
+        }
+        let exporting = spans.project.recipes.values().filter(|r| r.steps.iter().any(|s| !s.exports.is_empty()));
+        let told = Told { exporters: exporting.map(|recipe| recipe.name.clone()).collect(), ..Told::default() };
+        Self { spans, sources, told, hopeful: Some(observed), lacking: RefCell::default() }
+    }
+
+    pub fn exporters(&self) -> &BTreeSet<String> {
+        &self.told.exporters
+    }
+
+    /// Returns whether others wait for a step, and whether they want its recipe verified.
+    pub fn waited_for(&self, step: StepIndex) -> Option<bool> {
+        self.sources.get(&step).map(|best| *best == Status::Verified)
+    }
+
+    /// Takes over what a pass told. Returns whether that is news: plans made before are not true any more.
+    pub fn learn(&mut self, told: Told) -> bool {
+        let news = match self.hopeful.take() {
+            Some(_) => self.disappoints(&told),
+            None => told != self.told,
+        };
+        self.told = told;
+        self.lacking.borrow_mut().clear();
+        news
+    }
+
+    fn disappoints(&self, told: &Told) -> bool {
+        let worse = |(step, hosts): (&StepIndex, &BTreeMap<HostName, Status>)| {
+            let best = self.sources.get(step).copied().unwrap_or(Status::Through);
+            hosts.values().any(|status| *status > best)
+        };
+        told.exporters != self.told.exporters || told.status.iter().any(worse)
+    }
+
+    /// Returns why what a step of `host` waits for on other hosts is not enough, if it is not.
+    pub fn lacking(&self, host: &HostName, edge: &Edge) -> Option<String> {
+        let recipe = &self.spans.project.graph.step(edge.from).recipe;
+        let selection = self.spans.selection(host, recipe).map_or(0, |s| std::sync::Arc::as_ptr(s) as usize);
+        let key = (std::ptr::from_ref(edge) as usize, selection);
+        if let Some(known) = self.lacking.borrow().get(&key) {
+            return known.clone();
+        }
+        let found = self.spans.wait(host, edge).and_then(|wait| self.short_of(&wait));
+        self.lacking.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    fn short_of(&self, wait: &Wait) -> Option<String> {
+        let needed = Status::needed(wait.phase);
+        let (there, out): (Vec<_>, Vec<_>) =
+            wait.hosts.iter().cloned().partition(|host| self.status(wait.from, host) <= needed);
+        wait.lacking(there.len(), &out)
+    }
+
+    fn status(&self, step: StepIndex, host: &HostName) -> Status {
+        let told = self.told.status.get(&step).and_then(|hosts| hosts.get(host)).copied();
+        let hope = || self.hopeful.as_ref().is_some_and(|observed| observed.contains(host));
+        told.unwrap_or_else(|| if hope() { Status::Verified } else { Status::Stopped })
+    }
+}

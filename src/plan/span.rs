@@ -1,0 +1,186 @@
+//! Edges across hosts: which steps of which hosts a step waits for, and how many of them are enough.
+
+use crate::config::{Barrier, Edge as Declared, Project, Recipe, Step, StepFilter};
+use crate::graph::{Edge, StepIndex, Why};
+use crate::model::{HostName, Phase, Scope};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Chosen;
+
+/// Who is waited for by one step because of one edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    pub from: StepIndex,
+    pub phase: Phase,
+    /// Hosts of this run that the step is waited for on.
+    pub hosts: Vec<HostName>,
+    /// Hosts that count too but are not in this run.
+    pub cut: Vec<HostName>,
+    /// How many must get to `phase`; `None` for an order only.
+    pub least: Option<usize>,
+}
+
+impl Wait {
+    /// Returns why too few got there, if too few did: `on 3 hosts, got 2; missing: n2`, or `on n1` where one host
+    /// was to get there. `out` are the hosts of this run that did not.
+    pub fn lacking(&self, there: usize, out: &[HostName]) -> Option<String> {
+        let least = self.least.filter(|least| there < *least)?;
+        if let ([one], 1, true) = (&*self.hosts, least, self.cut.is_empty()) {
+            return Some(format!("on {one}"));
+        }
+        let mut text = format!("on {least} {}, got {there}", if least == 1 { "host" } else { "hosts" });
+        if !out.is_empty() {
+            text.push_str(&format!("; missing: {}", named(out)));
+        }
+        if !self.cut.is_empty() {
+            text.push_str(&format!("; not in this run: {}", named(&self.cut)));
+        }
+        Some(text)
+    }
+}
+
+/// Returns the first names and how many more there are.
+pub(super) fn named(hosts: &[HostName]) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<&str> = hosts.iter().take(SHOWN).map(HostName::as_str).collect();
+    match hosts.len().saturating_sub(SHOWN) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// What is needed to follow edges across hosts. Cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans<'a> {
+    pub project: &'a Project,
+    pub filter: &'a StepFilter,
+    pub chosen: &'a Chosen,
+    /// The hosts of this run, reachable or not.
+    pub members: &'a BTreeSet<HostName>,
+    pub steps: &'a StepTable,
+}
+
+/// The declaration of every step of the graph, by its index.
+#[derive(Clone, Debug, Default)]
+pub struct StepTable(Vec<Option<(Arc<Recipe>, Arc<Step>)>>);
+
+impl StepTable {
+    pub fn new(project: &Project) -> Self {
+        let mut table = vec![None; project.graph.order().len()];
+        for recipe in project.recipes.values() {
+            for step in &recipe.steps {
+                if let Some(index) = project.graph.find(&recipe.name, &step.name) {
+                    table[index.0 as usize] = Some((recipe.clone(), step.clone()));
+                }
+            }
+        }
+        Self(table)
+    }
+
+    fn get(&self, index: StepIndex) -> Option<&(Arc<Recipe>, Arc<Step>)> {
+        self.0.get(index.0 as usize)?.as_ref()
+    }
+
+    pub fn step(&self, index: StepIndex) -> Option<&Arc<Step>> {
+        self.get(index).map(|(_, step)| step)
+    }
+
+    /// Whether an edge leads to other hosts.
+    pub fn spans(&self, edge: &Edge) -> bool {
+        let scope = |index| self.step(index).map(|step| step.scope);
+        matches!(edge.why, Why::Export | Why::Barrier)
+            || matches!(scope(edge.from), Some(Scope::One | Scope::Fleet))
+            || scope(edge.to) == Some(Scope::Fleet)
+    }
+}
+
+impl Spans<'_> {
+    /// Returns whom an edge lets a step of `host` wait for on other hosts, if it does. A step that the filter
+    /// leaves out is waited for by nobody.
+    pub fn wait(&self, host: &HostName, edge: &Edge) -> Option<Wait> {
+        let (recipe, from) = self.steps.get(edge.from)?;
+        if !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
+            return None;
+        }
+        let one = matches!(from.scope, Scope::One | Scope::Fleet);
+        let counted = self.counted(host, &recipe.name);
+        let total = counted.len();
+        let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
+        let least = match edge.why {
+            Why::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
+            Why::Needs | Why::Order | Why::Barrier if one => Some(1),
+            _ => None,
+        };
+        let hosts = if one { self.chosen_of(edge.from, hosts) } else { hosts };
+        let cut = if one && !hosts.is_empty() { Vec::new() } else { cut };
+        Some(Wait { from: edge.from, phase: edge.phase, hosts, cut, least })
+    }
+
+    fn chosen_of(&self, step: StepIndex, hosts: Vec<HostName>) -> Vec<HostName> {
+        let chosen = self.chosen.get(&step);
+        hosts.into_iter().filter(|host| chosen.is_some_and(|chosen| chosen.contains(host))).collect()
+    }
+
+    /// Returns the hosts that have `recipe`: of the selection that `host` has it through, or all when it has
+    /// it not itself.
+    fn counted(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
+        let has = |host: &&HostName| {
+            let own = self.project.instances.get(*host);
+            own.is_some_and(|own| own.iter().any(|instance| instance.recipe.name == recipe))
+        };
+        match self.selection(host, recipe) {
+            Some(selection) => selection.iter().filter(has).cloned().collect(),
+            None => self.project.hosts.keys().filter(has).cloned().collect(),
+        }
+    }
+
+    /// Returns the hosts of the entry that gives `host` the recipe.
+    pub fn selection(&self, host: &HostName, recipe: &str) -> Option<&Arc<Vec<HostName>>> {
+        let own = self.project.instances.get(host)?;
+        own.iter().find(|instance| instance.recipe.name == recipe).map(|instance| &instance.selection)
+    }
+
+    /// Returns the barrier that was written for an edge.
+    fn barrier(&self, edge: &Edge) -> Option<Barrier> {
+        let id = self.project.graph.step(edge.from);
+        let (recipe, step) = self.steps.get(edge.to)?;
+        let fits = |declared: &&Declared| {
+            declared.recipe == *id.recipe && declared.step.as_ref().is_none_or(|step| **step == *id.step)
+        };
+        let declared = step.needs.iter().chain(&recipe.needs).filter(fits);
+        declared.filter_map(|edge| edge.barrier).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(count: usize) -> Vec<HostName> {
+        (0..count).map(|at| HostName::new(format!("n{at}"))).collect()
+    }
+
+    #[test]
+    fn who_is_missing_is_named() {
+        let wait = Wait {
+            from: StepIndex(0),
+            phase: Phase::Effective,
+            hosts: hosts(3),
+            cut: vec![HostName::new("far")],
+            least: Some(4),
+        };
+        let text = wait.lacking(2, &hosts(1)).unwrap();
+        assert_eq!(text, "on 4 hosts, got 2; missing: n0; not in this run: far");
+        assert_eq!(wait.lacking(4, &[]), None);
+        let one = Wait { hosts: hosts(1), cut: Vec::new(), least: Some(1), ..wait.clone() };
+        assert_eq!(one.lacking(0, &hosts(1)).unwrap(), "on n0");
+        assert_eq!(Wait { least: None, ..wait }.lacking(0, &hosts(1)), None, "an order only");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(named(&hosts(8)), "n0, n1, n2, n3, n4, n5, n6, n7");
+        assert_eq!(named(&hosts(10)), "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more");
+    }
+}

@@ -1,0 +1,262 @@
+//! One pass over the turns of a host, in order, that carries what earlier turns predict.
+
+use super::case::{Case, Turn};
+use super::judge::{Ahead, Ruling, judge, unknown};
+use super::model::{Envelope, StepPlan};
+use super::outside::{Outside, Status, Told};
+use super::verify::unproven;
+use crate::config::{Instance, Judged, State};
+use crate::graph::{Edge, StepIndex, Why};
+use crate::model::{BlockClass, Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
+use crate::resource::{Judgement, Provision};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(super) struct Walk<'w, 'a> {
+    case: &'w Case<'a>,
+    turns: &'w [Turn<'a>],
+    outside: &'w Outside<'w>,
+    ahead: Ahead,
+    /// Turns that are going to change in ways that nobody declares in full.
+    opaque: BTreeSet<StepId>,
+    /// What each step came to, worst of its turns.
+    status: BTreeMap<StepIndex, Status>,
+    /// Of steps that are as desired but stand behind one that gets nowhere: that one.
+    behind: BTreeMap<StepIndex, String>,
+    /// Recipes that a rule forbids here.
+    ruled: BTreeMap<String, Judgement>,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>) -> Self {
+        let mut ahead = Ahead::default();
+        ahead.predicted.exporters = outside.exporters().clone();
+        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), rule(case, i)?))).collect();
+        let (opaque, status, behind) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        Self { case, turns, outside, ahead, opaque, status, behind, ruled }
+    }
+
+    /// Plans every turn, and tells other hosts what they wait for.
+    pub fn run(mut self, told: &mut Told) -> Vec<StepPlan> {
+        let turns = self.turns;
+        let mut steps = Vec::with_capacity(turns.len());
+        for turn in turns {
+            let step = self.turn(turn);
+            if step.acts() && !turn.step.exports.is_empty() {
+                told.exporters.insert(step.id.recipe.to_string());
+            }
+            steps.push(step);
+        }
+        self.tell(told);
+        steps
+    }
+
+    fn tell(&self, told: &mut Told) {
+        let graph = &self.case.ground.project.graph;
+        for (step, status) in &self.status {
+            let Some(proof) = self.outside.waited_for(*step) else { continue };
+            let proven = proof && *status == Status::Through && self.unproven(&graph.step(*step).recipe).is_none();
+            let status = if proven { Status::Verified } else { *status };
+            told.status.entry(*step).or_default().insert(self.case.host.name.clone(), status);
+        }
+    }
+
+    fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
+        let needed = self.needed(turn);
+        self.ahead.predicted.after = self.changing_before(&needed, |_| true);
+        self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id));
+        let ruling = match self.ruled.get(&turn.instance.recipe.name) {
+            Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
+            None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
+        };
+        let stopped = self.stopped_by(turn);
+        self.note(turn, &ruling, stopped.as_deref());
+        // What is as desired is seen to be so: it waits for nothing itself.
+        let waits_for = stopped.filter(|_| !ruling.judgement.verdict.is_settled());
+        step_plan(self.case, turn, ruling, waits_for)
+    }
+
+    /// A `one` step that is to be done here may have been done on a host that this run does not look at: then
+    /// nobody can tell whether there is something to do.
+    fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
+        let known = || self.case.seen.records.contains_key(&turn.expanded.id.to_string());
+        if turn.step.scope != Scope::One || ruling.judgement.verdict != Verdict::Change || known() {
+            return ruling;
+        }
+        let members = self.outside.spans.members;
+        let mut cut = turn.instance.selection.iter().filter(|host| !members.contains(*host)).peekable();
+        if cut.peek().is_some() {
+            let names: Vec<HostName> = cut.cloned().collect();
+            let why =
+                format!("it may have been done on hosts that are not in this run: {}", super::span::named(&names));
+            let hint = "a step of scope `one` is done for all hosts of its entry: run without `--on`";
+            ruling.judgement = unknown(&why).hint(hint);
+            ruling.until = None;
+        }
+        ruling
+    }
+
+    /// Returns the recipes that a turn builds on: its own, and those it needs.
+    fn needed(&self, turn: &Turn<'_>) -> Vec<&'w str>
+    where
+        'a: 'w,
+    {
+        let graph = &self.case.ground.project.graph;
+        let edges = graph.waits_for(turn.index).filter(|edge| edge.why != Why::After);
+        let mut needed: Vec<&str> = edges.map(|edge| &*graph.step(edge.from).recipe).collect();
+        needed.push(&graph.step(turn.index).recipe);
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// Returns the last earlier step of the recipes `needed` that is going to change.
+    fn changing_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<String> {
+        let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
+        self.ahead.changing.iter().rfind(builds_on).map(ToString::to_string)
+    }
+
+    /// Returns the step that keeps `turn` from running.
+    fn stopped_by(&self, turn: &Turn<'_>) -> Option<String> {
+        let graph = &self.case.ground.project.graph;
+        graph.waits_for(turn.index).find_map(|edge| self.stopped_here(edge).or_else(|| self.stopped_outside(edge)))
+    }
+
+    fn stopped_here(&self, edge: &Edge) -> Option<String> {
+        let graph = &self.case.ground.project.graph;
+        let needed = match edge.why {
+            Why::After | Why::Restart | Why::Export | Why::Barrier => return None,
+            Why::Order => Status::Configured,
+            Why::Needs => Status::needed(edge.phase).max(Status::Through),
+        };
+        let from = graph.step(edge.from);
+        if *self.status.get(&edge.from)? > needed {
+            return Some(self.behind.get(&edge.from).cloned().unwrap_or_else(|| from.to_string()));
+        }
+        let proof = edge.phase == Phase::Verified && from.recipe != graph.step(edge.to).recipe;
+        let why = proof.then(|| self.unproven(&from.recipe)).flatten()?;
+        Some(format!("{from} ({why})"))
+    }
+
+    fn stopped_outside(&self, edge: &Edge) -> Option<String> {
+        let why = self.outside.lacking(&self.case.host.name, edge)?;
+        Some(format!("{} ({why})", self.case.ground.project.graph.step(edge.from)))
+    }
+
+    /// Returns which verification of a recipe does not hold here. One that is judged after changes may well.
+    fn unproven(&self, recipe: &str) -> Option<String> {
+        if self.ahead.changing.iter().any(|id| *id.recipe == *recipe) {
+            return None;
+        }
+        let instance = self.case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
+        unproven(self.case, instance)
+    }
+
+    fn note(&mut self, turn: &Turn<'_>, ruling: &Ruling, stopped: Option<&str>) {
+        let status = match ruling.judgement.verdict {
+            _ if stopped.is_some() => Status::Stopped,
+            Verdict::Ok | Verdict::NotApplicable => Status::Through,
+            // What must become effective by a reload or reboot is only known to be so afterwards.
+            Verdict::Change if turn.step.effective.is_some() => Status::Configured,
+            Verdict::Change => Status::Through,
+            Verdict::Pending => Status::Configured,
+            Verdict::Blocked(_) | Verdict::Unknown => Status::Stopped,
+        };
+        let worst = self.status.entry(turn.index).or_insert(status);
+        *worst = (*worst).max(status);
+        if let Some(root) = stopped.filter(|_| ruling.judgement.verdict.is_settled()) {
+            self.behind.insert(turn.index, root.to_owned());
+        }
+        if ruling.judgement.verdict == Verdict::Change && stopped.is_none() {
+            self.ahead.changing.push(turn.expanded.id.clone());
+            if matches!(turn.step.kind, "package" | "command") {
+                self.opaque.insert(turn.expanded.id.clone());
+            }
+            self.ahead.predicted.will_exist.extend(provided(turn));
+        }
+    }
+}
+
+/// Returns what a turn brings into being: what its resource does, and what its step says it does.
+pub fn provided(turn: &Turn<'_>) -> Vec<Provision> {
+    if turn.expanded.absent {
+        return Vec::new();
+    }
+    let mut provided = turn.step.provides.clone();
+    if let State::Resource(resource) = &turn.expanded.state {
+        provided.extend(resource.provides());
+    }
+    provided
+}
+
+/// Returns the judgement that a rule of the recipe puts on all its steps here, if one does not hold.
+pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
+    if instance.absent {
+        return None;
+    }
+    let judge = |rule| case.ground.expander.rule(case.host, instance, rule, &case.known());
+    let mut open = None;
+    for rule in &instance.recipe.rules {
+        match judge(rule) {
+            Judged::Fails { .. } => {
+                return Some(Judgement::blocked(BlockClass::Rule, rule.otherwise.clone(), Value::Null));
+            }
+            Judged::Unknown { why, .. } => {
+                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why}")));
+            }
+            Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => {}
+        }
+    }
+    open
+}
+
+fn step_plan(case: &Case<'_>, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<String>) -> StepPlan {
+    let title = title(turn);
+    let judgement = ruling.judgement;
+    let envelope = ruling.until.map(|until| Envelope {
+        until: until.into(),
+        disruption: at_most(turn, &judgement),
+        resource: resource_of(turn).into(),
+    });
+    StepPlan {
+        id: turn.expanded.id.clone(),
+        kind: turn.step.kind.to_owned(),
+        title,
+        verdict: judgement.verdict,
+        reason: judgement.reason,
+        hint: judgement.hint,
+        changes: judgement.changes,
+        disruption: judgement.disruption,
+        scope: turn.step.scope,
+        level: turn.step.level,
+        basis: ruling.basis,
+        envelope,
+        waits_for,
+        place: case.ground.project.sources.place(turn.step.span),
+        long: turn.step.long,
+    }
+}
+
+/// What a step may disturb once it can be judged. A unit that does not exist yet may come with its package, running
+/// already, and then restarts on its configuration: nobody uses it yet.
+fn at_most(turn: &Turn<'_>, judgement: &Judgement) -> Disruption {
+    match turn.step.kind == "service" && !turn.expanded.absent && !turn.step.restart_on.is_empty() {
+        true => judgement.disruption.max(Disruption::D1),
+        false => judgement.disruption,
+    }
+}
+
+/// Returns what an envelope speaks of: `file /etc/motd`.
+pub fn resource_of(turn: &Turn<'_>) -> String {
+    format!("{} {}", turn.step.kind, title(turn).raw())
+}
+
+/// Returns what a turn is about, as far as it is known.
+pub fn title(turn: &Turn<'_>) -> Untrusted {
+    let text = match &turn.expanded.state {
+        State::Resource(resource) => resource.title(),
+        State::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
+        _ => turn.step.name.clone(),
+    };
+    SecretStore::mask(&text).into()
+}
