@@ -35,6 +35,26 @@ pub fn counts(parts: &[(usize, &str)]) -> String {
     said.join(", ")
 }
 
+/// Names at most this many of a list.
+const NAMED: usize = 5;
+
+/// Returns `a, b and c`; of a long list the first ones and how many more there are.
+pub fn some<T: AsRef<str>>(names: &[T]) -> String {
+    let (shown, more) = match names.len() {
+        len if len > NAMED + 1 => (NAMED, len - NAMED),
+        len => (len, 0),
+    };
+    let mut parts: Vec<String> = names[..shown].iter().map(|name| name.as_ref().to_owned()).collect();
+    if more > 0 {
+        parts.push(format!("{more} more"));
+    }
+    match parts.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +76,15 @@ mod tests {
         assert_eq!(of(59_700), "1 min 00 s");
         assert_eq!(of(185_000), "3 min 05 s");
         assert_eq!(of(7_620_000), "2 h 07 min");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(some::<&str>(&[]), "");
+        assert_eq!(some(&["a"]), "a");
+        assert_eq!(some(&["a", "b"]), "a and b");
+        assert_eq!(some(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d, e and f");
+        assert_eq!(some(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Hosts with a line of their own at most; the bar counts the others, so that small terminals do not scroll.
 const LINES: usize = 12;
 const BAR: &str = "{spinner} [{bar:30}] {pos}/{len} {msg} {elapsed}";
-const LINE: &str = "  {prefix} {msg}";
+/// What does not fit is cut: a line that wraps would stay behind when it is drawn again.
+const LINE: &str = "  {prefix} {wide_msg}";
 const TICK: Duration = Duration::from_millis(120);
 
 /// Draws on a terminal. Colours are written where `colour` says so.

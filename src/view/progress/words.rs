@@ -4,7 +4,9 @@ use super::Detail;
 use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
+use crate::view::fold::fold;
 use crate::view::{count, escape, took};
+use indexmap::IndexMap;
 use std::time::Duration;
 
 const LINE_CHARS: usize = 200;
@@ -94,7 +96,8 @@ fn step_word(result: &StepResult) -> (Detail, String) {
         StepResult::Unknown { .. } => (Detail::Quiet, UNKNOWN, "unknown"),
         StepResult::Stale { .. } => (Detail::Quiet, BAD, "stale"),
         StepResult::Failed { .. } => (Detail::Quiet, BAD, "failed"),
-        StepResult::Skipped { .. } => (Detail::Normal, DIM, "skipped"),
+        // What stopped it was told, and the report names all that was skipped.
+        StepResult::Skipped { .. } => (Detail::Verbose, DIM, "skipped"),
         StepResult::NotApplicable { .. } => (Detail::Verbose, DIM, "not applicable"),
         StepResult::Cancelled => (Detail::Verbose, DIM, "cancelled"),
     };
@@ -163,8 +166,13 @@ fn detached(in_flight: &[(HostName, StepId)]) -> String {
     }
 }
 
+/// Names each step once, with the hosts it runs on.
 fn list(in_flight: &[(HostName, StepId)]) -> String {
-    let each = in_flight.iter().map(|(host, step)| format!("{} on {}", id(step), escape::line(host.as_str())));
+    let mut by_step: IndexMap<&StepId, Vec<&str>> = IndexMap::new();
+    for (host, step) in in_flight {
+        by_step.entry(step).or_default().push(host.as_str());
+    }
+    let each = by_step.iter().map(|(step, hosts)| format!("{} on {}", id(step), escape::line(&fold(hosts.clone()))));
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -196,4 +204,16 @@ pub fn shown(text: &Untrusted) -> String {
 fn block(host: &HostName, step: &StepId, mark: &str, text: &Untrusted) -> String {
     let one = |line: &str| of(host, &format!("{} {} {}", id(step), paint(DIM, mark), escape::line(line)));
     text.raw().lines().filter(|line| !line.trim().is_empty()).map(one).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_one_step_are_folded() {
+        let running = |host: &str, step: &str| (HostName::new(host), StepId::new("base", step));
+        let all = [running("n01", "a"), running("n02", "a"), running("n03", "b")];
+        assert_eq!(list(&all), "base/a on n[01:02], base/b on n03");
+    }
 }

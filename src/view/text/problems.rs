@@ -3,7 +3,7 @@
 use super::on_hosts;
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, Outcome, Untrusted};
-use crate::view::escape;
+use crate::view::{escape, words};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use anstyle::Style;
 use indexmap::IndexMap;
@@ -84,7 +84,7 @@ fn problem(sort: Sort, text: &str, hosts: &[&HostName], out: &mut dyn Write) -> 
 fn collect(report: &Report) -> Problems<'_> {
     let mut problems = Problems::new();
     for host in &report.hosts {
-        let of_host = host_problem(host).into_iter();
+        let of_host = host_problem(host).into_iter().chain(skipped(host)).chain(unproven(host));
         let of_steps = host.steps.iter().filter_map(step_problem);
         let of_verify = host.verify.iter().filter_map(verify_problem);
         for problem in of_host.chain(of_steps).chain(of_verify) {
@@ -103,9 +103,34 @@ fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
     if !own && !failed_without_step {
         return None;
     }
-    let mut text = format!("{}: {}", host.outcome.name(), escape::text(&host.reason));
+    let mut text = match host.reason.is_empty() {
+        true => host.outcome.name().to_owned(),
+        false => format!("{}: {}", host.outcome.name(), escape::text(&host.reason)),
+    };
     push_hint(&mut text, host.hint.as_ref());
     Some((Sort::Hosts, text))
+}
+
+/// What was skipped follows from what is told above it: its steps are named in one go, with the first reason.
+fn skipped(host: &HostReport) -> Option<(Sort, String)> {
+    in_one_go(host.steps.iter().filter_map(|step| match &step.result {
+        StepResult::Skipped { reason } => Some((step.id.to_string(), reason)),
+        _ => None,
+    }))
+}
+
+fn unproven(host: &HostReport) -> Option<(Sort, String)> {
+    in_one_go(host.verify.iter().filter_map(|verify| match &verify.result {
+        VerifyResult::Skipped { reason } => Some((format!("{}: {}", verify.recipe, verify.name), reason)),
+        _ => None,
+    }))
+}
+
+fn in_one_go<'r>(all: impl Iterator<Item = (String, &'r Untrusted)>) -> Option<(Sort, String)> {
+    let (names, reasons): (Vec<String>, Vec<&Untrusted>) = all.unzip();
+    let why = plain(reasons.first()?);
+    let names = escape::line(&words::some(&names)).into_owned();
+    Some((Sort::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
 }
 
 fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
@@ -115,8 +140,8 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
         StepResult::Unknown { reason } => (Sort::Unknown, plain(reason)),
         StepResult::Stale { reason } => (Sort::Stale, plain(reason)),
         StepResult::Pending { reason } => (Sort::Pending, plain(reason)),
-        StepResult::Skipped { reason } => (Sort::Skipped, plain(reason)),
         StepResult::Changed
+        | StepResult::Skipped { .. }
         | StepResult::AlreadyOk { .. }
         | StepResult::NotApplicable { .. }
         | StepResult::Cancelled => {
@@ -134,8 +159,7 @@ fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
     let (sort, reason) = match &verify.result {
         VerifyResult::Failed { reason } => (Sort::Verification, reason),
         VerifyResult::Unknown { reason } => (Sort::Unknown, reason),
-        VerifyResult::Skipped { reason } => (Sort::Skipped, reason),
-        VerifyResult::Held | VerifyResult::NotApplicable { .. } => return None,
+        VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => return None,
     };
     let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
     Some((sort, with_place(format!("{}\n    {}", paint(HEAD, head), plain(reason)), &verify.place)))

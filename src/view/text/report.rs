@@ -55,7 +55,10 @@ fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, _) => Ok(()),
         (ExitCode::Stale, _) => text.next("plan", out),
-        (ExitCode::VerifyFailed | ExitCode::Unknown | ExitCode::Pending, "apply") => text.next("verify", out),
+        (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.next("verify", out),
+        // What is blocked or unknown stays so until its cause is gone, which a plan tells.
+        (ExitCode::Unknown, _) => text.next("plan", out),
+        (ExitCode::HostsFailed, _) if report.count(Outcome::Failed) == 0 => text.next("plan", out),
         (_, "verify") => text.next("plan", out),
         _ => text.next("apply", out),
     }

@@ -5,16 +5,22 @@ use super::{on_hosts, step};
 use crate::model::{BlockClass, HostName, Verdict};
 use crate::plan::{Counts, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::{count, escape};
+use crate::view::{count, escape, words};
 use anstyle::Style;
+use indexmap::IndexMap;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes every part that is not empty.
 pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    match verbose {
+        true => WAITING.write(plan, verbose, out)?,
+        false => waiting(plan, out)?,
+    }
     PARTS.iter().try_for_each(|part| part.write(plan, verbose, out))?;
     unreachable(plan, out)?;
     verification(plan, counts, out)?;
-    undeclared(plan, out)
+    undeclared(plan, verbose, out)
 }
 
 /// Steps of one verdict, and what to do about them.
@@ -30,8 +36,10 @@ const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static st
     Part { head, symbol: "x", style: BAD, hint, keep }
 }
 
+const WAITING: Part =
+    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", |s| s.waits_for.is_some(), "") };
+
 const PARTS: &[Part] = &[
-    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", |s| s.waits_for.is_some(), "") },
     Part {
         symbol: ".",
         style: UNKNOWN,
@@ -88,6 +96,48 @@ impl Part {
         step::place(group.step, verbose, out)?;
         writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
     }
+}
+
+/// Names all steps that wait for one thing in one go: a step that cannot run stops everything behind it.
+fn waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let mut groups: IndexMap<(String, Vec<String>), Vec<&HostName>> = IndexMap::new();
+    for host in &plan.hosts {
+        for behind in behind(host) {
+            groups.entry(behind).or_default().push(&host.host);
+        }
+    }
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, WAITING.head))?;
+    for ((root, steps), hosts) in &groups {
+        let verb = if steps.len() == 1 { "waits" } else { "wait" };
+        let (steps, root) = (words::some(steps), escape::line(root));
+        writeln!(out, "{} {} {verb} for {root}", paint(DIM, "."), paint(HEAD, escape::line(&steps)))?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    writeln!(out)
+}
+
+/// Returns what a host's steps wait for in the end, with the steps that wait for it.
+fn behind(host: &HostPlan) -> IndexMap<String, Vec<String>> {
+    // A step with `each` is waited for by its name, without the key of a turn.
+    let names = |step: &StepPlan| [step.id.to_string(), format!("{}/{}", step.id.recipe, step.id.step)];
+    let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
+    let direct: HashMap<String, &String> = waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
+    let mut roots: IndexMap<String, Vec<String>> = IndexMap::new();
+    for step in host.steps.iter().filter(|step| step.waits_for.is_some()) {
+        let mut root = step.id.to_string();
+        // As many hops as there are steps at most: a plan that was read from a file may hold a circle.
+        for _ in 0..direct.len() {
+            match direct.get(&root) {
+                Some(next) => root = (*next).clone(),
+                None => break,
+            }
+        }
+        roots.entry(root).or_default().push(step.id.to_string());
+    }
+    roots
 }
 
 fn hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
@@ -157,18 +207,35 @@ fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }
 
-fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let all = plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(move |step| (&host.host, step)));
-    let groups = group::equal(all, |step| step);
+fn undeclared(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut groups: IndexMap<String, Vec<&HostName>> = IndexMap::new();
+    for host in &plan.hosts {
+        for line in left_behind(host, verbose) {
+            groups.entry(line).or_default().push(&host.host);
+        }
+    }
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "no longer declared: applied once, left as they are"))?;
-    for (step, (_, hosts)) in &groups {
-        writeln!(out, "{} {}  {}", paint(REMOVE, "-"), escape::text(step), paint(DIM, on_hosts(hosts)))?;
+    for (line, hosts) in &groups {
+        writeln!(out, "{} {}  {}", paint(REMOVE, "-"), escape::line(line), paint(DIM, on_hosts(hosts)))?;
     }
     hint("declare an entry with `ensure: absent` to remove what it made", out)?;
     writeln!(out)
+}
+
+/// Returns the undeclared steps of a host, those of one recipe in one line.
+fn left_behind(host: &HostPlan, verbose: bool) -> Vec<String> {
+    if verbose {
+        return host.undeclared.iter().map(|step| step.raw().to_owned()).collect();
+    }
+    let mut recipes: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for step in &host.undeclared {
+        let (recipe, step) = step.raw().split_once('/').unwrap_or((step.raw(), ""));
+        recipes.entry(recipe).or_default().push(step);
+    }
+    recipes.iter().map(|(recipe, steps)| format!("{recipe}: {}", words::some(steps))).collect()
 }
 
 /// Writes steps with nothing to do, each with the reason why not.

@@ -60,6 +60,53 @@ fn equal_steps_with_other_reasons_are_not_folded() {
     assert!(shown.contains("    on a\n") && shown.contains("    on b\n"), "{shown}");
 }
 
+/// A step that cannot run stops everything behind it: that is one thing to tell, not one per step.
+#[test]
+fn what_waits_for_one_step_is_named_in_one_go() {
+    let waits = |name: &str, key: Option<&str>, behind: &str| {
+        let step = sample::step(name, "file", name, crate::model::Verdict::Change, "differs");
+        let id = crate::model::StepId { key: key.map(Into::into), ..step.id };
+        crate::plan::StepPlan { id, waits_for: Some(behind.into()), ..step }
+    };
+    let chain = vec![waits("b", None, "base/a"), waits("c", Some("1"), "base/b"), waits("d", None, "base/c")];
+    let shown = plan(0, &sample::plan(vec![sample::observed("x", chain.clone())]));
+    assert!(shown.contains("\n. base/b, base/c[1] and base/d wait for base/a\n    on x\n"), "{shown}");
+    let each = plan(1, &sample::plan(vec![sample::observed("x", chain)]));
+    assert!(each.contains("    waits for base/c\n"), "with -v each step is told: {each}");
+    let circle = vec![waits("a", None, "base/b"), waits("b", None, "base/a")];
+    assert!(plan(0, &sample::plan(vec![sample::observed("x", circle)])).contains(". base/a waits for"));
+}
+
+#[test]
+fn what_is_left_behind_is_one_line_per_recipe() {
+    let mut host = sample::observed("x", vec![]);
+    host.undeclared = ["old/a", "old/b[1]", "older/c"].map(Into::into).into();
+    let shown = plan(0, &sample::plan(vec![host.clone()]));
+    assert!(shown.contains("\n- old: a and b[1]  on x\n- older: c  on x\n"), "{shown}");
+    assert!(plan(1, &sample::plan(vec![host])).contains("\n- old/b[1]  on x\n"));
+}
+
+/// The report names what was skipped once, and where only blocked steps are left it does not say `apply`.
+#[test]
+fn skipped_steps_are_named_in_one_go() {
+    use crate::engine::StepResult;
+    let step = |name: &str, result| sample::step_report(name, result);
+    let skipped = |name: &str| step(name, StepResult::Skipped { reason: "needs `base/a`".into() });
+    let blocked = StepResult::Blocked { class: crate::model::BlockClass::Rule, reason: "no".into() };
+    let mut host = sample::host_report("x", vec![step("a", blocked), skipped("b"), skipped("c")], vec![]);
+    host.outcome = Outcome::Blocked;
+    let shown = report(&sample::report("apply", vec![host]));
+    assert!(shown.contains("\n. base/b and base/c\n    needs `base/a`\n    on x\n"), "{shown}");
+    assert!(shown.ends_with("next: forge plan inventory.yaml --on gpu\n"), "{shown}");
+}
+
+#[test]
+fn an_outcome_without_a_reason_has_no_colon() {
+    let mut host = sample::host_report("x", vec![], vec![]);
+    (host.outcome, host.reason) = (Outcome::Cancelled, "".into());
+    assert!(report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
+}
+
 /// The head, the reason and the note of a prediction do not say one thing twice.
 #[test]
 fn what_a_step_says_is_said_once() {
