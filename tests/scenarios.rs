@@ -15,6 +15,10 @@
 
 #[path = "scenarios/host.rs"]
 mod host;
+#[path = "scenarios/props.rs"]
+mod props;
+#[path = "scenarios/speed.rs"]
+mod speed;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, Expander, Exports, LoadOptions, Project, StepFilter};

@@ -6,7 +6,7 @@ use super::group::Group;
 use super::host::HostRun;
 use crate::graph::{Edge, StepIndex, Why};
 use crate::model::{HostName, Phase};
-use crate::plan::Wait;
+use crate::plan::{Wait, above};
 
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +42,16 @@ impl HostRun<'_> {
             (Why::Needs, Phase::Verified) if self.same_recipe(edge) => Phase::Effective,
             (Why::Needs, phase) => phase,
         };
-        self.run.board.now(|standing| match standing.got_to(edge.from, self.host(), phase) {
-            Some(false) => match standing.unproven(edge.from, self.host()) {
-                Some(why) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(edge.from)))),
-                None => Err(Closed::Lacks(format!("needs `{}`, which did not get through", self.name(edge.from)))),
-            },
-            Some(true) | None => Ok(()),
+        self.run.board.now(|standing| {
+            let ran = |step| standing.of(step, self.host()).is_some();
+            let Some(from) = above(&self.run.project.graph, edge, ran) else { return Ok(()) };
+            match (standing.got_to(from, self.host(), phase), standing.unproven(from, self.host())) {
+                (Some(false), Some(why)) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(from)))),
+                (Some(false), None) => {
+                    Err(Closed::Lacks(format!("needs `{}`, which did not get through", self.name(from))))
+                }
+                (Some(true) | None, _) => Ok(()),
+            }
         })
     }
 

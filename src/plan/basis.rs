@@ -1,6 +1,7 @@
 //! Canonical forms and digests.
 
 use crate::model::Value;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 /// Returns `value` as JSON text with sorted keys and no blanks: equal values have equal text.
@@ -44,9 +45,38 @@ fn separate(index: usize, out: &mut String) {
 
 /// Returns `sha256:` and the lowercase hex digest of `text`.
 pub fn digest(text: &str) -> String {
-    let mut out = String::from("sha256:");
-    for byte in Sha256::digest(text.as_bytes()) {
-        out.push_str(&format!("{byte:02x}"));
+    named(&Sha256::digest(text.as_bytes()))
+}
+
+/// Returns the digest of a value's JSON, keys in the order in which its type declares them, without holding it: a plan
+/// for thousands of hosts is hundreds of megabytes of text. The value must hold no map whose order may differ.
+pub fn digest_of<T: Serialize>(value: &T) -> String {
+    let mut sink = Sink(Sha256::new());
+    // Text, numbers and lists always serialize, and a digest takes all bytes.
+    let _ = serde_json::to_writer(std::io::BufWriter::with_capacity(1 << 16, &mut sink), value);
+    named(&sink.0.finalize())
+}
+
+struct Sink(Sha256);
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn named(digest: &[u8]) -> String {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut out = String::with_capacity(7 + 2 * digest.len());
+    out.push_str("sha256:");
+    for byte in digest {
+        out.push(HEX[usize::from(byte >> 4)] as char);
+        out.push(HEX[usize::from(byte & 15)] as char);
     }
     out
 }
@@ -67,6 +97,7 @@ mod tests {
 
     #[test]
     fn digests_are_sha256() {
+        assert_eq!(digest_of(&[1, 2]), digest("[1,2]"));
         assert_eq!(digest(""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

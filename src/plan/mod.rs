@@ -24,6 +24,6 @@ pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
 pub use planner::{Inputs, hosts_of, plan};
 pub use scope::{Published, choose, exported, published, read_turn};
 pub use seen::{HostSeen, Reach, Unreachable};
-pub use span::{Spans, StepTable, Wait};
+pub use span::{Spans, StepTable, Wait, above};
 pub use verify::{unproven, verification};
 pub use walk::{provided, resource_of, rule, title};

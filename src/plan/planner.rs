@@ -9,7 +9,7 @@ use super::verify::verifications;
 use super::walk::Walk;
 use super::{HostSeen, basis};
 use crate::config::{Expander, Exports, Project, StepFilter};
-use crate::model::{HostName, SecretStore, Value};
+use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
 
 /// The form of a plan file.
@@ -72,9 +72,7 @@ fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPla
 
 /// The plan's identity: a digest over all it says.
 fn identity(plan: &Plan) -> String {
-    // A plan is text, numbers and lists: it always serializes.
-    let value = serde_json::to_value(plan).unwrap_or(Value::Null);
-    basis::digest(&basis::canonical(&value))
+    basis::digest_of(plan)
 }
 
 fn host_plan(ground: Ground<'_>, seen: &HostSeen, outside: &Outside<'_>, told: &mut Told) -> HostPlan {

@@ -1,7 +1,7 @@
 //! Edges across hosts: which steps of which hosts a step waits for, and how many of them are enough.
 
 use crate::config::{Barrier, Edge as Declared, Project, Recipe, Step, StepFilter};
-use crate::graph::{Edge, StepIndex, Why};
+use crate::graph::{Edge, Graph, StepIndex, Why};
 use crate::model::{HostName, Phase, Scope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,6 +93,16 @@ impl StepTable {
             || matches!(scope(edge.from), Some(Scope::One | Scope::Fleet))
             || scope(edge.to) == Some(Scope::Fleet)
     }
+}
+
+/// Returns the step that an edge between steps of one host comes to there. In the order written, a step that does not
+/// run there (it is another host's, or left out) stands for the one above it.
+pub fn above(graph: &Graph, edge: &Edge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
+    let mut at = edge.from;
+    while edge.why == Why::Order && !runs(at) {
+        at = graph.waits_for(at).find(|above| above.why == Why::Order)?.from;
+    }
+    Some(at)
 }
 
 impl Spans<'_> {

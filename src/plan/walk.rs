@@ -4,6 +4,7 @@ use super::case::{Case, Turn};
 use super::judge::{Ahead, Ruling, judge, unknown};
 use super::model::{Envelope, StepPlan};
 use super::outside::{Outside, Status, Told};
+use super::span::above;
 use super::verify::unproven;
 use crate::config::{Instance, Judged, State};
 use crate::graph::{Edge, StepIndex, Why};
@@ -129,9 +130,10 @@ impl<'w, 'a> Walk<'w, 'a> {
             Why::Order => Status::Configured,
             Why::Needs => Status::needed(edge.phase).max(Status::Through),
         };
-        let from = graph.step(edge.from);
-        if *self.status.get(&edge.from)? > needed {
-            return Some(self.behind.get(&edge.from).cloned().unwrap_or_else(|| from.to_string()));
+        let at = above(graph, edge, |step| self.status.contains_key(&step))?;
+        let from = graph.step(at);
+        if *self.status.get(&at)? > needed {
+            return Some(self.behind.get(&at).cloned().unwrap_or_else(|| from.to_string()));
         }
         let proof = edge.phase == Phase::Verified && from.recipe != graph.step(edge.to).recipe;
         let why = proof.then(|| self.unproven(&from.recipe)).flatten()?;

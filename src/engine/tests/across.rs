@@ -222,3 +222,18 @@ fn a_barrier_may_wait_for_verification() {
     std::fs::remove_file(stage.root("n2").join("mute")).unwrap();
     assert_eq!(stage.run().code(), 0);
 }
+
+/// The step in between is another host's: the order written holds all the same.
+#[test]
+fn a_step_elsewhere_does_not_break_the_order() {
+    let steps = "steps:
+  - { name: odd, command: { check: 'test ! -e @root/odd || exit 7', apply: 'true' } }
+  - { name: once, scope: one, command: { check: 'test -e @root/once', apply: 'touch @root/once' } }
+  - { name: last, command: { check: 'test -e @root/last', apply: 'touch @root/last' } }
+";
+    let stage = Stage::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    stage.put("n2", "odd");
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "r/last").as_str(), ran.code()), ("changed", 9));
+    assert_eq!((ran.step("n2", "r/last").as_str(), stage.has("n2", "last")), ("skipped: needs `r/odd`", false));
+}
