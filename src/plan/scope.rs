@@ -58,7 +58,7 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
 fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
     let own: Vec<&Turn<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
     let verdict = |turn: &&Turn<'_>| judge(case, turn, turns, &Ahead::default()).judgement.verdict;
-    let verdicts: Vec<Verdict> = own.iter().map(|turn| verdict(turn)).collect();
+    let verdicts: Vec<Verdict> = own.iter().map(verdict).collect();
     let recorded = |turn: &&Turn<'_>| case.seen.records.contains_key(&turn.expanded.id.to_string());
     match own.first().map(|turn| rule(case, turn.instance)) {
         None => Fitness::Blocked,

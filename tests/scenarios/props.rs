@@ -111,8 +111,7 @@ fn host(recipes: &Recipes, numbers: &mut impl Iterator<Item = u8>) -> Value {
 
 fn case(recipes: &Recipes, numbers: &[u8]) -> Case {
     let mut numbers = numbers.iter().copied().cycle();
-    let hosts: BTreeMap<String, Value> =
-        (1..=3).map(|n| (format!("h{n}"), host(recipes, &mut numbers))).collect();
+    let hosts: BTreeMap<String, Value> = (1..=3).map(|n| (format!("h{n}"), host(recipes, &mut numbers))).collect();
     Case { answers: json!({ "hosts": hosts }), filter: StepFilter::default(), verbose: 0 }
 }
 

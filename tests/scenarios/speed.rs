@@ -44,7 +44,8 @@ fn measure(hosts: usize, barrier: bool) {
     for at in 0..RECIPES {
         inventory += &format!("  - {{ recipe: r{at}, on: all }}\n");
         let text = recipe(at);
-        let text = if barrier { text.replace("needs: [r0]", "needs: { r0: { of: selected, least: 90% } }") } else { text };
+        let text =
+            if barrier { text.replace("needs: [r0]", "needs: { r0: { of: selected, least: 90% } }") } else { text };
         std::fs::write(root.join(format!("recipes/r{at}.yaml")), text).unwrap();
     }
     std::fs::write(root.join("inventory.yaml"), inventory).unwrap();

@@ -3,8 +3,8 @@
 use super::Detail;
 use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, Outcome, StepId, Untrusted};
-use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
 use crate::view::fold::fold;
+use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
 use crate::view::{count, escape, took};
 use indexmap::IndexMap;
 use std::time::Duration;

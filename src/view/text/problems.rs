@@ -3,8 +3,8 @@
 use super::on_hosts;
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, Outcome, Untrusted};
-use crate::view::{escape, words};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
+use crate::view::{escape, words};
 use anstyle::Style;
 use indexmap::IndexMap;
 use std::io::{self, Write};
