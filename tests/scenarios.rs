@@ -6,6 +6,7 @@
 //! `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for commands.
 
 #![allow(
+    clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::unwrap_used,
