@@ -14,6 +14,7 @@ pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
     for recipe in library.values() {
         for edge in edges(recipe) {
             target(edge, library, diags);
+            own_verification(recipe, edge, diags);
         }
         for (name, span) in recipe.steps.iter().flat_map(|step| &step.restart_on) {
             restart_target(recipe, name, *span, library, diags);
@@ -38,6 +39,14 @@ fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
     }
     if let Some(step) = &edge.step {
         step_target(recipe, step, edge.span, diags);
+    }
+}
+
+/// A recipe is verified as a whole, after its last step: none of its steps can wait for that.
+fn own_verification(recipe: &Recipe, edge: &Edge, diags: &mut Diags) {
+    if edge.recipe == recipe.name && edge.phase == Phase::Verified {
+        let message = format!("`{}` is verified after all of its steps: none of them can wait for that", recipe.name);
+        diags.push(Diag::error(Code::Cycle, message).at(edge.span).hint("wait for `@effective`"));
     }
 }
 

@@ -56,12 +56,13 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
         },
     };
     report.took = began.elapsed();
-    leave(run, report)
+    leave(run, plan, report)
 }
 
-/// Tells everybody that a host is done.
-fn leave(run: &Run<'_>, report: HostReport) -> HostReport {
-    run.board.finish(&report.host, report.outcome);
+/// Tells everybody that a host is done. A host that this run changes nothing on spends nothing of its budget,
+/// whatever is wrong there.
+fn leave(run: &Run<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
+    run.board.finish(&report.host, if plan.changes() { report.outcome } else { Outcome::Ok });
     run.say(Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
     report
 }

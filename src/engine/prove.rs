@@ -71,27 +71,22 @@ impl HostRun<'_> {
             .collect()
     }
 
-    /// A step that was reported as done and is not as desired now has failed, whoever undid it.
+    /// A step that was reported as done and is not as desired now has failed, whoever undid it. One that waited for
+    /// a restart that came later in the run waits no more.
     fn revise(&mut self, verdicts: &BTreeMap<StepId, (Verdict, Untrusted)>) {
         for report in &mut self.steps {
-            let done = matches!(report.result, StepResult::Changed | StepResult::AlreadyOk { .. });
-            let Some((verdict, reason)) = verdicts.get(&report.id).filter(|_| done) else { continue };
-            let why = match verdict {
-                Verdict::Ok | Verdict::NotApplicable => continue,
-                Verdict::Unknown => {
-                    report.result = StepResult::Unknown { reason: reason.clone() };
-                    continue;
+            let Some((verdict, reason)) = verdicts.get(&report.id) else { continue };
+            let result = match &report.result {
+                StepResult::Changed | StepResult::AlreadyOk { .. } => undone(*verdict, reason),
+                StepResult::Pending { .. } if *verdict == Verdict::Ok => {
+                    Some(match self.changed.contains(&report.id) {
+                        true => StepResult::Changed,
+                        false => StepResult::AlreadyOk { reason: reason.clone() },
+                    })
                 }
-                Verdict::Pending => {
-                    report.result = StepResult::Pending { reason: reason.clone() };
-                    continue;
-                }
-                Verdict::Change | Verdict::Blocked(_) => {
-                    format!("differs again at the end of the run: {}", reason.raw())
-                }
+                _ => None,
             };
-            let failure = Failure { why: why.into(), tail: Untrusted::default(), hint: None, log: None };
-            report.result = StepResult::Failed { failure };
+            report.result = result.unwrap_or_else(|| report.result.clone());
         }
     }
 
@@ -109,6 +104,20 @@ impl HostRun<'_> {
             });
         }
         reports
+    }
+}
+
+/// Returns how a step ended that was done and has another verdict at the end of the run.
+fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
+    let reason = reason.clone();
+    match verdict {
+        Verdict::Ok | Verdict::NotApplicable => None,
+        Verdict::Unknown => Some(StepResult::Unknown { reason }),
+        Verdict::Pending => Some(StepResult::Pending { reason }),
+        Verdict::Change | Verdict::Blocked(_) => {
+            let why = format!("differs again at the end of the run: {}", reason.raw()).into();
+            Some(StepResult::Failed { failure: Failure { why, tail: Untrusted::default(), hint: None, log: None } })
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn canaries(rollout: &Rollout, plan: &Plan) -> BTreeSet<HostName> {
     let Some(share) = rollout.canary else { return BTreeSet::new() };
     let mut changing: Vec<&HostPlan> = plan.hosts.iter().filter(|h| h.changes()).collect();
     changing.sort_by_key(|host| !gets_through(host));
-    changing.iter().take(share.of(changing.len())).map(|h| h.host.clone()).collect()
+    changing.iter().take(share.of(plan.hosts.len())).map(|h| h.host.clone()).collect()
 }
 
 fn gets_through(host: &HostPlan) -> bool {

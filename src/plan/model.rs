@@ -134,7 +134,7 @@ impl Plan {
             (counts.unknown + counts.verify_unknown > 0, ExitCode::Unknown),
             (detailed && counts.verify_failed > 0, ExitCode::VerifyFailed),
             (detailed && counts.pending > 0, ExitCode::Pending),
-            (detailed && counts.change > 0, ExitCode::Changes),
+            (detailed && counts.change + counts.waiting > 0, ExitCode::Changes),
         ];
         ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
     }

@@ -180,7 +180,7 @@ const OF_PLANS: &[Found] = &[
     (9, false, || judged(Verdict::Unknown)),
     (10, true, || planned(Verdict::Pending, None)),
     (2, true, || planned(Verdict::Change, None)),
-    (0, false, || planned(Verdict::Change, Some("r/other"))),
+    (2, true, || planned(Verdict::Change, Some("r/other"))),
     (0, false, || planned(Verdict::NotApplicable, None)),
     (0, false, || judged(Verdict::Pending)),
 ];

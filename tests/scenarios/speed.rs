@@ -1,6 +1,8 @@
 //! How long planning takes, and how much memory: `cargo test --test scenarios -- --ignored --nocapture plans_of`.
 //! `FORGE_HOSTS` sets the number of hosts.
 
+#![allow(clippy::print_stdout, reason = "a measurement is printed")]
+
 use super::{Case, load, look, plan_of};
 use camino::Utf8Path;
 use forge::config::StepFilter;

@@ -142,3 +142,32 @@ fn a_step_is_tried_again_as_often_as_it_says() {
     let stage = Stage::new(1, ALL, &[("r", flaky)]);
     assert_eq!(stage.run().step("n1", "r/a"), "changed");
 }
+
+#[test]
+fn what_a_later_step_undoes_has_failed() {
+    let steps = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b; rm @root/a' } }
+";
+    let ran = Stage::new(1, ALL, &[("r", steps)]).run();
+    assert!(ran.step("n1", "r/a").starts_with("failed: differs again at the end of the run: "));
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3));
+}
+
+#[test]
+fn what_a_later_step_puts_into_force_waits_no_more() {
+    let steps = "steps:
+  - name: option
+    command: { check: 'test -e @root/option', apply: 'touch @root/option' }
+    effective: { by: [restart], check: 'test -e @root/loaded' }
+  - { name: load, command: { check: 'test -e @root/loaded', apply: 'touch @root/loaded' } }
+";
+    let ran = Stage::new(1, ALL, &[("r", steps)]).run();
+    assert_eq!((ran.step("n1", "r/option").as_str(), ran.outcome("n1"), ran.code()), ("changed", Outcome::Changed, 0));
+    let never = steps
+        .replace("touch @root/loaded", "touch @root/other")
+        .replace("check: 'test -e @root/loaded', apply", "check: 'test -e @root/other', apply");
+    let ran = Stage::new(1, ALL, &[("r", &never)]).run();
+    assert!(ran.step("n1", "r/option").starts_with("pending: "), "{}", ran.step("n1", "r/option"));
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Pending, 10));
+}

@@ -62,6 +62,16 @@ fn who_cannot_be_reached_has_not_failed() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Unreachable, Outcome::Changed, 4));
 }
 
+/// n1 is as declared, but its verification fails: that is no failure of this rollout.
+#[test]
+fn what_was_wrong_before_spends_no_budget() {
+    let steps = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
+    let stage = Stage::new(2, "rollout: { max_failed: 0 }\napply:\n  - { recipe: r, on: all }\n", &[("r", &steps)]);
+    ["n1/a", "n1/b", "n1/mute"].iter().for_each(|file| stage.put("", file));
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 5));
+}
+
 /// The canary waits for a key that another host makes: that one begins, the third does not.
 #[test]
 fn a_canary_may_wait_for_a_host_that_is_none() {
