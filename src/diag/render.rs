@@ -29,7 +29,9 @@ pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
     }
     let report: &[Group<'_>] = &[group];
     let text = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH).render(report);
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    // Without an excerpt there is nothing that a bare gutter would lead to.
+    let bare = |line: &str| excerpts.is_empty() && anstream::adapter::strip_str(line).to_string().trim() == "|";
+    text.lines().filter(|line| !bare(line)).map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// Some lines of a file with marks in them.
