@@ -22,7 +22,14 @@ pub(super) struct Cx<'o> {
 
 impl<'o> Cx<'o> {
     pub fn new(options: &'o LoadOptions<'o>, root: Utf8PathBuf) -> Self {
-        Self { diags: Diags::default(), sources: Sources::default(), secrets: SecretStore::default(), options, root, unread: Vec::new() }
+        Self {
+            diags: Diags::default(),
+            sources: Sources::default(),
+            secrets: SecretStore::default(),
+            options,
+            root,
+            unread: Vec::new(),
+        }
     }
 
     pub fn push(&mut self, diag: Diag) {

@@ -90,9 +90,7 @@ fn place() -> Place {
 #[test]
 fn a_selection_is_checked() {
     let said = |arguments: &[&str]| place().forge(arguments);
-    let exit = |hint: &str, text: &str| {
-        format!("exit 64\n--- stdout\n--- stderr\nerror[{text}\n = hint: {hint}\n\n")
-    };
+    let exit = |hint: &str, text: &str| format!("exit 64\n--- stdout\n--- stderr\nerror[{text}\n = hint: {hint}\n\n");
     assert_eq!(
         said(&["plan", "--step", "greeting"]),
         exit("a step is named with its recipe: `motd/greeting`", "F0203]: `greeting` matches no step of the inventory")
