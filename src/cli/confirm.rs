@@ -31,13 +31,25 @@ pub async fn ask(stop: &mut Interrupts, console: &Console, plan: &Plan) -> Resul
     let read = tokio::task::spawn_blocking(move || answer());
     let line = tokio::select! {
         line = read => line,
-        () = stop.next() => return Err(CliError::interrupted("interrupted at the question; nothing was changed")),
+        () = stop.next() => {
+            end_line(&mut err);
+            return Err(CliError::interrupted("interrupted at the question; nothing was changed"));
+        }
     };
     match line {
+        Ok(Ok(line)) if !line.ends_with('\n') => {
+            end_line(&mut err);
+            Ok(is_yes(&line))
+        }
         Ok(Ok(line)) => Ok(is_yes(&line)),
         Ok(Err(error)) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
         Err(error) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
     }
+}
+
+/// Nobody ended the line of the question, and what follows begins a line of its own.
+fn end_line(err: &mut dyn Write) {
+    let _ = writeln!(err);
 }
 
 fn question(plan: &Plan) -> String {

@@ -16,10 +16,30 @@ pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result
         Ok(_) => fs_err::canonicalize(path).and_then(|path| atomically(&path, write)),
         Err(_) => atomically(path.as_std_path(), write),
     };
-    replaced.map_err(|error| {
-        CliError::unexpected(format!("`{path}` cannot be written: {error}"))
-            .hint("give `--json-into` a file in a folder that exists and can be written to")
-    })
+    replaced.map_err(|error| refused(path, &error))
+}
+
+/// Checks that [`replace`] has a place to write to, before anything is done whose result would be lost.
+///
+/// # Errors
+/// The path is a folder, or no file can be made beside it.
+pub fn check(path: &Utf8Path) -> Result<(), CliError> {
+    let checked = match fs_err::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(meta) if !meta.is_file() => Ok(()),
+        Ok(_) => fs_err::canonicalize(path).and_then(|path| tempfile::tempfile_in(folder(&path)).map(drop)),
+        Err(_) => tempfile::tempfile_in(folder(path.as_std_path())).map(drop),
+    };
+    checked.map_err(|error| refused(path, &error))
+}
+
+fn refused(path: &Utf8Path, error: &io::Error) -> CliError {
+    CliError::unexpected(format!("`{path}` cannot be written: {error}"))
+        .hint("give `--json-into` a file in a folder that exists and can be written to")
+}
+
+fn folder(path: &std::path::Path) -> &std::path::Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."))
 }
 
 fn in_place(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -29,10 +49,9 @@ fn in_place(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()
 }
 
 fn atomically(path: &std::path::Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
     // The umask takes away from these bits, as it does for a file that a shell makes.
     let mode = std::fs::Permissions::from_mode(0o666);
-    let file = tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder)?;
+    let file = tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder(path))?;
     let mut buffered = io::BufWriter::new(file);
     write(&mut buffered)?;
     let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -76,6 +95,15 @@ mod tests {
     fn a_device_is_written_to_and_not_replaced() {
         replace(Utf8Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
         assert!(!fs_err::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_place_is_checked_without_a_trace() {
+        let (folder, path) = folder();
+        assert!(check(&path).is_ok() && check(Utf8Path::new("/dev/null")).is_ok());
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(check(path.parent().unwrap()).is_err());
+        assert!(check(Utf8Path::new("/nonexistent/forge/x.json")).is_err());
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub type Loaded<P> = (P, Vec<HostName>);
 pub type Ending = Result<ExitCode, CliError>;
 
 impl<'a, B: Backend> Cx<'a, B> {
-    /// Returns the inventory to work on.
+    /// Returns the inventory to work on, once the result has a place to go to.
     pub fn target(&self, argument: &InventoryArg) -> Result<Target, CliError> {
+        self.settings.json_into.iter().try_for_each(|path| super::file::check(path))?;
         inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
     }
 

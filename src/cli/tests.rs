@@ -180,6 +180,8 @@ fn apply_changes_nothing_without_a_yes() {
         let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
         assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
         assert!(said.ends_with("error: not applied; nothing was changed\n"), "{said}");
+        // Where nobody ended the line of the question, forge does.
+        assert_eq!(said.contains("[y/N] \nerror"), answer.is_empty(), "{said}");
     }
 }
 

@@ -3,6 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::Backend;
 use super::run::{Cx, Ending};
+use crate::diag::Diag;
 use crate::model::ExitCode;
 use crate::view::{CheckedInventory, Validation};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -25,9 +26,13 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let output = cx.output(&target);
     let rest = args.inventories.iter().skip(1);
     let paths = std::iter::once(&target.path).chain(rest);
-    let validation = Validation { inventories: paths.map(|path| check(cx, path)).collect() };
+    let (inventories, selected): (Vec<_>, Vec<_>) = paths.map(|path| check(cx, path)).unzip();
+    let validation = Validation { inventories };
     for checked in &validation.inventories {
         output.diags(&checked.diags, &checked.sources)?;
+    }
+    for (diag, checked) in selected.iter().zip(&validation.inventories) {
+        diag.iter().try_for_each(|diag| Err(output.selection_error(diag, &checked.sources)))?;
     }
     let exit = match validation.errors() {
         0 => ExitCode::Done,
@@ -37,8 +42,11 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     Ok(exit)
 }
 
-fn check<B: Backend>(cx: &Cx<'_, B>, path: &Utf8Path) -> CheckedInventory {
+/// Returns what a load found, and what is wrong with the selection where the inventory itself is right.
+fn check<B: Backend>(cx: &Cx<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
     let (project, diags, sources) = cx.backend.load(path, cx.settings);
-    let size = project.as_ref().filter(|_| !diags.has_errors()).map(|project| cx.backend.size(project));
-    CheckedInventory { path: path.to_owned(), diags, sources, size }
+    let project = project.as_ref().filter(|_| !diags.has_errors());
+    let wrong = project.and_then(|project| cx.backend.select(project, cx.settings).err());
+    let size = project.map(|project| cx.backend.size(project));
+    (CheckedInventory { path: path.to_owned(), diags, sources, size }, wrong)
 }

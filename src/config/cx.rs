@@ -16,11 +16,20 @@ pub(super) struct Cx<'o> {
     pub options: &'o LoadOptions<'o>,
     /// The folder of the inventory, canonical: its tree.
     pub root: Utf8PathBuf,
+    /// Names of the files of recipes that could not be read, without their ending.
+    pub unread: Vec<String>,
 }
 
 impl<'o> Cx<'o> {
     pub fn new(options: &'o LoadOptions<'o>, root: Utf8PathBuf) -> Self {
-        Self { diags: Diags::default(), sources: Sources::default(), secrets: SecretStore::default(), options, root }
+        Self {
+            diags: Diags::default(),
+            sources: Sources::default(),
+            secrets: SecretStore::default(),
+            options,
+            root,
+            unread: Vec::new(),
+        }
     }
 
     pub fn push(&mut self, diag: Diag) {

@@ -55,19 +55,32 @@ impl StepFilter {
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
-    /// Returns an error for the first pattern that no step of the project fits: an empty selection is a
-    /// mistake, never "nothing to do".
+    /// Returns an error for the first pattern that no step of the project fits, or where the patterns together
+    /// leave none: an empty selection is a mistake, never "nothing to do".
     pub fn check(&self, project: &Project) -> Option<Diag> {
-        let steps =
-            || project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str())));
-        let unused =
-            self.only.iter().chain(&self.skip).find(|p| !steps().any(|(recipe, step)| p.admits(recipe, step)))?;
-        let names: Vec<String> = match unused.text.contains('/') {
-            true => steps().map(|(recipe, step)| format!("{recipe}/{step}")).collect(),
-            false => project.recipes.keys().cloned().collect(),
+        let steps: Vec<(&str, &str)> =
+            project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str()))).collect();
+        let fits = |pattern: &Pattern| steps.iter().any(|(recipe, step)| pattern.admits(recipe, step));
+        if let Some(unused) = self.only.iter().chain(&self.skip).find(|pattern| !fits(pattern)) {
+            return Some(unused.fits_nothing(&steps));
+        }
+        let none = !steps.is_empty() && !steps.iter().any(|(recipe, step)| self.admits(recipe, step));
+        none.then(|| Diag::error(Code::EmptySelector, "`--step` and `--skip` together leave no step"))
+    }
+}
+
+impl Pattern {
+    fn fits_nothing(&self, steps: &[(&str, &str)]) -> Diag {
+        let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
+        if let Some((recipe, step)) = steps.iter().find(|(_, step)| *step == self.text) {
+            return diag.hint(format!("a step is named with its recipe: `{recipe}/{step}`"));
+        }
+        let mut names: Vec<String> = match self.text.contains('/') {
+            true => steps.iter().map(|(recipe, step)| format!("{recipe}/{step}")).collect(),
+            false => steps.iter().map(|(recipe, _)| (*recipe).to_owned()).collect(),
         };
-        let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", unused.text));
-        Some(diag.suggest(&unused.text, names.iter().map(String::as_str)))
+        names.dedup();
+        diag.suggest(&self.text, names.iter().map(String::as_str))
     }
 }
 

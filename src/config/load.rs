@@ -32,7 +32,7 @@ pub struct LoadOptions<'a> {
 pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
     let mut cx = Cx::new(options, root_of(path));
     let project = read(path, &mut cx);
-    let diags = settle(cx.diags);
+    let diags = settle(without_missing(cx.diags, &cx.unread));
     match project {
         Some(mut project) if !diags.has_errors() => {
             project.secrets = cx.secrets;
@@ -51,6 +51,13 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
         _ => Utf8Path::new("."),
     };
     folder.canonicalize_utf8().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Drops that recipes do not exist whose files could not be read, for which the reason stands there.
+fn without_missing(mut diags: Diags, unread: &[String]) -> Diags {
+    let missing: Vec<String> = unread.iter().map(|name| format!("there is no recipe `{name}`")).collect();
+    diags.0.retain(|diag| diag.code != Code::UnknownRecipe || !missing.contains(&diag.message));
+    diags
 }
 
 /// Sorts by place and drops what is told twice: hosts share their mistakes.
@@ -95,9 +102,11 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
 fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
     let mut library = Library::new();
     for (file, shown) in recipe_files(inventory, path, cx) {
-        let Some((_, node)) = cx.read_yaml(&file, &shown, None) else { continue };
-        let Some(recipe) = recipe::read(&node, &file, cx) else { continue };
-        add(recipe, &mut library, cx);
+        let node = cx.read_yaml(&file, &shown, None);
+        match node.and_then(|(_, node)| recipe::read(&node, &file, cx)) {
+            Some(recipe) => add(recipe, &mut library, cx),
+            None => cx.unread.extend(file.file_stem().map(str::to_owned)),
+        }
     }
     let embedded: Vec<(String, String)> =
         cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();

@@ -125,6 +125,9 @@ pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources:
     let diag = Diag::error(code, error.message.clone()).at(place);
     match &error.hint {
         Some(hint) => diag.hint(hint.clone()),
+        None if error.range.as_ref().and_then(|range| source.get(range.clone())) == Some("=") => {
+            diag.hint("values are compared with `==`")
+        }
         None => diag,
     }
 }

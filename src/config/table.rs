@@ -68,9 +68,13 @@ impl<'n> Table<'n> {
 }
 
 pub(super) fn unknown_key<'k>(key: &Key, what: &str, known: impl IntoIterator<Item = &'k str>) -> Diag {
-    Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text))
-        .at(key.span)
-        .suggest(&key.text, known)
+    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
+    match (what, key.text.as_str()) {
+        ("a step", "ensure") => {
+            diag.hint("removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`")
+        }
+        _ => diag.suggest(&key.text, known),
+    }
 }
 
 pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diag {

@@ -236,6 +236,10 @@ impl<'t> Reader<'t, '_> {
         let diag = self.fail(self.at(offset), error.kind().to_string());
         match range_in_line(self.text, offset) {
             Some(range) => diag.hint_boxed(&format!("quote a range that stands inside of `{{ }}`: `\"…{range}\"`")),
+            None if diag.message.starts_with("tabs ") => diag.hint_boxed("indent with spaces"),
+            None if diag.message.contains("block collection") || diag.message.contains("block mapping") => {
+                diag.hint_boxed("look at the indentation: what belongs together begins in one column")
+            }
             None => diag,
         }
     }

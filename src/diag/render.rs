@@ -13,7 +13,7 @@ const WIDTH: usize = 120;
 /// Renders one diagnostic over several lines, without a newline at the end. Characters that could act on
 /// a terminal (escape sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
 pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
-    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let layout = |renderer: Renderer| renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
     let excerpts = excerpts(diag, sources);
     let level = match diag.severity {
         Severity::Error => Level::ERROR,
@@ -28,8 +28,12 @@ pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
         group = group.element(Level::HELP.with_name("hint").message(escape(hint)));
     }
     let report: &[Group<'_>] = &[group];
-    let text = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH).render(report);
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let plain = layout(Renderer::plain()).render(report);
+    let text = if color { layout(Renderer::styled()).render(report) } else { plain.clone() };
+    // Without an excerpt there is nothing that a bare gutter would lead to.
+    let bare = |line: &str| excerpts.is_empty() && line.trim() == "|";
+    let lines = text.lines().zip(plain.lines()).filter(|(_, plain)| !bare(plain));
+    lines.map(|(line, _)| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
 /// Some lines of a file with marks in them.

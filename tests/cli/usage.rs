@@ -69,3 +69,52 @@ fn json_never_implies_yes() {
     let said = said(&["apply", "a.yaml", "--format", "json"]);
     assert!(said.starts_with("exit 64\n--- stdout\n--- stderr\nerror: apply asks"), "{said}");
 }
+
+const INVENTORY: &str = "cluster: c
+hosts: [node-1]
+groups: { all: { vars: { x: y } } }
+apply: [{ recipe: motd, on: all }]
+";
+
+const RECIPE: &str = "recipe: motd
+steps:
+  - name: greeting
+    file: { path: /etc/motd, content: hello }
+";
+
+fn place() -> Place {
+    Place::new().file("inventory.yaml", INVENTORY).file("recipes/motd.yaml", RECIPE)
+}
+
+/// What selects nothing is a mistake of every verb, `validate` too.
+#[test]
+fn a_selection_is_checked() {
+    let said = |arguments: &[&str]| place().forge(arguments);
+    let exit = |hint: &str, text: &str| format!("exit 64\n--- stdout\n--- stderr\nerror[{text}\n = hint: {hint}\n\n");
+    assert_eq!(
+        said(&["plan", "--step", "greeting"]),
+        exit("a step is named with its recipe: `motd/greeting`", "F0203]: `greeting` matches no step of the inventory")
+    );
+    assert_eq!(
+        said(&["plan", "--on", "nobody"]),
+        exit("known here: `all`, `node-1`", "F0202]: `nobody` is neither a host nor a group")
+    );
+    assert_eq!(
+        said(&["plan", "--skip", "motd"]),
+        "exit 64\n--- stdout\n--- stderr\nerror[F0203]: `--step` and `--skip` together leave no step\n\n"
+    );
+    for wrong in [["--step", "nothing"], ["--on", "nobody"]] {
+        let said = said(&["validate", wrong[0], wrong[1]]);
+        assert!(said.starts_with("exit 64\n--- stdout\n--- stderr\nerror[F020"), "{said}");
+    }
+}
+
+/// A result that would have no place to go to is told before anything is contacted.
+#[test]
+fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
+    for verb in ["validate", "plan"] {
+        let said = place().forge(&[verb, "--json-into", "/nonexistent/x.json"]);
+        assert!(said.starts_with("exit 1\n--- stdout\n--- stderr\nerror: `/nonexistent/x.json` cannot"), "{said}");
+        assert!(!said.contains("observing"), "{said}");
+    }
+}

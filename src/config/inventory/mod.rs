@@ -39,6 +39,10 @@ pub(super) type Vars = IndexMap<String, (Span, Rc<Node>)>;
 
 /// Reads the root of an inventory. Mistakes go to `cx`; what can be read is.
 pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
+    if let Some(diag) = a_recipe(root) {
+        cx.push(diag);
+        return Inventory::default();
+    }
     let Some(table) = Table::open(root, "an inventory", &KEYS, &mut cx.diags) else {
         return Inventory::default();
     };
@@ -69,6 +73,16 @@ fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
             cx.push(diag.at(key.span));
         }
     }
+}
+
+/// Tells a recipe that was given in place of an inventory: its keys would all be unknown.
+fn a_recipe(root: &Node) -> Option<Diag> {
+    let crate::config::Data::Map(entries) = &root.data else { return None };
+    let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
+    let key = entries.iter().map(|(key, _)| key).find(|key| key.text == "recipe")?;
+    let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
+    let diag = Diag::error(Code::BadValue, "this is a recipe, not an inventory").at(key.span);
+    is_one.then(|| diag.hint("give the inventory that applies it"))
 }
 
 fn first_of(root: &Node) -> Span {

@@ -5,7 +5,7 @@ use super::selector::Universe;
 use super::{Inventory, connect};
 use super::{apply, apply::Entry};
 use crate::config::cx::Cx;
-use crate::config::{Connect, Host, Node, Sourced, scalar};
+use crate::config::{Connect, Host, Node, Sourced, TransportKind, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -42,6 +42,7 @@ pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resol
     }
     let layers = Layers::new(&inventory, &tree);
     let (hosts, vars) = hosts(&inventory, &layers, cx);
+    report_one_machine(&hosts, cx);
     let groups = group_members(&universe, &hosts);
     let entries = apply::select(inventory.apply, &universe, cx);
     Resolved { hosts, vars, groups, entries }
@@ -52,6 +53,25 @@ fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
         if let Some(host) = inventory.hosts.get(name) {
             let diag = Diag::error(Code::Duplicate, format!("`{name}` names a group and a host")).at(group.span);
             cx.push(diag.label("a group here").also(host.span, "a host here"));
+        }
+    }
+}
+
+/// Two hosts that are reached in one way are one machine, on which each would undo what the other does.
+fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
+    let mut seen: HashMap<(&str, u16, &[String]), &Host> = HashMap::new();
+    for host in hosts.values().filter(|host| host.connect.transport == TransportKind::Ssh) {
+        let connect = &host.connect;
+        let way = (connect.address.as_str(), connect.port.unwrap_or(22), connect.jump.as_slice());
+        match seen.get(&way) {
+            Some(first) => {
+                let message = format!("`{}` and `{}` are one machine: both are at `{}`", first.name, host.name, way.0);
+                let diag = Diag::error(Code::Duplicate, message).at(host.span);
+                cx.push(diag.also(first.span, format!("`{}` is here", first.name)));
+            }
+            None => {
+                seen.insert(way, host);
+            }
         }
     }
 }

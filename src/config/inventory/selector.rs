@@ -31,7 +31,9 @@ impl<'a> Universe<'a> {
     }
 
     fn names(&self) -> impl Iterator<Item = &'a str> {
-        self.groups.keys().copied().chain(["all"]).chain(self.hosts.iter().copied())
+        // `all` always exists; an inventory that gives it variables names it too.
+        let all = ["all"].into_iter().filter(|all| !self.groups.contains_key(all));
+        self.groups.keys().copied().chain(all).chain(self.hosts.iter().copied())
     }
 
     /// Returns the positions of the hosts that `text` selects, in inventory order.

@@ -111,6 +111,12 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     let table = Table::open(node, "a rule", &["when", "require", "else"], &mut cx.diags)?;
     let when = expr(&table, "when", cx);
     let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
+    if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
+        && crate::config::scalar::is_template(text)
+    {
+        let diag = Diag::error(Code::BadValue, "`else` is plain text: templates in it are not rendered").at(node.span);
+        cx.push(diag.hint("say it without values; which host it is about is said anyway"));
+    }
     table.require("require", &mut cx.diags)?;
     let require = expr(&table, "require", cx)?;
     Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), span: node.span })
