@@ -30,15 +30,31 @@ fn holds(path: &str, text: &str) {
 /// The recipe that the fleet applies from bare, twice, tampers with step by step and repairs.
 const CONVERGE: &str = include_str!("fleet/recipes/web.yaml");
 
+/// The recipes of the fleet that prove a kind alone, with who tampers.
+const PROOFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/kinds");
+
+/// Returns the file of the fleet tests that proves `kind`, if there is one. `scripts/test` compares these labels with
+/// what the fleet run left behind: a label without a proof that passed fails it.
+fn real(kind: &str) -> Option<String> {
+    let own = format!("tests/fleet/kinds/{kind}.yaml");
+    let step = |line: &str| line.trim_start().starts_with(&format!("{kind}:"));
+    if Path::new(PROOFS).join(format!("{kind}.yaml")).exists() {
+        return Some(own);
+    }
+    CONVERGE.lines().any(step).then(|| "tests/fleet/recipes/web.yaml".to_owned())
+}
+
 /// Returns what a kind's behaviour rests on.
 fn proof(kind: &str) -> String {
-    let real = CONVERGE.lines().any(|line| line.trim_start().starts_with(&format!("{kind}:")));
-    let text = match real {
-        true => {
-            "**real**: `tests/fleet/converge.rs` applies it to Debian 12 hosts over SSH, twice, changes it behind forge's \
-             back and repairs it. Verdicts are pinned by the cases in `tests/resources/` too, whose host answers are reconstructed."
+    let text = match real(kind) {
+        Some(file) => format!(
+            "**real**: `{file}` is applied to a Debian 12 host over SSH, twice, changed behind forge's back and repaired. \
+             Verdicts are pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they \
+             say otherwise."
+        ),
+        None => {
+            "**recorded**: its verdicts and commands are pinned by the cases in `tests/resources/` only.".to_owned()
         }
-        false => "**recorded**: its verdicts and commands are pinned by the cases in `tests/resources/` only.",
     };
     format!("\n## Proof\n\n{text} Other systems than Debian 12 are not proven.\n")
 }

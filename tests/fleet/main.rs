@@ -14,6 +14,7 @@ mod converge;
 mod faults;
 mod harness;
 mod kill;
+mod kinds;
 mod scopes;
 mod speed;
 mod support;
