@@ -3,7 +3,8 @@
 //!
 //! A case is `NAME.json` beside an inventory: `hosts` maps hosts to answers or to `"unreachable"`, `all` answers for
 //! every host, `step` and `skip` filter, `verbose` shows more. An answer's key is the question: `path /etc/motd`,
-//! `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for commands.
+//! `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for
+//! commands; `account` names whom forge acts as, if not root.
 
 #![allow(
     clippy::print_stdout,

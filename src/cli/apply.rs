@@ -10,7 +10,7 @@ use super::plan;
 use super::run::{Cx, Ending, Loaded, block_on};
 use crate::engine::Report;
 use crate::model::ExitCode;
-use crate::plan::Plan;
+use crate::plan::{HostPlan, Plan};
 
 /// Carry out what is declared, and prove it
 ///
@@ -50,7 +50,7 @@ async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loa
     let seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
-    let acts = plan.counts().change > 0;
+    let acts = plan.hosts.iter().any(HostPlan::acts);
     if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &plan).await? {
         return Err(CliError::interrupted("not applied; nothing was changed"));
     }

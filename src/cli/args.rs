@@ -60,7 +60,7 @@ pub struct Global {
     /// Hosts worked on at once
     #[arg(long, global = true, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: u16,
-    /// The limit of a probe or step that names none: 500ms, 30s, 10m, 4h
+    /// The limit of a check or step that names none: 500ms, 30s, 10m, 4h
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// The folder for runs and history; else $FORGE_STATE, else .forge beside the inventory

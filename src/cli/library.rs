@@ -12,7 +12,6 @@ use crate::state::{RunDir, Store};
 use crate::transport;
 use crate::view::Size;
 use camino::Utf8Path;
-use std::time::Instant;
 
 /// Calls the rooms below.
 pub struct Library {
@@ -135,9 +134,8 @@ impl Backend for Library {
         events: Events,
         _: Cancel,
     ) -> Report {
-        let began = Instant::now();
         let plan = engine::plan(project, &seen, &settings.filter);
-        engine::verify(project, &plan, &self.options(settings), &events, began.elapsed())
+        engine::verify(project, &plan, &self.options(settings), &events, seen.began.elapsed())
     }
 
     fn stop(&self, cancel: &Cancel) {

@@ -17,7 +17,7 @@ pub struct Settings {
     pub json_into: Option<Utf8PathBuf>,
     /// Hosts worked on at once, from 1.
     pub parallel: usize,
-    /// For probes and steps that name none.
+    /// For checks and steps that name none.
     pub timeout: Option<Duration>,
     state: Option<Utf8PathBuf>,
     /// The user's runtime folder, for control sockets.

@@ -5,12 +5,16 @@ use crate::resource::Action;
 use crate::script::{Fragment, Token};
 
 /// What one action of a group came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acted {
     /// Exit status; `None` when it never began or its end was not seen.
     pub status: Option<i32>,
+    /// Whether it began. Where too much was printed to be kept, it may have.
+    pub began: bool,
     /// What it printed.
     pub output: Untrusted,
+    /// Whether the output lacks its beginning, since only the last of what was printed is kept.
+    pub cut: bool,
 }
 
 /// Returns one script for actions. Its output is told apart by [`split`] with the same token. What an action writes
@@ -31,37 +35,90 @@ pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragm
     script
 }
 
-/// Reads the output of [`group`] back into one result per action.
-pub fn split(stdout: &[u8], token: &Token, actions: usize) -> Vec<Acted> {
-    let mut acted = vec![Acted { status: None, output: Untrusted::default() }; actions];
+/// Reads the output of [`group`] back into one result per action. `dropped` bytes were not kept of its beginning: each
+/// frame still tells how far the group came, for an action begins only when all before it ended well.
+pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<Acted> {
+    let mut acted = vec![Acted::default(); actions];
     let text = String::from_utf8_lossy(stdout);
-    let mut rest = &*text;
-    for (number, slot) in acted.iter_mut().enumerate() {
-        let begin = format!("\n{} begin {number}\n", token.as_str());
-        let Some(start) = rest.find(&begin) else { break };
-        rest = &rest[start + begin.len()..];
-        let end = format!("\n{} end {number} ", token.as_str());
-        let Some(stop) = rest.find(&end) else {
-            slot.output = rest.trim().into();
-            break;
-        };
-        slot.output = rest[..stop].trim_end().into();
-        rest = &rest[stop + end.len()..];
-        slot.status = rest.lines().next().and_then(|line| line.trim().parse().ok());
+    let (mut from, mut at, mut framed) = (0, 0, false);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let Some((end, number)) = frame(line, token).filter(|(_, number)| *number < actions) else { continue };
+        acted[..number].iter_mut().filter(|earlier| earlier.status.is_none()).for_each(Acted::ended_unseen);
+        let slot = &mut acted[number];
+        if let Some(status) = end {
+            slot.cut = !slot.began;
+            slot.status = Some(status);
+            slot.output = whole_lines(&text[from..start], slot.cut).trim_end().into();
+        }
+        slot.began = true;
+        (from, framed) = (at, true);
     }
+    rest(&mut acted, &text[from..], framed, dropped);
     acted
 }
 
-/// Returns whether the first action of [`group`] began.
-pub fn began(stdout: &[u8], token: &Token) -> bool {
-    String::from_utf8_lossy(stdout).contains(&format!("\n{} begin 0\n", token.as_str()))
+impl Acted {
+    /// It ended well, for a later one began; what it printed is gone.
+    fn ended_unseen(&mut self) {
+        *self = Self { status: Some(0), began: true, output: Untrusted::default(), cut: true };
+    }
+}
+
+/// What stands after the last frame belongs to the action that has not ended. Without any frame, nobody knows whose it
+/// is: each may have begun.
+fn rest(acted: &mut [Acted], text: &str, framed: bool, dropped: u64) {
+    let cut = !framed && dropped > 0;
+    for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
+        *slot = Acted { status: None, began: true, output: whole_lines(text, cut).trim().into(), cut };
+    }
+}
+
+/// Half a line may hold half a secret, which nobody would recognise.
+fn whole_lines(text: &str, cut: bool) -> &str {
+    match (cut, text.split_once('\n')) {
+        (false, _) => text,
+        (true, Some((_, rest))) => rest,
+        (true, None) => "",
+    }
+}
+
+/// Reads `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS`: the status, if it is an end, and the number.
+fn frame(line: &str, token: &Token) -> Option<(Option<i32>, usize)> {
+    let mut words = line.strip_suffix('\n')?.strip_prefix(token.as_str())?.strip_prefix(' ')?.split(' ');
+    let (word, number) = (words.next()?, words.next()?.parse().ok()?);
+    match word {
+        "begin" => Some((None, number)),
+        "end" => Some((Some(words.next()?.parse().ok()?), number)),
+        _ => None,
+    }
+}
+
+/// Returns whether the first action of [`group`] began: a frame says so, or so much was printed that `dropped` bytes
+/// are gone.
+pub fn began(stdout: &[u8], dropped: u64, token: &Token) -> bool {
+    dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| frame(line, token).is_some())
 }
 
 /// Returns the last lines of what an action printed: enough to see why it failed.
 pub fn tail(output: &Untrusted) -> Untrusted {
     const LINES: usize = 20;
-    let lines: Vec<&str> = output.raw().lines().collect();
+    const BYTES: usize = 16 * 1024;
+    let text = output.raw();
+    let text = &text[text.ceil_char_boundary(text.len().saturating_sub(BYTES))..];
+    let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n").into()
+}
+
+/// Returns what an action printed, with a line that says so where its beginning is gone.
+pub fn printed(acted: &Acted) -> Untrusted {
+    match acted.cut {
+        true => {
+            format!("(the beginning was cut: too much was printed to keep all of it)\n{}", acted.output.raw()).into()
+        }
+        false => acted.output.clone(),
+    }
 }
 
 /// Returns the hint of the first known text that the output holds.
@@ -83,7 +140,11 @@ mod tests {
         let script = Script { body: together, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
-        split(&output.stdout, &token, actions.len())
+        split(&output.stdout, 0, &token, actions.len())
+    }
+
+    fn ended(status: i32, output: &str) -> Acted {
+        Acted { status: Some(status), began: true, output: output.into(), cut: false }
     }
 
     fn action(code: &'static str) -> Action {
@@ -93,9 +154,9 @@ mod tests {
     #[test]
     fn the_first_failure_ends_the_group() {
         let acted = run(&[action("echo one"), action("echo two >&2; exit 3"), action("echo three")]);
-        assert_eq!(acted[0], Acted { status: Some(0), output: "one".into() });
-        assert_eq!(acted[1], Acted { status: Some(3), output: "two".into() });
-        assert_eq!(acted[2], Acted { status: None, output: "".into() });
+        assert_eq!(acted[0], ended(0, "one"));
+        assert_eq!(acted[1], ended(3, "two"));
+        assert_eq!(acted[2], Acted::default());
     }
 
     #[test]
@@ -113,15 +174,44 @@ mod tests {
         let script = Script { body: group([(&action, true)]), token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
-        assert_eq!(split(&output.stdout, &token, 1)[0].output, "the value".into());
+        assert_eq!(split(&output.stdout, 0, &token, 1)[0].output, "the value".into());
         assert_eq!(output.stderr, b"a warning\n");
     }
 
     #[test]
-    fn an_output_that_was_cut_has_no_status() {
+    fn an_output_that_breaks_off_has_no_status() {
+        let acted = split(b"\nt begin 0\nhalf of it", 0, &Token::new("t"), 2);
+        let open = Acted { began: true, output: "half of it".into(), ..Acted::default() };
+        assert_eq!(acted, [open, Acted::default()]);
+    }
+
+    /// Only the last of a long output is kept: its end frame is there, its begin is not.
+    #[test]
+    fn an_output_without_its_beginning_keeps_its_status() {
         let token = Token::new("t");
-        let acted = split(b"\nt begin 0\nhalf of it", &token, 2);
-        assert_eq!(acted[0], Acted { status: None, output: "half of it".into() });
-        assert_eq!(acted[1].status, None);
+        let acted = split(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
+        let first = Acted { status: Some(7), began: true, output: "last".into(), cut: true };
+        assert_eq!(acted, [first, Acted::default()]);
+        let acted = split(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
+        let gone = Acted { status: Some(0), began: true, output: "".into(), cut: true };
+        assert_eq!(acted, [gone.clone(), Acted { output: "x".into(), ..gone.clone() }, ended(0, "ok")]);
+        let acted = split(b"\nt begin 1\nno end", 99, &token, 2);
+        assert_eq!(acted, [gone, Acted { began: true, output: "no end".into(), ..Acted::default() }]);
+        assert!(began(b"x\nt end 0 0\n", 0, &token) && began(b"x", 99, &token) && !began(b"x", 0, &token));
+    }
+
+    #[test]
+    fn without_any_frame_nobody_knows_who_ran() {
+        let acted = split(b"half a secr\nlast", 99, &Token::new("t"), 2);
+        let open = Acted { status: None, began: true, output: "last".into(), cut: true };
+        assert_eq!(acted, [open.clone(), open]);
+    }
+
+    #[test]
+    fn a_tail_is_short_in_lines_and_in_bytes() {
+        let long = "é".repeat(100_000);
+        assert_eq!(tail(&long.as_str().into()).raw().len(), 16 * 1024);
+        let lines = "x\n".repeat(99);
+        assert_eq!(tail(&lines.as_str().into()).raw().lines().count(), 20);
     }
 }

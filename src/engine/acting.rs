@@ -3,6 +3,7 @@
 use super::act::{self, Acted};
 use super::event::Event;
 use super::host::HostRun;
+use super::link::Done;
 use super::records::unwritten;
 use crate::config::State;
 use crate::model::{SecretStore, StepId, Untrusted};
@@ -33,14 +34,11 @@ impl HostRun<'_> {
         let inputs = plan::inputs(case, turn, turns, &Ahead::default());
         let mut cx = plan::context(case, turn, &inputs, None);
         cx.run = &self.run.options.run;
-        let action = match &turn.expanded.state {
-            State::Resource(resource) => resource.act(&ruling.judgement, &cx),
-            _ => Action::default(),
+        let (action, own) = match &turn.expanded.state {
+            State::Resource(resource) => (resource.act(&ruling.judgement, &cx), resource.limit_s()),
+            _ => Default::default(),
         };
-        const LIMIT: Duration = Duration::from_secs(600);
-        const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
         let long = action.long || turn.step.long;
-        let limit = turn.step.timeout_s.map(Duration::from_secs).or(self.run.options.timeout);
         Due {
             id: turn.expanded.id.clone(),
             title: plan::title(turn),
@@ -48,7 +46,7 @@ impl HostRun<'_> {
             action,
             changes: ruling.judgement.changes,
             long,
-            limit: limit.unwrap_or(if long { LONG_LIMIT } else { LIMIT }),
+            limit: limit(turn.step.timeout_s, own, self.run.options.timeout, long),
             retries: turn.step.retries,
             exports_stdout: turn.step.exports.values().any(|e| e.stdout),
             secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
@@ -71,20 +69,17 @@ impl HostRun<'_> {
                 long: turn.long,
             });
         }
-        if let Some(first) = due.first() {
-            self.run.in_flight.enter(self.host(), &first.id);
-        }
+        self.run.in_flight.enter(self.host(), due.iter().map(|turn| turn.id.clone()));
         // From here on the host may have changed, whatever comes back.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
             [only] if only.long => vec![self.act_long(only).await],
             short => self.act_group(short).await,
         };
-        self.run.in_flight.leave(self.host());
         // What is going to be a secret is not shown before it is known as one.
         for (turn, acted) in due.iter().zip(&acted).filter(|(turn, acted)| !acted.output.is_empty() && !turn.secret) {
             let (host, step) = (self.host().clone(), turn.id.clone());
-            self.run.say(Event::StepPrinted { host, step, output: acted.output.clone() });
+            self.run.say(Event::StepPrinted { host, step, output: act::printed(acted) });
         }
         acted
     }
@@ -113,13 +108,13 @@ impl HostRun<'_> {
         };
         match self.link.act(script, limit, &shared.secrets).await {
             // The records stand before the first action: where that did not begin, they may not be there.
-            Ok(done) if riding && done.finished.status != 0 && !act::began(&done.finished.stdout, &done.token) => {
+            Ok(done) if riding && done.finished.status != 0 && !began(&done) => {
                 self.lost = Some(unwritten(&done.finished.stderr));
                 nothing(due)
             }
             Ok(done) => {
                 self.records.clear();
-                let mut acted = act::split(&done.finished.stdout, &done.token, due.len());
+                let mut acted = act::split(&done.finished.stdout, done.finished.dropped, &done.token, due.len());
                 acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
                 acted
             }
@@ -133,7 +128,7 @@ impl HostRun<'_> {
     async fn act_long(&mut self, due: &Due) -> Acted {
         self.flush_records().await;
         if self.lost.is_some() {
-            return Acted { status: None, output: Untrusted::default() };
+            return Acted::default();
         }
         let shared = self.run.board.shared();
         let unit = UnitName::new(&self.run.options.run, &due.id);
@@ -148,13 +143,26 @@ impl HostRun<'_> {
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
         match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
-            Ok(end) => Acted { status: Some(end.status), output: shared.secrets.scrub(end.tail.raw()).into() },
+            Ok(end) => {
+                let output = shared.secrets.scrub(end.tail.raw()).into();
+                Acted { status: Some(end.status), began: true, output, cut: false }
+            }
             Err(error) => {
                 self.lost = Some(error);
-                Acted { status: None, output: Untrusted::default() }
+                Acted::default()
             }
         }
     }
+}
+
+/// Returns how long an action may take: as its step says or what it declares itself, which then ends it a little
+/// earlier and says so, else as the command line says.
+fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: bool) -> Duration {
+    const LIMIT: Duration = Duration::from_secs(600);
+    const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
+    const GRACE_S: u64 = 30;
+    let named = step.or(own.map(|own| own.saturating_add(GRACE_S))).map(Duration::from_secs);
+    named.or(asked).unwrap_or(if long { LONG_LIMIT } else { LIMIT })
 }
 
 /// Returns the commands of an action as people may read them: placeholders stand for secrets.
@@ -165,6 +173,24 @@ fn commands(action: &Action, secrets: &SecretStore) -> Untrusted {
     }
 }
 
+fn began(done: &Done) -> bool {
+    act::began(&done.finished.stdout, done.finished.dropped, &done.token)
+}
+
 fn nothing(due: &[Due]) -> Vec<Acted> {
-    vec![Acted { status: None, output: Untrusted::default() }; due.len()]
+    vec![Acted::default(); due.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_limits_what_names_no_limit() {
+        let asked = Some(Duration::from_secs(5));
+        let seconds = |step, own, asked, long| limit(step, own, asked, long).as_secs();
+        assert_eq!((seconds(None, None, asked, false), seconds(None, None, asked, true)), (5, 5));
+        assert_eq!((seconds(Some(9), Some(7), asked, false), seconds(None, Some(900), asked, false)), (9, 930));
+        assert_eq!((seconds(None, None, None, false), seconds(None, None, None, true)), (600, 14400));
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Shared};
 use super::cancel::{Cancel, Stop};
+use super::detach::left;
 use super::event::Event;
 use super::host::carry_out;
 use super::link::Link;
@@ -9,15 +10,15 @@ use super::observe::Observed;
 use super::prove::facts_used;
 use super::report::{HostReport, Report};
 use super::rollout::canaries;
-use super::run::{Events, InFlight, Options, Run};
+use super::run::{Events, InFlight, Ledger, Options, Run};
 use crate::config::{Expander, Project};
-use crate::model::{HostName, Outcome, Phase};
+use crate::model::{HostName, Phase};
 use crate::plan::{self, HostPlan, HostSeen, Plan, Spans, StepTable};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// The form of a report.
@@ -34,7 +35,7 @@ pub async fn apply(
     cancel: &Cancel,
 ) -> Report {
     let began = Instant::now();
-    let Observed { seen, chosen, published, exports, secrets, mut links } = observed;
+    let Observed { seen, chosen, published, exports, secrets, mut links, .. } = observed;
     let mut seen: BTreeMap<HostName, HostSeen> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
     let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
@@ -61,13 +62,15 @@ pub async fn apply(
         events,
         window: &Semaphore::new(options.parallel.max(1)),
         in_flight: &InFlight::default(),
+        ledger: &Ledger::default(),
         facts: &facts,
     };
     run.say(Event::ApplyStarted {
         run: options.run.clone(),
-        hosts: plan.hosts.iter().filter(|h| h.changes()).count(),
-        steps: plan.hosts.iter().flat_map(|h| &h.steps).filter(|s| s.acts()).count(),
+        hosts: plan.hosts.iter().filter(|h| h.acts()).count(),
+        steps: plan.hosts.iter().filter(|h| h.acts()).flat_map(|h| &h.steps).filter(|s| s.acts()).count(),
     });
+    say_who_waits(&run, plan);
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| carry_out(&run, host, seen, link)).collect();
     let done = gather(&run, &mut going).await;
@@ -77,10 +80,19 @@ pub async fn apply(
         verb: "apply".to_owned(),
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
-        hosts: in_order(plan, done),
+        hosts: in_order(&run, plan, done, began.elapsed()),
         budget_spent: run.spent.load(Ordering::Relaxed),
         interrupted: cancel.level() > Stop::No,
         took: began.elapsed(),
+    }
+}
+
+/// Says once which hosts begin only after the canaries.
+fn say_who_waits(run: &Run<'_>, plan: &Plan) {
+    let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host);
+    let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
+    if !run.canaries.is_empty() && !hosts.is_empty() {
+        run.say(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });
     }
 }
 
@@ -118,17 +130,8 @@ where
     }
 }
 
-/// Returns a report for every host of the plan, in its order; those that were left behind are cancelled.
-fn in_order(plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
+/// Returns a report for every host of the plan, in its order, also for those that were left behind.
+fn in_order(run: &Run<'_>, plan: &Plan, done: Vec<HostReport>, took: Duration) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
-    let left = |host: &HostPlan| HostReport {
-        host: host.host.clone(),
-        outcome: Outcome::Cancelled,
-        reason: "forge left before this host was done; long steps go on there".into(),
-        hint: None,
-        steps: Vec::new(),
-        verify: Vec::new(),
-        took: Default::default(),
-    };
-    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(host))).collect()
+    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host, took))).collect()
 }

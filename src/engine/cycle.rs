@@ -12,6 +12,7 @@ use crate::graph::StepIndex;
 use crate::model::{StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
 use crate::probe::Probe;
+use crate::resource::Judgement;
 use crate::transport::UnitName;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -183,18 +184,17 @@ impl HostRun<'_> {
                 }),
             },
         };
-        let result = match (acted.status, ruling.map(|r| r.judgement)) {
-            (Some(0), Some(judgement)) => match judgement.verdict {
-                Verdict::Ok | Verdict::NotApplicable => StepResult::Changed,
-                Verdict::Pending => StepResult::Pending { reason: judgement.reason },
-                Verdict::Change => failure(format!("still differs after the change: {}", describe(&judgement.changes))),
-                Verdict::Unknown => failure(format!("cannot be proven: {}", judgement.reason.raw())),
-                Verdict::Blocked(_) => failure(format!("blocked after the change: {}", judgement.reason.raw())),
-            },
-            (Some(0), None) => failure("the step is gone from the plan".to_owned()),
-            (Some(status), _) => failure(exit_text(status)),
-            (None, _) => failure("did not run".to_owned()),
+        let judgement = ruling.map(|ruling| ruling.judgement);
+        let result = match (acted.status, judgement) {
+            (None, _) if !acted.began => Err("did not run".to_owned()),
+            (Some(status), _) if status != 0 => Err(exit_text(status)),
+            (_, None) => Err("the step is gone from the plan".to_owned()),
+            (_, Some(_)) if turn.exports_stdout && !whole(acted) => Err(NO_VALUE.to_owned()),
+            (Some(_), Some(judgement)) => proven(judgement),
+            // Whatever it ended with: what is seen decides.
+            (None, Some(judgement)) => proven(judgement).map_err(|why| format!("its end was not seen; {why}")),
         };
+        let result = result.unwrap_or_else(failure);
         step_report(turn, result)
     }
 
@@ -213,7 +213,8 @@ impl HostRun<'_> {
         let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
         self.note_records(&proven);
         let printed = |(turn, acted): (&Due, &Acted)| (turn.id.clone(), acted.output.raw().trim().to_owned());
-        let stdout: Vec<_> = due.iter().zip(acted).filter(|(turn, _)| turn.exports_stdout).map(printed).collect();
+        let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && whole(acted));
+        let stdout: Vec<_> = values.map(printed).collect();
         super::exports::publish(self, group, &through, &stdout);
         for index in &group.steps {
             let turns = own.iter().filter(|(own, _, _)| own == index);
@@ -228,6 +229,27 @@ impl HostRun<'_> {
         };
         let all = group.steps.iter().flat_map(own);
         all.map(|(index, report)| (index, report.id.clone(), reached_by(&report.result))).collect()
+    }
+}
+
+const NO_VALUE: &str = "ran, but printed more than can be kept: that is no value to export";
+
+/// Whether all is there that an action printed.
+fn whole(acted: &Acted) -> bool {
+    acted.status == Some(0) && !acted.cut
+}
+
+/// Returns what an action came to by what is seen after it.
+///
+/// # Errors
+/// It is not as desired: why, as a lowercase fragment.
+fn proven(judgement: Judgement) -> Result<StepResult, String> {
+    match judgement.verdict {
+        Verdict::Ok | Verdict::NotApplicable => Ok(StepResult::Changed),
+        Verdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
+        Verdict::Change => Err(format!("still differs after the change: {}", describe(&judgement.changes))),
+        Verdict::Unknown => Err(format!("cannot be proven: {}", judgement.reason.raw())),
+        Verdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::event::StepResult;
 use super::host::HostRun;
 use crate::config::{Need, State};
-use crate::model::{StepId, Verdict};
+use crate::model::{Scope, StepId, Verdict};
 use crate::plan::{self, Envelope, Ruling, StepPlan, Turn};
 
 impl HostRun<'_> {
@@ -40,6 +40,10 @@ impl HostRun<'_> {
                 Some(why) => stale(format!("{why} ({now})")),
                 None => Decision::Act,
             },
+            // Others may have done it: only the plan, which sees all hosts, can tell.
+            _ if turn.step.scope == Scope::One && planned.verdict == Verdict::Unknown => {
+                Decision::Leave(super::host::as_planned(planned).result)
+            }
             _ if !planned.acts() => {
                 stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
             }

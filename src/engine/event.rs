@@ -25,8 +25,10 @@ pub enum Event {
     ApplyStarted { run: String, hosts: usize, steps: usize },
     /// A host's turn has come.
     HostStarted { host: HostName, steps: usize },
-    /// A step left by an earlier run is still running on the host; it is waited for.
-    Reattached { host: HostName, unit: String },
+    /// Hosts wait until the canaries are done.
+    AwaitingCanaries { hosts: Vec<HostName>, canaries: Vec<HostName> },
+    /// Something that an earlier run left is still at work on the host; it is waited for. `step` where it is known.
+    Reattached { host: HostName, step: Option<StepId>, what: Untrusted },
     /// The host waits for something outside it (a barrier, `one` on another host).
     Waiting { host: HostName, step: StepId, what: Untrusted },
     /// A step begins.

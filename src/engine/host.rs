@@ -5,7 +5,7 @@ use super::cancel::Stop;
 use super::event::{Event, Failure, StepResult, VerifyResult};
 use super::gate::Closed;
 use super::group::{Group, groups};
-use super::link::{Link, Locked, SHORT, broken};
+use super::link::{Busy, Link, Locked, SHORT, broken, said};
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::rollout::{Halt, turn};
 use super::run::Run;
@@ -13,7 +13,7 @@ use crate::graph::StepIndex;
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
 use crate::state::Record;
-use crate::transport::{Owner, TransportError};
+use crate::transport::{ErrorKind, Owner, TransportError, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,10 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
             let mut report = empty(&plan.host, Outcome::Unreachable, why.why.clone());
             report.hint = why.hint.clone();
             report
+        }
+        Reach::Observed if plan.refused.is_some() => {
+            close(link).await;
+            refused(run, plan)
         }
         Reach::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
             close(link).await;
@@ -85,7 +89,19 @@ fn not_begun(run: &Run<'_>, plan: &HostPlan, halt: &Halt) -> HostReport {
     report
 }
 
-fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
+/// A host where forge may change nothing: nothing is tried there, not even the lock.
+fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
+    let Some(refused) = plan.refused.as_ref().filter(|_| plan.changes()) else { return settled(run, plan) };
+    let mut report = empty(&plan.host, Outcome::Blocked, refused.why.clone());
+    report.hint = Some(refused.hint.clone());
+    report.steps = plan.steps.iter().map(as_planned).collect();
+    for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
+        step.result = StepResult::Skipped { reason: refused.why.clone() };
+    }
+    report
+}
+
+pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
     HostReport {
         host: host.clone(),
         outcome,
@@ -203,19 +219,19 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
     let owner = owner(run);
-    let mut said = None;
+    let mut told = None;
     let refused = loop {
         match link.lock(&owner).await {
             Ok(Locked::Ours) => return Ok(link),
             Ok(Locked::Held(owner)) => {
-                let reason = format!("another run works on this host: {}", one_line(&owner));
-                break empty(host, Outcome::Locked, reason.into());
+                break locked(host, &owner);
             }
-            Ok(Locked::Busy(what)) => {
-                if said.as_ref() != Some(&what) {
-                    run.say(Event::Reattached { host: host.clone(), unit: what.clone() });
+            Ok(Locked::Busy(busy)) => {
+                if told.as_ref() != Some(&busy) {
+                    let (step, what) = at_work(plan, &busy);
+                    run.say(Event::Reattached { host: host.clone(), step, what: what.into() });
                 }
-                said = Some(what);
+                told = Some(busy);
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE) => {}
                     () = run.cancel.reached(Stop::Finish) => {
@@ -224,11 +240,42 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
                     }
                 }
             }
-            Err(error) => break unreachable(host, &error),
+            Err(error) => break unlocked(host, &error),
         }
     };
     link.close().await;
     Err(Box::new(refused))
+}
+
+fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
+    let reason = format!("another run works on this host: {}", Owner::told(owner).raw());
+    let mut report = empty(host, Outcome::Locked, reason.into());
+    report.hint =
+        Some("run again when it is done; a lock whose controller is gone is given up within two minutes".into());
+    report
+}
+
+/// The lock was not even contested.
+fn unlocked(host: &HostName, error: &TransportError) -> HostReport {
+    let mut report = unreachable(host, error);
+    if matches!(error.kind, ErrorKind::NotRoot | ErrorKind::LockForeign) {
+        report.outcome = Outcome::Blocked;
+    }
+    report
+}
+
+/// Returns what an earlier run left at work: its step, if it is one of the plan's, and its name for people.
+fn at_work(plan: &HostPlan, busy: &Busy) -> (Option<StepId>, String) {
+    let unit = match busy {
+        Busy::Script(owner) => return (None, format!("a script of {}", Owner::told(owner).raw())),
+        Busy::Unit(unit) => unit.raw(),
+    };
+    let name = UnitName::parse(unit);
+    let found = plan.steps.iter().find_map(|step| Some((&step.id, name.as_ref()?.run_for(&step.id)?)));
+    match found {
+        Some((step, run)) => (Some(step.clone()), format!("`{step}` of run {run}")),
+        None => (None, format!("`{unit}`")),
+    }
 }
 
 fn owner(run: &Run<'_>) -> Owner {
@@ -237,13 +284,9 @@ fn owner(run: &Run<'_>) -> Owner {
         user: run.options.user.clone(),
         controller: run.options.controller.clone(),
         pid: std::process::id(),
-        since: (run.options.clock)().to_string(),
+        since: (run.options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         what: format!("forge apply {}", run.project.inventory),
     }
-}
-
-fn one_line(text: &Untrusted) -> String {
-    text.raw().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 impl HostRun<'_> {
@@ -260,8 +303,7 @@ impl HostRun<'_> {
                 self.seen.key = Some(String::from_utf8_lossy(&done.stdout).trim().to_owned());
             }
             Ok(done) => {
-                let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-                self.lost = Some(broken(format!("`/var/lib/forge` cannot be prepared: {said}")));
+                self.lost = Some(broken(format!("`/var/lib/forge` cannot be prepared: {}", said(&done.stderr))));
             }
             Err(error) => self.lost = Some(error),
         }
@@ -269,6 +311,7 @@ impl HostRun<'_> {
 
     async fn all_groups(&mut self) {
         let mut list: VecDeque<Group> = groups(self.run, self.plan, &self.seen).into();
+        let mut noted = 0;
         while let Some(group) = list.pop_front() {
             if self.lost.is_some() || self.run.cancel.level() > Stop::No {
                 self.leave_out(&group);
@@ -279,6 +322,9 @@ impl HostRun<'_> {
                 Err(Closed::Lacks(reason)) => self.skip(&group, &reason),
                 Err(Closed::Stopped) => self.leave_out(&group),
             }
+            self.run.ledger.note(self.host(), &self.steps[noted..]);
+            self.run.in_flight.leave(self.host());
+            noted = self.steps.len();
             if !list.iter().any(|later| later.recipe == group.recipe) {
                 self.attest(&group.recipe).await;
             }
@@ -399,5 +445,16 @@ fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
         _ => None,
     };
     let found = steps.iter().find_map(of_step).or_else(|| verify.iter().find_map(of_verify));
-    found.unwrap_or_default().into()
+    found.or_else(|| stopped_before(steps)).unwrap_or_default().into()
+}
+
+/// Returns where a host was when the user stopped the run.
+fn stopped_before(steps: &[StepReport]) -> Option<String> {
+    let mut cancelled = steps.iter().filter(|step| step.result == StepResult::Cancelled);
+    let first = cancelled.next()?;
+    Some(match cancelled.count() {
+        0 => format!("the run was stopped before `{}`", first.id),
+        1 => format!("the run was stopped before `{}` and 1 more step", first.id),
+        more => format!("the run was stopped before `{}` and {more} more steps", first.id),
+    })
 }

@@ -19,6 +19,8 @@ pub(super) const SHORT: Duration = Duration::from_secs(60);
 /// A session on one host.
 pub(super) struct Link {
     end: End,
+    /// For checks that name no limit.
+    limit: Option<Duration>,
 }
 
 enum End {
@@ -33,8 +35,17 @@ pub(super) enum Locked {
     Ours,
     /// Somebody else holds it: what they say of themselves.
     Held(Untrusted),
-    /// Something that an earlier run started is still at work: its unit, or who started it.
-    Busy(String),
+    /// Something that an earlier run started is still at work.
+    Busy(Busy),
+}
+
+/// What is at work on a host although nobody holds its lock.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Busy {
+    /// A script: what its owner says of itself.
+    Script(Untrusted),
+    /// A long step: its unit.
+    Unit(Untrusted),
 }
 
 /// What an acting script left, with the token that frames its output.
@@ -59,10 +70,10 @@ impl Link {
         let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
         #[cfg(test)]
         if let Some(sim) = super::sim::Sim::of(&connect) {
-            return Ok(Self { end: End::Simulated(sim?) });
+            return Ok(Self { end: End::Simulated(sim?), limit: options.timeout });
         }
         let session = transport::open(host, &target(host, &connect, options), secrets).await?;
-        Ok(Self { end: End::Reading(Reader::new(session)) })
+        Ok(Self { end: End::Reading(Reader::new(session)), limit: options.timeout })
     }
 
     /// Asks the host `probes` in one round trip.
@@ -72,7 +83,7 @@ impl Link {
         secrets: &SecretStore,
     ) -> Result<Observation, TransportError> {
         let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
-        let compiled = probe::compile(probes, &snippets, transport::token()?);
+        let compiled = probe::compile(probes, &snippets, transport::token()?, self.limit);
         match &self.end {
             End::Reading(reader) => reader.observe(&compiled, secrets).await,
             End::Writing(writer) => writer.observe(&compiled, secrets).await,
@@ -94,9 +105,9 @@ impl Link {
                 Ok(Locked::Ours)
             }
             Err(LockError::Held { owner }) => Ok(Locked::Held(owner)),
-            Err(LockError::Acting { owner }) => Ok(Locked::Busy(format!("a script of {}", owner.raw().trim()))),
+            Err(LockError::Acting { owner }) => Ok(Locked::Busy(Busy::Script(owner))),
             Err(LockError::Units { units }) => {
-                Ok(Locked::Busy(units.first().map(|u| u.raw().to_owned()).unwrap_or_default()))
+                Ok(Locked::Busy(Busy::Unit(units.into_iter().next().unwrap_or_default())))
             }
             Err(LockError::Transport(error)) => Err(error),
         }
@@ -240,10 +251,34 @@ pub(super) fn broken(message: String) -> TransportError {
     TransportError { kind: ErrorKind::Shell, message, hint: None, said: None, retryable: false, sent_anything: true }
 }
 
+/// Returns what a script said on stderr in one line: each of its last lines once.
+pub(super) fn said(stderr: &[u8]) -> String {
+    const LINES: usize = 3;
+    let text = String::from_utf8_lossy(stderr);
+    let mut lines: Vec<&str> = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        lines.retain(|earlier| *earlier != line);
+        lines.push(line);
+    }
+    lines[lines.len().saturating_sub(LINES)..].join("; ")
+}
+
 /// Returns why, with what the host said.
 pub(super) fn reason(error: &TransportError) -> Untrusted {
     match error.said.as_ref().and_then(|said| said.raw().lines().rev().find(|line| !line.trim().is_empty())) {
         Some(line) if !error.message.contains(line.trim()) => format!("{}: {}", error.message, line.trim()).into(),
         _ => error.message.as_str().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_three_times_is_told_once() {
+        assert_eq!(said(b"mkdir: no\nmkdir: no\n\nmkdir: no\n"), "mkdir: no");
+        assert_eq!(said(b"a\nb\nc\nd\n"), "b; c; d");
+        assert_eq!(said(b""), "");
     }
 }

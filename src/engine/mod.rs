@@ -11,6 +11,7 @@ mod board;
 mod cancel;
 mod cycle;
 mod decide;
+mod detach;
 mod event;
 mod exports;
 mod gate;

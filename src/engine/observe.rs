@@ -22,6 +22,8 @@ pub struct Observed {
     pub exports: Exports,
     /// With secrets that hosts exported.
     pub secrets: SecretStore,
+    /// When the first host was asked.
+    pub began: Instant,
     /// Sessions that are still open.
     pub(super) links: BTreeMap<HostName, Link>,
 }
@@ -109,6 +111,7 @@ impl Observed {
             published: Published::default(),
             exports: Exports::new(),
             secrets: project.secrets.clone(),
+            began: Instant::now(),
             links: BTreeMap::new(),
         }
     }

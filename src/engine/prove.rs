@@ -5,6 +5,7 @@ use super::host::HostRun;
 use super::report::{StepReport, VerifyReport};
 use crate::model::{StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, VerifyPlan};
+use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl HostRun<'_> {
@@ -14,7 +15,8 @@ impl HostRun<'_> {
         let probes = {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
             let mut probes = plan::demand(&case, self.run.facts);
-            probes.remove(&crate::probe::Probe::Records);
+            probes.remove(&Probe::Records);
+            probes.remove(&Probe::Account);
             probes
         };
         match self.link.observe(&probes, &shared.secrets).await {

@@ -1,7 +1,7 @@
 //! Which records a run writes: of steps that were proven, and of steps that were found as desired without one.
 
 use super::host::HostRun;
-use super::link::{SHORT, broken};
+use super::link::{SHORT, broken, said};
 use super::run::Run;
 use crate::config::State;
 use crate::model::{SecretStore, StepId, Value};
@@ -100,5 +100,5 @@ impl HostRun<'_> {
 
 /// The script that writes records failed.
 pub(super) fn unwritten(stderr: &[u8]) -> TransportError {
-    broken(format!("records cannot be written: {}", String::from_utf8_lossy(stderr).trim()))
+    broken(format!("records cannot be written: {}", said(stderr)))
 }

@@ -21,7 +21,7 @@ pub(super) fn canaries(rollout: &Rollout, plan: &Plan) -> BTreeSet<HostName> {
 
 fn gets_through(host: &HostPlan) -> bool {
     let hindered = |verdict| matches!(verdict, Verdict::Blocked(_) | Verdict::Unknown);
-    !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
+    host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
 }
 
 /// Why a host does not begin.

@@ -3,6 +3,7 @@
 use super::board::{Board, Shared};
 use super::cancel::Cancel;
 use super::event::Event;
+use super::report::StepReport;
 use crate::config::{Expander, Project, StepFilter};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
@@ -21,7 +22,7 @@ pub type Events = UnboundedSender<Event>;
 pub struct Options {
     /// Hosts worked on at once.
     pub parallel: usize,
-    /// For probes and steps that name none.
+    /// For checks and steps that name none.
     pub timeout: Option<Duration>,
     pub filter: StepFilter,
     /// Names the run: time and random text, `20261121T093015-4f2a`.
@@ -56,6 +57,7 @@ pub struct Run<'a> {
     pub events: &'a Events,
     pub window: &'a tokio::sync::Semaphore,
     pub in_flight: &'a InFlight,
+    pub ledger: &'a Ledger,
     /// Names of the facts that are asked for.
     pub facts: &'a BTreeSet<String>,
 }
@@ -94,19 +96,38 @@ impl<'a> Run<'a> {
 
 /// What runs where, for "what is in flight" when the user stops.
 #[derive(Debug, Default)]
-pub struct InFlight(Mutex<BTreeMap<HostName, StepId>>);
+pub struct InFlight(Mutex<BTreeMap<HostName, Vec<StepId>>>);
 
 impl InFlight {
-    pub fn enter(&self, host: &HostName, step: &StepId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.clone(), step.clone());
+    pub fn enter(&self, host: &HostName, steps: impl Iterator<Item = StepId>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.clone(), steps.collect());
     }
 
     pub fn leave(&self, host: &HostName) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
     }
 
+    pub fn of(&self, host: &HostName) -> Vec<StepId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned().unwrap_or_default()
+    }
+
     pub fn list(&self) -> Vec<(HostName, StepId)> {
         let steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.iter().map(|(host, step)| (host.clone(), step.clone())).collect()
+        steps.iter().flat_map(|(host, steps)| steps.iter().map(|step| (host.clone(), step.clone()))).collect()
+    }
+}
+
+/// What is done so far on each host, for the report of a run that the user leaves.
+#[derive(Debug, Default)]
+pub struct Ledger(Mutex<BTreeMap<HostName, Vec<StepReport>>>);
+
+impl Ledger {
+    pub fn note(&self, host: &HostName, reports: &[StepReport]) {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.entry(host.clone()).or_default().extend_from_slice(reports);
+    }
+
+    pub fn of(&self, host: &HostName) -> Vec<StepReport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned().unwrap_or_default()
     }
 }

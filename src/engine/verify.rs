@@ -8,7 +8,7 @@ use super::report::{HostReport, Report, VerifyReport};
 use super::run::{Events, Options};
 use crate::config::{Project, StepFilter};
 use crate::model::{Outcome, Untrusted, Verdict};
-use crate::plan::{self, HostPlan, Plan, Reach, StepPlan};
+use crate::plan::{self, HostPlan, Plan, Reach, Refused, StepPlan};
 use std::time::Duration;
 
 /// Makes the plan that an observation calls for.
@@ -41,7 +41,10 @@ pub fn verify(project: &Project, plan: &Plan, options: &Options, events: &Events
 fn of_host(plan: &HostPlan, events: &Events) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
         Reach::Unreachable(why) => (Outcome::Unreachable, why.why.clone(), why.hint.clone()),
-        Reach::Observed => (Outcome::Ok, Untrusted::default(), None),
+        Reach::Observed => match &plan.refused {
+            Some(refused) => (Outcome::Ok, unprivileged(refused), Some(refused.hint.clone())),
+            None => (Outcome::Ok, Untrusted::default(), None),
+        },
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
@@ -55,6 +58,10 @@ fn of_host(plan: &HostPlan, events: &Events) -> HostReport {
     // Nobody listens any more only when the process is about to end.
     let _ = events.send(finished);
     report
+}
+
+fn unprivileged(refused: &Refused) -> Untrusted {
+    format!("{}: what only root may read is unknown", refused.why.raw()).into()
 }
 
 /// A step that is not as declared is a verification that failed.

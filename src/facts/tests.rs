@@ -21,7 +21,7 @@ fn names_are_unique_and_everything_is_documented() {
 }
 
 fn observe(shell: &str) -> Facts {
-    let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"));
+    let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"), None);
     let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
     let mut child = Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the shell starts");
     child.stdin.take().expect("is piped").write_all(text.expose_secret().as_bytes()).expect("the shell reads");

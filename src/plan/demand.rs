@@ -7,14 +7,11 @@ use crate::probe::Probe;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The time limit of a recipe's own check when its step names none. Seconds.
-const CHECK_LIMIT: u64 = 30;
-
 /// Returns every question that can be put with what is known now. Asked again after the facts are in, it
 /// holds those too whose text needed them.
 pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     let mut probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
-    probes.insert(Probe::Records);
+    probes.extend([Probe::Records, Probe::Account]);
     let turns = case.candidate_turns();
     for turn in &turns {
         probes.extend(of_turn(case, turn, &turns));
@@ -111,7 +108,7 @@ pub fn check_probe(id: &str, judged: &Judged, timeout_s: Option<u64>) -> Option<
 }
 
 fn check(id: String, script: String, timeout_s: Option<u64>) -> Probe {
-    Probe::Check { id, script, user: None, cwd: None, env: Vec::new(), timeout_s: timeout_s.unwrap_or(CHECK_LIMIT) }
+    Probe::Check { id, script, user: None, cwd: None, env: Vec::new(), timeout_s }
 }
 
 pub fn verify_id(recipe: &str, name: &str) -> String {

@@ -23,7 +23,7 @@ pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, ju
 pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
 pub use planner::{Inputs, hosts_of, plan};
 pub use scope::{Published, choose, exported, published, read_turn};
-pub use seen::{HostSeen, Reach, Unreachable};
+pub use seen::{HostSeen, Reach, Refused, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
 pub use verify::{unproven, verification};
 pub use walk::{provided, resource_of, rule, title};

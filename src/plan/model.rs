@@ -1,6 +1,6 @@
 //! The plan as a value: what would change where, why, and what it disturbs. It carries no commands.
 
-use super::Reach;
+use super::{Reach, Refused};
 use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
 use crate::resource::Change;
 use schemars::JsonSchema;
@@ -24,6 +24,9 @@ pub struct Plan {
 pub struct HostPlan {
     pub host: HostName,
     pub reach: Reach,
+    /// Why apply would change nothing on this host, although it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refused>,
     /// In the order they would run.
     pub steps: Vec<StepPlan>,
     pub verify: Vec<VerifyPlan>,
@@ -98,6 +101,8 @@ pub struct Counts {
     pub unreachable: usize,
     /// Hosts with at least one change.
     pub changing: usize,
+    /// Those of them that apply would change nothing on.
+    pub refused: usize,
     /// Steps on hosts, by verdict.
     pub ok: usize,
     pub change: usize,
@@ -119,6 +124,7 @@ impl Plan {
         for host in &self.hosts {
             counts.unreachable += usize::from(host.reach != Reach::Observed);
             counts.changing += usize::from(host.changes());
+            counts.refused += usize::from(host.changes() && host.refused.is_some());
             host.steps.iter().for_each(|step| counts.step(step));
             host.verify.iter().for_each(|verify| counts.verify(verify));
         }
@@ -129,7 +135,7 @@ impl Plan {
     pub fn exit_code(&self, detailed: bool) -> ExitCode {
         let counts = self.counts();
         let holds = [
-            (counts.blocked > 0, ExitCode::HostsFailed),
+            (counts.blocked + counts.refused > 0, ExitCode::HostsFailed),
             (counts.unreachable > 0, ExitCode::Unreachable),
             (counts.unknown + counts.verify_unknown > 0, ExitCode::Unknown),
             (detailed && counts.verify_failed > 0, ExitCode::VerifyFailed),
@@ -166,6 +172,11 @@ impl Counts {
 impl HostPlan {
     pub fn changes(&self) -> bool {
         self.steps.iter().any(StepPlan::acts)
+    }
+
+    /// Returns whether apply would act on the host.
+    pub fn acts(&self) -> bool {
+        self.refused.is_none() && self.changes()
     }
 
     /// Returns the highest disruption of what would change.

@@ -46,8 +46,10 @@ pub(super) struct Outside<'a> {
     /// Steps that are waited for across hosts, with the best status that anybody needs of them.
     sources: BTreeMap<StepIndex, Status>,
     told: Told,
-    /// Hosts that answered, while nothing was told yet: they all get through.
-    hopeful: Option<BTreeSet<HostName>>,
+    /// Hosts that answered.
+    observed: BTreeSet<HostName>,
+    /// Whether nothing was told yet: all that answered get through.
+    hopeful: bool,
     /// What came of an edge, for a selection: thousands of hosts share it.
     lacking: RefCell<HashMap<(usize, usize), Option<String>>>,
 }
@@ -62,7 +64,7 @@ impl<'a> Outside<'a> {
         }
         let exporting = spans.project.recipes.values().filter(|r| r.steps.iter().any(|s| !s.exports.is_empty()));
         let told = Told { exporters: exporting.map(|recipe| recipe.name.clone()).collect(), ..Told::default() };
-        Self { spans, sources, told, hopeful: Some(observed), lacking: RefCell::default() }
+        Self { spans, sources, told, observed, hopeful: true, lacking: RefCell::default() }
     }
 
     pub fn exporters(&self) -> &BTreeSet<String> {
@@ -76,9 +78,9 @@ impl<'a> Outside<'a> {
 
     /// Takes over what a pass told. Returns whether that is news: plans made before are not true any more.
     pub fn learn(&mut self, told: Told) -> bool {
-        let news = match self.hopeful.take() {
-            Some(_) => self.disappoints(&told),
-            None => told != self.told,
+        let news = match std::mem::take(&mut self.hopeful) {
+            true => self.disappoints(&told),
+            false => told != self.told,
         };
         self.told = told;
         self.lacking.borrow_mut().clear();
@@ -113,9 +115,14 @@ impl<'a> Outside<'a> {
         wait.lacking(there.len(), &out)
     }
 
+    /// Returns whether a host answered.
+    pub fn is_observed(&self, host: &HostName) -> bool {
+        self.observed.contains(host)
+    }
+
     fn status(&self, step: StepIndex, host: &HostName) -> Status {
         let told = self.told.status.get(&step).and_then(|hosts| hosts.get(host)).copied();
-        let hope = || self.hopeful.as_ref().is_some_and(|observed| observed.contains(host));
+        let hope = || self.hopeful && self.is_observed(host);
         told.unwrap_or_else(|| if hope() { Status::Verified } else { Status::Stopped })
     }
 }

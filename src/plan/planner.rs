@@ -79,6 +79,7 @@ fn host_plan(ground: Ground<'_>, seen: &HostSeen, outside: &Outside<'_>, told: &
     let mut plan = HostPlan {
         host: seen.host.clone(),
         reach: seen.reach.clone(),
+        refused: seen.refused(),
         steps: Vec::new(),
         verify: Vec::new(),
         undeclared: Vec::new(),

@@ -29,7 +29,7 @@ enum Fitness {
 type Candidates<'a> = BTreeMap<(StepIndex, usize), Vec<(Fitness, &'a HostName)>>;
 
 /// Chooses the host of each `one` and `fleet` step of each selection: of the observed ones the fittest, of equally
-/// fit ones the first.
+/// fit ones the first. Whether a `one` step may run there while others do not answer is the plan's to say.
 pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     let mut candidates = Candidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
@@ -66,6 +66,8 @@ fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
         Some(_) if own.iter().any(recorded) => Fitness::Recorded,
         Some(Some(_)) => Fitness::Blocked,
         Some(None) if verdicts.contains(&Verdict::Unknown) => Fitness::Unknown,
+        // Its records may not be read.
+        Some(None) if case.seen.account.is_some() => Fitness::Unknown,
         Some(None) if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Blocked(_))) => Fitness::Blocked,
         Some(None) => Fitness::Able,
     }

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::model::{HostName, Untrusted, Value};
-use crate::probe::{Observation, Probe, Reading};
+use crate::probe::{Account, Observation, Probe, Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,6 +13,22 @@ pub struct Unreachable {
     /// A lowercase fragment.
     pub why: Untrusted,
     pub hint: Option<Untrusted>,
+}
+
+/// Why nothing may be changed on a host that answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Refused {
+    /// A lowercase fragment.
+    pub why: Untrusted,
+    pub hint: Untrusted,
+}
+
+impl Refused {
+    /// Builds from the account that forge acts as.
+    pub fn not_root(account: &str) -> Self {
+        let why = format!("acts as `{account}`, and root is needed");
+        Self { why: why.into(), hint: "set `connect: { sudo: … }` or log in as root".into() }
+    }
 }
 
 /// Whether a host answered.
@@ -34,6 +50,8 @@ pub struct HostSeen {
     pub records: BTreeMap<String, Value>,
     /// Hex of the host's key for digests of secret values, once it has one.
     pub key: Option<String>,
+    /// The account that forge acts as there, where that is not root.
+    pub account: Option<Untrusted>,
     /// Round trips it took.
     pub trips: u32,
 }
@@ -47,6 +65,7 @@ impl HostSeen {
             facts: Facts::default(),
             records: BTreeMap::new(),
             key: None,
+            account: None,
             trips: 0,
         }
     }
@@ -55,7 +74,8 @@ impl HostSeen {
     pub fn observed(host: &HostName, observation: Observation, trips: u32) -> Self {
         let (records, key) = records(&observation);
         let facts = Facts::from_observation(&observation);
-        Self { host: host.clone(), reach: Reach::Observed, facts, observation, records, key, trips }
+        let account = account(&observation);
+        Self { host: host.clone(), reach: Reach::Observed, facts, observation, records, key, account, trips }
     }
 
     /// Takes over later answers.
@@ -63,12 +83,25 @@ impl HostSeen {
         if later.has(&Probe::Records) {
             (self.records, self.key) = records(&later);
         }
+        self.account = account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
         self.observation.merge(later);
     }
 
     pub fn is_observed(&self) -> bool {
         self.reach == Reach::Observed
+    }
+
+    /// Returns why nothing may be changed there, if nothing may.
+    pub fn refused(&self) -> Option<Refused> {
+        self.account.as_ref().map(|account| Refused::not_root(account.raw()))
+    }
+}
+
+fn account(observation: &Observation) -> Option<Untrusted> {
+    match observation.get(&Probe::Account) {
+        Ok(Reading::Account(Account::Other(name))) => Some(name.clone()),
+        _ => None,
     }
 }
 

@@ -43,7 +43,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let mut steps = Vec::with_capacity(turns.len());
         for turn in turns {
             let step = self.turn(turn);
-            if step.acts() && !turn.step.exports.is_empty() {
+            if step.acts() && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
                 told.exporters.insert(step.id.recipe.to_string());
             }
             steps.push(step);
@@ -57,9 +57,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         for (step, status) in &self.status {
             let Some(proof) = self.outside.waited_for(*step) else { continue };
             let proven = proof && *status == Status::Through && self.unproven(&graph.step(*step).recipe).is_none();
-            let status = if proven { Status::Verified } else { *status };
+            let status = match proven {
+                _ if self.refused(*step) => Status::Stopped,
+                true => Status::Verified,
+                false => *status,
+            };
             told.status.entry(*step).or_default().insert(self.case.host.name.clone(), status);
         }
+    }
+
+    /// Whether a step is to change on a host where forge may change nothing: those who wait for it wait in vain.
+    fn refused(&self, step: StepIndex) -> bool {
+        let id = self.case.ground.project.graph.step(step);
+        let changing = || self.ahead.changing.iter().any(|c| c.recipe == id.recipe && c.step == id.step);
+        self.case.seen.account.is_some() && changing()
     }
 
     fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
@@ -77,21 +88,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         step_plan(self.case, turn, ruling, waits_for)
     }
 
-    /// A `one` step that is to be done here may have been done on a host that this run does not look at: then
-    /// nobody can tell whether there is something to do.
+    /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
+    /// look at: then nobody can tell whether there is something to do. A record says that it was done here.
     fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
         let known = || self.case.seen.records.contains_key(&turn.expanded.id.to_string());
         if turn.step.scope != Scope::One || ruling.judgement.verdict != Verdict::Change || known() {
             return ruling;
         }
         let members = self.outside.spans.members;
-        let mut cut = turn.instance.selection.iter().filter(|host| !members.contains(*host)).peekable();
-        if cut.peek().is_some() {
-            let names: Vec<HostName> = cut.cloned().collect();
-            let why =
-                format!("it may have been done on hosts that are not in this run: {}", super::span::named(&names));
-            let hint = "a step of scope `one` is done for all hosts of its entry: run without `--on`";
-            ruling.judgement = unknown(&why).hint(hint);
+        let all = || turn.instance.selection.iter();
+        let cut: Vec<HostName> = all().filter(|host| !members.contains(*host)).cloned().collect();
+        let silent = all().filter(|host| members.contains(*host) && !self.outside.is_observed(host));
+        let silent: Vec<HostName> = silent.cloned().collect();
+        if let Some(judgement) = elsewhere(&silent, &cut) {
+            ruling.judgement = judgement;
             ruling.until = None;
         }
         ruling
@@ -175,6 +185,29 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.opaque.insert(turn.expanded.id.clone());
             }
             self.ahead.predicted.will_exist.extend(provided(turn));
+        }
+    }
+}
+
+/// Returns the judgement of a `one` step that may have been done on hosts that are not seen.
+fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Judgement> {
+    match (silent, cut) {
+        ([], []) => None,
+        ([], cut) => {
+            let why = format!("it may have been done on hosts that are not in this run: {}", super::span::named(cut));
+            Some(unknown(&why).hint("a step of scope `one` is done for all hosts of its entry: run without `--on`"))
+        }
+        ([one], _) => {
+            let why = format!("`{one}` cannot be reached, and it may be the one where this ran");
+            Some(
+                unknown(&why)
+                    .hint(format!("bring `{one}` back; if it never ran there, take it out of the entry's `on`")),
+            )
+        }
+        (many, _) => {
+            let names = super::span::named(many);
+            let why = format!("hosts cannot be reached, and one of them may be where this ran: {names}");
+            Some(unknown(&why).hint("bring them back; if it never ran there, take them out of the entry's `on`"))
         }
     }
 }

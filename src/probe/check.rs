@@ -39,15 +39,15 @@ exit "$r"
 }
 "#;
 
-/// Builds the section of a check; `None` for other probes.
-pub(crate) fn section(probe: &Probe) -> Option<Section> {
+/// Builds the section of a check; `None` for other probes. `limit_s` holds for one that names no limit.
+pub(crate) fn section(probe: &Probe, limit_s: u64) -> Option<Section> {
     let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
     let mut section = Section::new("the check", vec![probe.clone()], read);
     let set = |body: Fragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
     let body = env.iter().fold(Fragment::new().code(SNIPPET), set);
     let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
     section.body = section.body.then(body.word(cwd.as_deref().unwrap_or("/")).word(script));
-    section.timeout_s = (*timeout_s).max(1);
+    section.timeout_s = timeout_s.unwrap_or(limit_s).max(1);
     section.cap = CAP;
     section.foreign = true;
     Some(section)

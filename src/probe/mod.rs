@@ -45,6 +45,8 @@ pub enum Probe {
     Unit { name: String },
     /// One account and its groups.
     User { name: String },
+    /// The account that scripts run as: root, or one that may change nothing.
+    Account,
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,
@@ -55,7 +57,8 @@ pub enum Probe {
         user: Option<String>,
         cwd: Option<String>,
         env: Vec<(String, String)>,
-        timeout_s: u64,
+        /// Its own limit; without one that of the whole run holds, else [`CHECK_LIMIT_S`].
+        timeout_s: Option<u64>,
     },
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
@@ -72,6 +75,9 @@ pub enum Offers {
     /// When not this very version is fully installed.
     UnlessVersion(String),
 }
+
+/// The limit of a check when neither it nor the run names one. Seconds.
+pub const CHECK_LIMIT_S: u64 = 60;
 
 /// Bodies up to this size travel with an observation for a diff. Bytes.
 pub const BODY_CAP: u64 = 65_536;

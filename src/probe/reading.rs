@@ -13,6 +13,7 @@ pub enum Reading {
     PackageManager(PackageManagerState),
     Unit(UnitState),
     User(UserState),
+    Account(Account),
     Records(RecordsState),
     /// Of a check or a fact.
     Output(Output),
@@ -144,6 +145,15 @@ pub struct UserInfo {
     pub groups: Vec<String>,
     /// Whether the password is locked (`!` or `*`); `None` when shadow could not be read.
     pub locked: Option<bool>,
+}
+
+/// The account that scripts run as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Account {
+    Root,
+    /// By name, by number when the host knows no name.
+    Other(Untrusted),
 }
 
 /// Every applied record of a host, by file name, as JSON text, and the key for digests of secrets.

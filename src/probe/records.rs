@@ -1,15 +1,19 @@
-//! Records of earlier applies: every file under `/var/lib/forge/applied`, the host's key, running units.
+//! Records of earlier applies: every file under `/var/lib/forge/applied`, the host's key, running units; and the
+//! account that may or may not read them.
 
 use super::section::{End, Fields, Raw, Section, text};
-use super::{Observation, Probe, Reading, RecordsState, Unknown};
+use super::{Account, Observation, Probe, Reading, RecordsState};
 use crate::model::Untrusted;
 use std::collections::BTreeMap;
 
-/// Prints fields: `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
+/// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
 /// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`.
 /// JSON text holds no NUL byte, so the lines of all files come from one process. Systemd keeps a file for each
 /// transient unit for as long as it knows the unit, so that without one there is nothing to ask it.
 const SNIPPET: &str = r#"D=/var/lib/forge
+a=
+[ "$(id -u)" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
+printf 'account\0%s\0' "$a"
 forge_fail() { printf '%s: Permission denied\n' "$1" >&2; exit 1; }
 for d in $D $D/applied; do
 [ ! -e "$d" ] || { [ -r "$d" ] && [ -x "$d" ]; } || forge_fail "$d"
@@ -46,14 +50,22 @@ pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
 
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let state = if raw.end == End::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
-    match state {
-        Some(state) => {
-            for probe in &section.probes {
-                out.insert(probe.clone(), Ok::<_, Unknown>(Reading::Records(state.clone())));
-            }
-        }
-        None => section.all_unknown(&raw.lack(section), out),
+    for probe in &section.probes {
+        let reading = match probe {
+            // It comes first, also where what follows may not be read.
+            Probe::Account => account(&raw.stdout).map(Reading::Account),
+            _ => state.clone().map(Reading::Records),
+        };
+        out.insert(probe.clone(), reading.ok_or_else(|| raw.lack(section)));
     }
+}
+
+fn account(stdout: &[u8]) -> Option<Account> {
+    let [b"account", name] = Fields::new(stdout).row()? else { return None };
+    Some(match name {
+        b"" => Account::Root,
+        name => Account::Other(Untrusted::from_bytes(name)),
+    })
 }
 
 fn parse(stdout: &[u8]) -> Option<RecordsState> {
@@ -62,6 +74,7 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     let mut fields = Fields::new(stdout);
     loop {
         match fields.next()? {
+            b"account" => drop(fields.next()?),
             b"key" => {
                 state.key =
                     Some(text(fields.next()?)?.split_whitespace().collect()).filter(|key: &String| key.len() == 64)

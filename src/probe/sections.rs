@@ -15,8 +15,9 @@ pub(crate) struct Sorted {
     pub unasked: Vec<(Probe, Unknown)>,
 }
 
-/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's.
-pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str) -> Sorted {
+/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's, `limit_s` the
+/// limit of checks that name none.
+pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, limit_s: u64) -> Sorted {
     let mut sorted = Sorted::default();
     let mut asked: Vec<Probe> = Vec::new();
     for probe in probes {
@@ -31,7 +32,8 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str)
     let (device, together, alone) = fact::sections(&wanted, facts);
     // What hangs costs those after it: what only reads forge's and dpkg's files comes first, then what may
     // ask a directory server, then what may touch a network mount. apt adds to what dpkg answered.
-    let mut quick: Vec<Section> = records::section(of(|p| matches!(p, Probe::Records))).into_iter().collect();
+    let mut quick: Vec<Section> =
+        records::section(of(|p| matches!(p, Probe::Records | Probe::Account))).into_iter().collect();
     let listing = package::listing(&packages);
     quick.extend(package::section(packages.clone(), &listing));
     quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager)), &listing));
@@ -43,7 +45,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str)
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);
-    sorted.quick.extend(asked.iter().filter_map(check::section));
+    sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, limit_s)));
     sorted
 }
 

@@ -55,7 +55,11 @@ const FIELDS: &[Field] = &[
     Field::optional("user", Type::Name, "The account that all parts run as. Default `root`."),
     Field::optional("cwd", Type::Path, "The working directory. Default `/`."),
     Field::optional("env", Type::Map(&Type::Text), "Environment variables; values may be secrets."),
-    Field::optional("check_timeout", Type::Duration, "The longest that `check` or `verify` may take. Default `60s`."),
+    Field::optional(
+        "check_timeout",
+        Type::Duration,
+        "The longest that `check` or `verify` may take; `--timeout` when left out, else `60s`.",
+    ),
     Field::optional(
         "timeout",
         Type::Duration,
@@ -63,8 +67,6 @@ const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Seconds that a check may take: it runs in every plan.
-const CHECK_LIMIT: u64 = 60;
 /// One argument of a program holds at most 128 KiB on Linux. Bytes, with room for revealed secrets.
 const SCRIPT_CAP: usize = 98_304;
 /// Characters of a script that a title shows.
@@ -81,7 +83,7 @@ struct Command {
     cwd: Option<String>,
     env: Vec<(String, String)>,
     timeout: Option<u64>,
-    check_timeout: u64,
+    check_timeout: Option<u64>,
     absent: bool,
 }
 
@@ -108,7 +110,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         cwd: fields.text("cwd").map(str::to_owned),
         env: environment(fields)?,
         timeout: fields.int("timeout").map(i64::unsigned_abs),
-        check_timeout: fields.int("check_timeout").map_or(CHECK_LIMIT, i64::unsigned_abs),
+        check_timeout: fields.int("check_timeout").map(i64::unsigned_abs),
         absent,
     };
     command.user.as_deref().map_or(Ok(()), |user| account_name("user", user))?;
@@ -325,6 +327,10 @@ impl Resource for Command {
 
     fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
         Action { body: self.action(), long: false, explain: EXPLAIN }
+    }
+
+    fn limit_s(&self) -> Option<u64> {
+        self.timeout
     }
 
     fn desired(&self) -> Value {

@@ -80,7 +80,7 @@ impl Directory {
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
-            timeout_s: IS_EMPTY_LIMIT,
+            timeout_s: Some(IS_EMPTY_LIMIT),
         }
     }
 

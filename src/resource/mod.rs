@@ -48,6 +48,11 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     /// Renders the commands that bring about what `judgement` found to change. Pure.
     fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action;
 
+    /// Returns the seconds that its change may take, where the resource itself declares that.
+    fn limit_s(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the canonical desired value for the applied record, secrets as placeholders.
     fn desired(&self) -> crate::model::Value;
 

@@ -72,7 +72,7 @@ impl Trial {
 
     fn ask(&self, probes: Vec<Probe>) -> Observation {
         let probes: BTreeSet<Probe> = probes.into_iter().collect();
-        let compiled = compile(&probes, &[], Token::new(TOKEN));
+        let compiled = compile(&probes, &[], Token::new(TOKEN), None);
         let output = self.script("dash", &compiled.script);
         parse(&compiled, &output.stdout, None).unwrap()
     }

@@ -44,15 +44,17 @@ const ACTING: &str = concat!(
 );
 
 /// `$2` token, `$3` lock, `$4` owner text, `$5` our unit, `$6` folder of long steps, `$7` our earlier token.
-/// The lock's folder is open to all on most systems, so a lock that is a link or somebody else's is refused.
+/// Whoever is neither root nor owns the lock's folder is refused before anything is made there. That folder is open to
+/// all on most systems, so a lock that is a link or somebody else's is refused too, and named with its owner.
 /// A holder that does not hear from its controller for [`LEASE_S`] gives the lock up: a controller that lost
 /// its power closes nothing. A holder of our own from a lost connection is ended, known by its token.
 const LOCKING: &str = concat!(
     r#"m=$1; f=$3; no() { printf '\001%s!%s.' "$m" "$1"; exit 0; }; "#,
     r#"say() { printf '\001%s<%s\n%s\001%s>0.' "$m" "$1" "$2" "$m"; exit 0; }; "#,
-    r#"command -v flock >/dev/null 2>&1 || no flock; [ -d "${f%/*}" ] || mkdir -p "${f%/*}"; "#,
+    r#"command -v flock >/dev/null 2>&1 || no flock; d=${f%/*}; [ -d "$d" ] || mkdir -p "$d" 2>/dev/null; "#,
+    r#"[ -O "$d" ] || [ "$(id -u)" = 0 ] || no root; "#,
     r#"for p in "$f" "$f.act"; do [ -e "$p" ] || [ -L "$p" ] || (umask 077; set -C; : >"$p") 2>/dev/null; "#,
-    r#"[ -L "$p" ] && no foreign; [ -f "$p" ] && [ -O "$p" ] || no foreign; done; exec 9<>"$f"; "#,
+    r#"[ -L "$p" ] && say foreign link; [ -f "$p" ] && [ -O "$p" ] || say foreign "$(stat -c "%F by %U" "$p")"; done; exec 9<>"$f"; "#,
     r#"if [ -n "$7" ]; then p=; { read -r t; read -r p; } <"$f"; "#,
     r#"[ "$t" = "$7" ] && tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$7" && kill "$p" && flock -w 5 9; fi; "#,
     r#"if flock -n 9; then :; else o=$(sed 1,2d "$f"); [ -n "$o" ] || { sleep 1; o=$(sed 1,2d "$f"); }; say held "$o"; fi; "#,

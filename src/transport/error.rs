@@ -55,6 +55,10 @@ pub enum ErrorKind {
     Garbled,
     /// The script cannot be sent as it is.
     Script,
+    /// The login user is not root and does not become root; nothing was written.
+    NotRoot,
+    /// The writer lock is a file of somebody else; nothing was written.
+    LockForeign,
     /// The writer lock is not ours any more; nothing was run.
     LockLost,
     /// An earlier script of this run is still at work on the host; nothing was run.

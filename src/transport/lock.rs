@@ -4,7 +4,7 @@ use super::boot::{Boot, LEASE_S};
 use super::kept::Keep;
 use super::long::UnitName;
 use super::talk::{Ending, Finished, Talk};
-use super::{ErrorKind, Session, TransportError, random};
+use super::{ErrorKind, Session, Target, TransportError, random};
 use crate::model::Untrusted;
 use crate::script::Token;
 use std::sync::Arc;
@@ -33,6 +33,19 @@ impl Owner {
         let clean = |text: &str| text.replace(char::is_control, "?");
         let by = format!("{}@{} (pid {})", clean(&self.user), clean(&self.controller), self.pid);
         format!("run: {}\nby: {by}\nsince: {}\nwhat: {}\n", clean(&self.run), clean(&self.since), clean(&self.what))
+    }
+
+    /// Returns what [`text`](Self::text) says in a line for people; what is not in that form as it is, in one line.
+    pub fn told(text: &Untrusted) -> Untrusted {
+        let of = |key: &str| text.raw().lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+        match (of("run"), of("by"), of("since"), of("what")) {
+            (Some(run), Some(by), Some(since), Some(what)) => {
+                format!("`{what}` by {by}, since {since}, run {run}").into()
+            }
+            _ => {
+                text.raw().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(", ").into()
+            }
+        }
     }
 }
 
@@ -85,9 +98,9 @@ impl Hold {
         let mut talk = session.talk(boot, Keep::Tail(OWNER_CAP), None).await?;
         match talk.until(LIMIT, |talk| talk.heard().starts_with(b"got\n")).await {
             None => Ok(Self::keep(token, talk)),
-            Some(Ending::Finished(finished)) => Err(refusal(&finished)),
+            Some(Ending::Finished(finished)) => Err(refusal(&finished, session.target())),
             Some(ending) => match session.judge(ending, LIMIT).await {
-                Ok(finished) => Err(refusal(&finished)),
+                Ok(finished) => Err(refusal(&finished, session.target())),
                 Err(error) => Err(error.into()),
             },
         }
@@ -128,22 +141,64 @@ async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost:
 }
 
 /// Reads the wrapper's `WORD\nTEXT`.
-fn refusal(finished: &Finished) -> LockError {
+fn refusal(finished: &Finished, target: &Target) -> LockError {
     let text = String::from_utf8_lossy(&finished.stdout);
     let (word, rest) = text.split_once('\n').unwrap_or((&text, ""));
     match word {
         "held" => LockError::Held { owner: rest.into() },
         "acting" => LockError::Acting { owner: rest.into() },
         "unit" => LockError::Units { units: rest.lines().map(Untrusted::from).collect() },
+        "foreign" => foreign(rest, &target.paths.lock).into(),
         _ => TransportError::new(ErrorKind::Garbled, "the host's answer about the writer lock makes no sense")
             .said(&finished.stderr)
             .into(),
     }
 }
 
+/// Somebody else made the lock: a user that forge logged in as before it became root, or a person. `found` is `link` or
+/// what `stat` calls it and its owner.
+fn foreign(found: &str, lock: &str) -> TransportError {
+    let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let owner = found.trim().rsplit_once(" by ").filter(|(what, _)| what.starts_with("regular"));
+    let (what, work) = match owner.map(|(_, name)| name).filter(plain) {
+        Some(owner) => (format!("belongs to `{owner}`"), format!("forge works there as `{owner}`")),
+        None => ("is not a file of the user that forge acts as".to_owned(), "of forge works there".to_owned()),
+    };
+    let nothing = if work.starts_with("of") { "nothing" } else { "no" };
+    TransportError::new(ErrorKind::LockForeign, format!("the writer lock `{lock}` on the host {what}"))
+        .hint(format!("if {nothing} {work}, remove it as root: `rm -f {lock} {lock}.act`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_foreign_lock_says_whose_it_is_and_what_to_do() {
+        let told = |found: &str| {
+            let error = foreign(found, "/run/lock/forge");
+            (error.message, error.hint.unwrap())
+        };
+        let (message, hint) = told("regular file by plain\n");
+        assert_eq!(message, "the writer lock `/run/lock/forge` on the host belongs to `plain`");
+        let remove = "remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`";
+        assert_eq!(hint, format!("if no forge works there as `plain`, {remove}"));
+        for found in ["link", "directory by root", "regular file by a`b", ""] {
+            let (message, hint) = told(found);
+            let what = "is not a file of the user that forge acts as";
+            assert_eq!(message, format!("the writer lock `/run/lock/forge` on the host {what}"));
+            assert_eq!(hint, format!("if nothing of forge works there, {remove}"));
+        }
+    }
+
+    #[test]
+    fn an_owner_is_told_in_a_line() {
+        let text =
+            "run: 20261121T093015-4f2a\nby: root@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply x.yaml";
+        let told = "`forge apply x.yaml` by root@c1 (pid 7), since 2026-11-21T09:30:15Z, run 20261121T093015-4f2a";
+        assert_eq!(Owner::told(&text.into()).raw(), told);
+        assert_eq!(Owner::told(&"made\n\n by hand ".into()).raw(), "made, by hand");
+    }
 
     #[test]
     fn owner_text_is_lines_that_no_value_can_forge() {

@@ -34,6 +34,16 @@ impl UnitName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the run that started the unit, if it did so for `step`.
+    pub fn run_for(&self, step: &StepId) -> Option<&str> {
+        let own = Self::new("", step);
+        let (end, digest) = (own.0.strip_prefix("forge-")?, "-123456".len());
+        let end = &end[..end.len() - digest];
+        let run = self.0.strip_prefix("forge-")?;
+        let run = run.get(..run.len().checked_sub(digest)?)?.strip_suffix(end)?;
+        (Self::new(run, step) == *self).then_some(run)
+    }
 }
 
 impl fmt::Display for UnitName {
@@ -180,7 +190,11 @@ mod tests {
         let name = UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install; rm -rf /"));
         assert_eq!(name.as_str(), "forge-20261121T093015-4f2a-web-install--rm--rf---51cebe");
         assert_ne!(name, UnitName::new("20261121T093015-4f2a", &StepId::new("web", "install: rm -rf /")));
-        assert_eq!(UnitName::parse(name.as_str()), Some(name));
+        assert_eq!(UnitName::parse(name.as_str()), Some(name.clone()));
+        let step = StepId::new("web", "install; rm -rf /");
+        assert_eq!(name.run_for(&step), Some("20261121T093015-4f2a"));
+        assert_eq!(name.run_for(&StepId::new("web", "install: rm -rf /")), None);
+        assert_eq!(UnitName("forge-x".into()).run_for(&step), None);
         assert_eq!(UnitName::parse("forge-../x"), None);
         assert_eq!(UnitName::parse("ssh"), None);
     }

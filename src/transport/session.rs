@@ -269,11 +269,10 @@ fn refused(word: &str, target: &Target) -> TransportError {
             ErrorKind::LockLost,
             format!("the writer lock `{lock}` on the host is not ours any more"),
         ),
-        "foreign" => TransportError::new(
-            ErrorKind::Shell,
-            format!("the writer lock `{lock}` on the host is not a file of the user that forge acts as"),
-        )
-        .hint(format!("look who made `{lock}` on the host, and remove it if nothing of forge runs there")),
+        "root" => {
+            TransportError::new(ErrorKind::NotRoot, format!("acts as {}, and root is needed", target.user_name()))
+                .hint("set `connect: { sudo: … }` or log in as root")
+        }
         "flock" => {
             TransportError::new(ErrorKind::Shell, "the host has no `flock`").hint("install util-linux on the host")
         }

@@ -155,7 +155,10 @@ async fn a_lock_that_is_a_link_is_refused() {
     std::os::unix::fs::symlink(folder.path().join("victim"), &target.paths.lock).unwrap();
     let reader = Reader::new(session(&target).await);
     match reader.lock(&owner("r1"), None).await {
-        Err(LockError::Transport(error)) => assert!(error.message.contains("is not a file of the user"), "{error}"),
+        Err(LockError::Transport(error)) => {
+            assert_eq!(error.kind, ErrorKind::LockForeign);
+            assert!(error.message.ends_with("on the host is not a file of the user that forge acts as"), "{error}");
+        }
         _ => panic!("a link was taken for a lock"),
     }
     assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"precious");
@@ -172,7 +175,7 @@ async fn a_hanging_device_leaves_the_rest_known() {
         snippet("second", "trap '' TERM; sleep 20 & wait; sleep 20", true),
     ];
     let probes = facts.iter().map(|fact| Probe::Fact { name: fact.name.into() }).collect();
-    let asked = compile(&probes, &facts, token().unwrap());
+    let asked = compile(&probes, &facts, token().unwrap(), None);
     let reader = Reader::new(session(&target(&folder)).await);
     let seen = reader.observe(&asked, &SecretStore::default()).await.unwrap();
     let said = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {

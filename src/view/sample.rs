@@ -82,7 +82,14 @@ pub fn gone() -> StepPlan {
 }
 
 pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
-    HostPlan { host: host(name), reach: Reach::Observed, steps, verify: Vec::new(), undeclared: Vec::new() }
+    HostPlan {
+        host: host(name),
+        reach: Reach::Observed,
+        refused: None,
+        steps,
+        verify: Vec::new(),
+        undeclared: Vec::new(),
+    }
 }
 
 pub fn silent(name: &str, why: &str) -> HostPlan {

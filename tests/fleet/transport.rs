@@ -357,9 +357,9 @@ async fn an_observation_survives_a_dropped_link() {
         user: None,
         cwd: None,
         env: Vec::new(),
-        timeout_s: 20,
+        timeout_s: Some(20),
     };
-    let asked = forge::probe::compile(&[probe.clone()].into(), &[], forge::transport::token().unwrap());
+    let asked = forge::probe::compile(&[probe.clone()].into(), &[], forge::transport::token().unwrap(), None);
     let cut = async {
         tokio::time::sleep(Duration::from_millis(1000)).await;
         nodes[0].must(CUT);

@@ -5,7 +5,8 @@ use forge::facts::Facts;
 use forge::model::Untrusted;
 use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
 use forge::probe::{
-    Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, UnitState, Unknown, UserInfo,
+    Account, Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, UnitState, Unknown,
+    UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +30,7 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
                 let all = merged(&answers["all"], own);
                 let mut observation = Observation::default();
                 observation.insert(Probe::Records, Ok(Reading::Records(records(&all))));
+                observation.insert(Probe::Account, Ok(Reading::Account(account(&all))));
                 let mut seen = HostSeen::observed(host, observation, 1);
                 seen.facts = facts(&all);
                 seen
@@ -46,7 +48,7 @@ pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
     let name = seen.host.clone();
     let probes = plan::demand(&Case::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
     let mut observation = Observation::default();
-    for probe in probes.into_iter().filter(|probe| *probe != Probe::Records) {
+    for probe in probes.into_iter().filter(|probe| !matches!(probe, Probe::Records | Probe::Account)) {
         let answer = answer(&probe, &all);
         observation.insert(probe, answer);
     }
@@ -67,6 +69,10 @@ fn facts(answers: &Map<String, Value>) -> Facts {
         assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
     }
     Facts(facts)
+}
+
+fn account(answers: &Map<String, Value>) -> Account {
+    answers.get("account").and_then(Value::as_str).map_or(Account::Root, |name| Account::Other(name.into()))
 }
 
 fn records(answers: &Map<String, Value>) -> RecordsState {
@@ -93,7 +99,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
-        Probe::Records | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
+        Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
     };
     let given = answers.get(&key).unwrap_or(&nothing);
     match unknown(given) {

@@ -237,3 +237,62 @@ fn a_step_elsewhere_does_not_break_the_order() {
     assert_eq!((ran.step("n1", "r/last").as_str(), ran.code()), ("changed", 9));
     assert_eq!((ran.step("n2", "r/last").as_str(), stage.has("n2", "last")), ("skipped: needs `r/odd`", false));
 }
+
+/// The host that made the key is away: nobody makes a second one.
+#[test]
+fn a_one_step_is_not_done_again_while_a_host_is_away() {
+    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    assert_eq!(stage.run().code(), 0);
+    stage.put("n1", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!(ran.step("n2", "mesh/key"), "unknown: `n1` cannot be reached, and it may be the one where this ran");
+    let step = &ran.report.hosts[1].steps[0];
+    let hint = "bring `n1` back; if it never ran there, take it out of the entry's `on`";
+    assert_eq!((step.hint.as_deref(), ran.code()), (Some(hint), 4));
+    assert!(!stage.has("n2", "key") && !stage.has("n3", "key"));
+    // The same on the first run ever: nobody can tell.
+    let first = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    first.put("n2", ".sim/refuse");
+    assert!(first.run().step("n1", "mesh/key").starts_with("unknown: `n2` cannot be reached"));
+    // How to go on, as the hint says.
+    let without = Stage::new(2, "apply:\n  - { recipe: mesh, on: n1 }\n", &[("mesh", MESH)]);
+    without.put("n2", ".sim/refuse");
+    assert_eq!(without.run().step("n1", "mesh/key"), "changed");
+}
+
+#[test]
+fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
+    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    stage.put("n2", "key");
+    stage.put("n1", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!((ran.step("n2", "mesh/key").as_str(), stage.read("n3", "accepted").as_str()), ("ok", "x\n"));
+    // What was done there once is done there again.
+    std::fs::remove_file(stage.root("n2").join("key")).unwrap();
+    assert_eq!(stage.run().step("n2", "mesh/key"), "changed");
+}
+
+#[test]
+fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
+    let stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    stage.put("n2", ".sim/plain");
+    let ran = stage.run();
+    let waits = ran.plan.hosts[0].steps[1].waits_for.as_deref();
+    assert_eq!(waits, Some("first/try (on 3 hosts, got 2; missing: n2)"));
+    assert_eq!(ran.step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
+}
+
+/// A step below one that changed is looked at again: what only the plan can tell stays as it was planned.
+#[test]
+fn a_one_step_below_a_change_stays_unknown() {
+    let steps = "steps:
+  - { name: above, command: { check: 'test -e @root/above', apply: 'touch @root/above' } }
+  - { name: init, scope: one, needs: [above], command: { check: 'test -e @root/init', apply: 'touch @root/init' } }
+";
+    let stage = Stage::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    stage.put("n1", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!(ran.step("n2", "r/above"), "changed");
+    assert!(ran.step("n2", "r/init").starts_with("unknown: `n1` cannot be reached"), "{}", ran.step("n2", "r/init"));
+    assert!(!stage.has("n2", "init"));
+}

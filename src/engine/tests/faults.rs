@@ -1,5 +1,6 @@
 //! Lost links, locks, full disks, steps that fail, and what is claimed of them.
 
+use super::super::Event;
 use super::stage::Stage;
 use crate::model::Outcome;
 
@@ -51,6 +52,90 @@ fn a_held_lock_is_told() {
     let ran = stage.run();
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Changed, 7));
     assert!(!stage.has("n1", "a"));
+    let who = "`forge apply other.yaml` by eve@c2 (pid 7), since 2026-11-21T09:30:15Z, run r2";
+    let hint = "run again when it is done; a lock whose controller is gone is given up within two minutes";
+    assert_eq!(ran.told("n1"), format!("another run works on this host: {who}\n{hint}"));
+}
+
+#[test]
+fn who_is_not_root_is_refused_before_the_lock_and_writes_nothing() {
+    let stage = Stage::new(2, ALL, &[("r", THREE)]);
+    ["plain", "held"].iter().for_each(|fault| stage.put("n1", &format!(".sim/{fault}")));
+    let ran = stage.run();
+    let refused = ran.plan.hosts[0].refused.as_ref().unwrap();
+    let (why, hint) = ("acts as `plain`, and root is needed", "set `connect: { sudo: … }` or log in as root");
+    assert_eq!((refused.why.raw(), refused.hint.raw()), (why, hint));
+    assert_eq!((ran.plan.exit_code(false).code(), ran.plan.counts().refused), (3, 1));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
+    assert_eq!(ran.told("n1"), format!("{why}\n{hint}"));
+    assert_eq!(ran.step("n1", "r/a"), format!("skipped: {why}"));
+    assert!(!stage.has("n1", "a") && !stage.has("n1", "state"));
+}
+
+#[test]
+fn who_is_not_root_and_has_nothing_to_do_is_left_alone() {
+    let stage = Stage::new(1, ALL, &[("r", THREE)]);
+    ["a", "b", "c", ".sim/plain"].iter().for_each(|file| stage.put("n1", file));
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code(), ran.plan.exit_code(false).code()), (Outcome::Ok, 0, 0));
+    assert!(!stage.has("n1", "state"), "no record is written");
+}
+
+/// Only the last of what is printed is kept; here 64 KiB.
+#[test]
+fn a_step_that_prints_very_much_ran_all_the_same() {
+    let much = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: 'seq 99999; exit 3' } }
+";
+    let ran = Stage::new(1, ALL, &[("r", much)]).run();
+    assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "failed: exit status 3"));
+    let printed = |event: &Event| match event {
+        Event::StepPrinted { step, output, .. } if &*step.step == "a" => Some(output.raw().to_owned()),
+        _ => None,
+    };
+    let printed = ran.events.iter().find_map(printed).unwrap();
+    let first = "(the beginning was cut: too much was printed to keep all of it)\n";
+    assert!(printed.starts_with(first) && printed.ends_with("\n99999") && printed.len() < 70_000);
+    let crate::engine::StepResult::Failed { failure } = &ran.report.hosts[0].steps[1].result else { panic!() };
+    assert!(failure.tail.raw().ends_with("99998\n99999"));
+}
+
+#[test]
+fn what_was_cut_is_no_value() {
+    let much = "steps:
+  - name: a
+    command: { check: 'test -e @root/a', apply: 'seq 99999; touch @root/a' }
+    export: { numbers: { stdout: true } }
+";
+    let ran = Stage::new(1, ALL, &[("r", much)]).run();
+    let why = "failed: ran, but printed more than can be kept: that is no value to export";
+    assert_eq!(ran.step("n1", "r/a"), why);
+}
+
+/// The action ends the shell that would tell how it ended: what is seen afterwards decides.
+#[test]
+fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
+    let kills = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a; read -r a b c parent rest < /proc/$PPID/stat; kill -9 \"$parent\"' } }
+";
+    let ran = Stage::new(1, ALL, &[("r", kills)]).run();
+    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 0));
+    let ran = Stage::new(1, ALL, &[("r", &kills.replace("touch @root/a; ", ""))]).run();
+    let why = "failed: its end was not seen; still differs after the change: ";
+    assert!(ran.step("n1", "r/a").starts_with(why), "{}", ran.step("n1", "r/a"));
+}
+
+#[test]
+fn the_limit_of_the_run_holds_for_a_check_that_names_none() {
+    let slow = "steps:
+  - { name: a, command: { check: 'sleep 2; exit 1', apply: 'true' } }
+  - { name: b, command: { check: 'sleep 2', apply: 'true', check_timeout: 20s } }
+";
+    let limit = Some(std::time::Duration::from_millis(900));
+    let ran = Stage { timeout: limit, ..Stage::new(1, ALL, &[("r", slow)]) }.run();
+    assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("unknown: timed out after 1 s", 9));
+    assert_eq!(ran.plan.hosts[0].steps[1].verdict, crate::model::Verdict::Ok);
 }
 
 #[test]

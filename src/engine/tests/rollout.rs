@@ -18,7 +18,14 @@ fn the_canary_comes_first() {
     let ran = stage(3, "canary: 1").run();
     assert_eq!(ran.code(), 0);
     assert!(ran.finished("n1") < ran.started("n2") && ran.finished("n1") < ran.started("n3"));
+    let told = ran.at(|event| match event {
+        Event::AwaitingCanaries { hosts, canaries } => format!("{hosts:?} {canaries:?}") == WAITING,
+        _ => false,
+    });
+    assert!(told < ran.started("n1"));
 }
+
+const WAITING: &str = r#"[HostName("n2"), HostName("n3")] [HostName("n1")]"#;
 
 #[test]
 fn a_canary_that_fails_stops_all() {
@@ -111,6 +118,7 @@ fn the_first_stop_finishes_what_runs_and_begins_nothing() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Cancelled, 130));
     assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host began");
     assert_eq!(ran.step("n2", "r/a"), "cancelled");
+    assert_eq!(ran.report.hosts[0].reason.raw(), "the run was stopped before `r/b`");
 }
 
 #[test]
@@ -148,4 +156,33 @@ fn the_second_stop_leaves_at_once() {
     assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Cancelled, 130));
     let in_flight = ran.at(|event| matches!(event, Event::Detached { in_flight } if in_flight.len() == 1));
     assert!(in_flight > 0);
+}
+
+/// n1 has done a and is at b, n2 is done, n3 waits for its place.
+#[test]
+fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
+    let steps = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'touch @root/a' } }
+  - { name: b, command: { check: 'test -e @root/b', apply: '{% if host.name == \"n1\" %}sleep 3; {% endif %}touch @root/b' } }
+  - { name: c, command: { check: 'test -e @root/c', apply: 'touch @root/c' } }
+  - { name: d, command: { check: 'test -e @root/d', apply: 'touch @root/d' } }
+";
+    let stage = Stage { parallel: 2, ..Stage::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]) };
+    stage.put("n3", "deep/x");
+    let mut twice = false;
+    let at = |event: &Event, cancel: &Cancel| {
+        let done = matches!(event, Event::HostFinished { host, .. } if host.as_str() == "n2");
+        if (done || matches!(event, Event::Stopping { .. })) && !twice {
+            twice = matches!(event, Event::Stopping { .. });
+            cancel.raise();
+        }
+    };
+    let ran = stage.run_with(|_| (), at);
+    let steps = ["r/a", "r/b", "r/c", "r/d"].map(|step| ran.step("n1", step));
+    assert_eq!(steps, ["changed", "unknown: was running when forge left", "cancelled", "cancelled"]);
+    let reason = "forge left before this host was done; steps: 1 changed, 1 in flight, 2 not begun";
+    let hint = "run again: it waits for what still runs there and looks again";
+    assert_eq!(ran.told("n1"), format!("{reason}\n{hint}"));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Changed, 130));
+    assert_eq!(ran.outcome("n3"), Outcome::Cancelled);
 }

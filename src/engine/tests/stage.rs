@@ -15,6 +15,7 @@ pub struct Stage {
     pub hosts: Vec<String>,
     pub parallel: usize,
     pub skip: Vec<String>,
+    pub timeout: Option<Duration>,
 }
 
 /// What a run left.
@@ -29,7 +30,7 @@ impl Stage {
     pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hosts: Vec<String> = (1..=hosts).map(|n| format!("n{n}")).collect();
-        let stage = Self { dir, hosts, parallel: 16, skip: Vec::new() };
+        let stage = Self { dir, hosts, parallel: 16, skip: Vec::new(), timeout: None };
         let mut text = "cluster: test\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);
@@ -120,7 +121,7 @@ impl Stage {
     fn options(&self) -> Options {
         Options {
             parallel: self.parallel,
-            timeout: None,
+            timeout: self.timeout,
             filter: StepFilter::new(&[], &self.skip),
             run: "20261121T093015-4f2a".to_owned(),
             controller: "test".to_owned(),
@@ -160,6 +161,13 @@ impl Ran {
             StepResult::Skipped { reason } => format!("skipped: {}", reason.raw()),
             StepResult::Failed { failure } => format!("failed: {}", failure.why.raw()),
         }
+    }
+
+    /// Returns why a host got no further and what to do, in two lines.
+    #[track_caller]
+    pub fn told(&self, host: &str) -> String {
+        let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
+        format!("{}\n{}", host.reason.raw(), host.hint.as_ref().map_or("", |hint| hint.raw()))
     }
 
     pub fn code(&self) -> u8 {

@@ -10,13 +10,13 @@ fn probe(user: Option<&str>) -> Probe {
         user: user.map(str::to_owned),
         cwd: None,
         env: vec![],
-        timeout_s: 7,
+        timeout_s: Some(7),
     }
 }
 
 fn one(user: Option<&str>, raw: &Raw) -> Result<Output, Unknown> {
     let probe = probe(user);
-    let seen = answers(&section(&probe).expect("a check"), raw);
+    let seen = answers(&section(&probe, 60).expect("a check"), raw);
     seen.get(&probe).map(|reading| match reading {
         Reading::Output(output) => output.clone(),
         other => panic!("{other:?}"),
@@ -38,4 +38,13 @@ fn a_check_that_did_not_begin_or_end_is_unknown() {
     assert_eq!(one(Some("eve"), &unbegun("forge-missing setpriv\n")), Err(Unknown::new("`setpriv` is missing")));
     let said = Unknown::new("the check could not be started").said("sh: cd: can't cd to /x");
     assert_eq!(one(None, &unbegun("sh: cd: can't cd to /x\n")), Err(said));
+}
+
+#[test]
+fn the_limit_of_the_run_holds_for_checks_that_name_none() {
+    let limit = |timeout_s| {
+        let Probe::Check { id, script, user, cwd, env, .. } = probe(None) else { unreachable!() };
+        section(&Probe::Check { id, script, user, cwd, env, timeout_s }, 5).expect("a check").timeout_s
+    };
+    assert_eq!((limit(None), limit(Some(7))), (5, 7));
 }

@@ -30,14 +30,14 @@ fn send(shell: &str, script: &Script) -> Vec<u8> {
 
 fn ask(shell: &str, probes: &[Probe]) -> Observation {
     let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
-    let compiled = compile(&probes, &[], Token::new(TOKEN));
+    let compiled = compile(&probes, &[], Token::new(TOKEN), None);
     let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
     assert!(probes.iter().all(|probe| seen.has(probe)), "every probe has an answer");
     seen
 }
 
 fn check(id: &str, script: &str) -> Probe {
-    Probe::Check { id: id.into(), script: script.into(), user: None, cwd: None, env: vec![], timeout_s: 20 }
+    Probe::Check { id: id.into(), script: script.into(), user: None, cwd: None, env: vec![], timeout_s: Some(20) }
 }
 
 fn output(seen: &Observation, probe: &Probe) -> Output {
@@ -63,7 +63,7 @@ fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
         user: Some("nobody".into()),
         cwd: Some("/usr".into()),
         env: vec![("A".into(), "a 'b' $(c)\nd".into())],
-        timeout_s: 20,
+        timeout_s: Some(20),
     };
     for shell in SHELLS {
         let seen = ask(shell, &[both.clone(), cwd.clone()]);
@@ -81,7 +81,7 @@ fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
         user: None,
         cwd: None,
         env: vec![],
-        timeout_s: 1,
+        timeout_s: Some(1),
     };
     let probes = [
         hang("sleep 100"),
@@ -109,7 +109,7 @@ fn a_process_left_behind_costs_the_output_and_not_the_status() {
         user: None,
         cwd: None,
         env: vec![],
-        timeout_s: 1,
+        timeout_s: Some(1),
     };
     for shell in SHELLS {
         let started = Instant::now();
@@ -212,7 +212,7 @@ fn a_check_that_cannot_begin_says_why() {
         user: Some(user.into()),
         cwd: Some(cwd.into()),
         env: vec![],
-        timeout_s: 5,
+        timeout_s: Some(5),
     };
     let probes = [user("nobody-here", "/"), user("nobody", "/nowhere")];
     let seen = ask("dash", &probes);

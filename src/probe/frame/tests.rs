@@ -7,11 +7,11 @@ use proptest::prelude::*;
 const T: &str = "0123456789abcdef0123456789abcdef";
 
 fn check(id: &str) -> Probe {
-    Probe::Check { id: id.into(), script: "true".into(), user: None, cwd: None, env: vec![], timeout_s: 5 }
+    Probe::Check { id: id.into(), script: "true".into(), user: None, cwd: None, env: vec![], timeout_s: Some(5) }
 }
 
 fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> Compiled {
-    compile(&probes.iter().cloned().collect(), facts, Token::new(T))
+    compile(&probes.iter().cloned().collect(), facts, Token::new(T), None)
 }
 
 fn frame(number: usize, payload: &str) -> String {

@@ -1,6 +1,7 @@
 //! Recorded answers about applied records, and what they are read as.
 
 use super::*;
+use crate::probe::Unknown;
 use crate::probe::section::testing::{answers, printed, recorded};
 
 fn one(raw: &Raw) -> Result<RecordsState, Unknown> {
@@ -44,4 +45,17 @@ fn an_answer_cut_short_or_refused_is_unknown() {
 #[test]
 fn a_key_of_another_length_is_no_key() {
     assert_eq!(one(&printed("key\0abcd\0units\0\0lines\0")).map(|state| state.key), Ok(None));
+}
+
+#[test]
+fn the_account_is_known_also_where_the_records_may_not_be_read() {
+    let of = |raw: &Raw| {
+        let seen = answers(&section(vec![Probe::Records, Probe::Account]).expect("a section"), raw);
+        (seen.get(&Probe::Records).is_ok(), seen.get(&Probe::Account).cloned())
+    };
+    let account = |account| Ok(Reading::Account(account));
+    assert_eq!(of(&printed("account\0\0key\0\0units\0\0lines\0")), (true, account(Account::Root)));
+    let refused = Raw { end: End::Exited(1), ..printed("account\0plain\0") };
+    assert_eq!(of(&refused), (false, account(Account::Other("plain".into()))));
+    assert!(of(&printed("acc")).1.is_err(), "an answer cut short is none");
 }

@@ -6,6 +6,7 @@ use crate::model::{HostName, Outcome};
 use crate::view::{count, escape};
 use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Hosts with a line of their own at most; the bar counts the others, so that small terminals do not scroll.
@@ -25,6 +26,9 @@ pub struct Live {
     detail: Detail,
     colour: bool,
     failed: usize,
+    /// Hosts that have not begun since they wait for canaries, and for which.
+    waiting: BTreeSet<HostName>,
+    canaries: String,
 }
 
 impl Live {
@@ -33,7 +37,9 @@ impl Live {
         let overall = screen.add(ProgressBar::no_length());
         overall.set_style(style(BAR));
         overall.enable_steady_tick(TICK);
-        Self { screen, overall, active: IndexMap::new(), lines: IndexMap::new(), detail, colour, failed: 0 }
+        let (active, lines) = (IndexMap::new(), IndexMap::new());
+        let (waiting, canaries) = (BTreeSet::new(), String::new());
+        Self { screen, overall, active, lines, detail, colour, failed: 0, waiting, canaries }
     }
 
     /// Begins to count anew.
@@ -78,10 +84,36 @@ impl Live {
         let bad = !matches!(outcome, Outcome::Ok | Outcome::Changed | Outcome::Pending);
         self.failed += usize::from(bad);
         self.gone(host);
-        if self.failed > 0 {
-            self.overall.set_message(format!("hosts, {} not done", count(self.failed, "host")));
+        if self.waiting.remove(host) || self.failed > 0 {
+            self.count();
         }
         self.overall.inc(1);
+    }
+
+    /// A host that begins waits for no canary any more.
+    fn begins(&mut self, host: &HostName) {
+        if self.waiting.remove(host) {
+            self.count();
+        }
+        self.now(host, "begins".to_owned());
+    }
+
+    fn count(&self) {
+        let mut parts = vec!["hosts".to_owned()];
+        parts.extend((self.failed > 0).then(|| format!("{} not done", count(self.failed, "host"))));
+        parts.extend((!self.waiting.is_empty()).then(|| format!("{} for {}", self.waiting_text(), self.canaries)));
+        self.overall.set_message(parts.join(", "));
+    }
+
+    fn waiting_text(&self) -> String {
+        let verb = if self.waiting.len() == 1 { "waits" } else { "wait" };
+        format!("{} {verb}", count(self.waiting.len(), "host"))
+    }
+
+    fn await_canaries(&mut self, hosts: &[HostName], canaries: &[HostName]) {
+        self.waiting = hosts.iter().cloned().collect();
+        self.canaries = words::the_canaries(canaries);
+        self.count();
     }
 
     /// Returns the line that stays, above what moves.
@@ -99,7 +131,7 @@ fn stays(event: &Event, detail: Detail) -> bool {
     match event {
         // With what a long step prints, everything else would scroll away: it is on the host's line.
         Event::StepOutput { .. } => false,
-        Event::ObserveStarted { .. } | Event::ApplyStarted { .. } => false,
+        Event::ObserveStarted { .. } | Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
         Event::HostFinished { .. } => detail >= Detail::Verbose,
         _ => true,
@@ -122,8 +154,9 @@ impl Progress for Live {
                 self.overall.inc(1);
             }
             Event::Unreachable { host, .. } => self.finished(host, Outcome::Unreachable),
-            Event::HostStarted { host, .. } => self.now(host, "begins".to_owned()),
-            Event::Reattached { host, unit } => self.now(host, format!("waits for {}", escape::line(unit))),
+            Event::AwaitingCanaries { hosts, canaries } => self.await_canaries(hosts, canaries),
+            Event::HostStarted { host, .. } => self.begins(host),
+            Event::Reattached { host, what, .. } => self.now(host, format!("waits for {}", words::shown(what))),
             Event::Waiting { host, what, .. } => self.now(host, format!("waits for {}", words::shown(what))),
             Event::StepStarted { host, step, .. } => self.now(host, escape::line(&step.to_string()).into_owned()),
             Event::StepOutput { host, step, line } => {
@@ -206,6 +239,21 @@ mod tests {
         live.event(&finished("node-03", Outcome::Ok));
         assert_eq!(lines(&live).last().map(String::as_str), Some("node-12 base/nginx"));
         assert!(!lines(&live).contains(&"node-03 base/nginx".to_owned()));
+    }
+
+    #[test]
+    fn who_waits_for_the_canary_is_counted_until_it_begins() {
+        let mut live = live(Detail::Normal);
+        let hosts = ["node-02", "node-03"].map(HostName::new);
+        live.event(&Event::ApplyStarted { run: "r".into(), hosts: 3, steps: 3 });
+        live.event(&Event::AwaitingCanaries { hosts: hosts.to_vec(), canaries: vec![HostName::new("node-01")] });
+        assert_eq!(live.overall.message(), "hosts, 2 hosts wait for the canary node-01");
+        live.event(&Event::HostStarted { host: hosts[0].clone(), steps: 1 });
+        assert_eq!(live.overall.message(), "hosts, 1 host waits for the canary node-01");
+        live.event(&finished("node-03", Outcome::Cancelled));
+        assert_eq!(live.overall.message(), "hosts, 1 host not done");
+        live.event(&finished("node-02", Outcome::Ok));
+        assert_eq!((live.overall.message(), lines(&live).len()), ("hosts, 1 host not done".to_owned(), 0));
     }
 
     #[test]

@@ -43,10 +43,10 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::HostStarted { host, steps } => {
             Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))
         }
-        Event::Reattached { host, unit } => Line::new(
-            Normal,
-            of(host, &format!("waits for `{}`, still running from an earlier run", escape::line(unit))),
-        ),
+        Event::AwaitingCanaries { hosts, canaries } => Line::new(Normal, awaiting(hosts, canaries)),
+        Event::Reattached { host, what, .. } => {
+            Line::new(Normal, of(host, &format!("waits for {}, still running from an earlier run", shown(what))))
+        }
         Event::Waiting { host, step, what } => {
             Line::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
         }
@@ -68,6 +68,21 @@ pub fn line(event: &Event) -> Option<Line> {
 
 fn started(run: &str, hosts: usize, steps: usize) -> String {
     format!("run {}: {} on {}", escape::line(run), count(steps, "step"), count(hosts, "host"))
+}
+
+/// Returns `n[02:10] wait for the canary n01`.
+fn awaiting(hosts: &[HostName], canaries: &[HostName]) -> String {
+    let verb = if hosts.len() == 1 { "waits" } else { "wait" };
+    format!("{} {verb} for {}", names(hosts), the_canaries(canaries))
+}
+
+/// Returns `the canary n01`, or `the canaries n[01:02]`.
+pub fn the_canaries(canaries: &[HostName]) -> String {
+    format!("the {} {}", if canaries.len() == 1 { "canary" } else { "canaries" }, names(canaries))
+}
+
+fn names(hosts: &[HostName]) -> String {
+    escape::line(&fold(hosts.iter().map(HostName::as_str))).into_owned()
 }
 
 fn started_step(host: &HostName, step: &StepId, title: &Untrusted, long: bool) -> Option<Line> {

@@ -56,7 +56,7 @@ fn open(counts: &Counts) -> Vec<String> {
         (counts.unknown, "unknown"),
     ]);
     let verify = words::counts(&[(counts.verify_failed, "not holding"), (counts.verify_unknown, "unknown")]);
-    let hosts = words::counts(&[(counts.unreachable, "unreachable")]);
+    let hosts = words::counts(&[(counts.unreachable, "unreachable"), (counts.refused, "refused")]);
     let all = [("steps: ", steps), ("verification: ", verify), ("hosts: ", hosts)];
     all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")).collect()
 }

@@ -36,7 +36,7 @@ fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn next(text: &Text, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
-    match counts.change > 0 {
+    match counts.changing > counts.refused {
         true => text.next("apply", out),
         false => Ok(()),
     }

@@ -100,7 +100,9 @@ fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
     let failed_without_step = matches!(host.outcome, Outcome::Failed | Outcome::Blocked | Outcome::Stale)
         && host.steps.iter().filter_map(step_problem).next().is_none()
         && host.verify.iter().filter_map(verify_problem).next().is_none();
-    if !own && !failed_without_step {
+    // A hint of its own is nowhere else.
+    let verified = host.steps.is_empty() && host.hint.is_some() && host.outcome != Outcome::Ok;
+    if !own && !failed_without_step && !verified {
         return None;
     }
     let mut text = match host.reason.is_empty() {

@@ -18,6 +18,7 @@ pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -
         false => waiting(plan, out)?,
     }
     PARTS.iter().try_for_each(|part| part.write(plan, verbose, out))?;
+    refused(plan, out)?;
     unreachable(plan, out)?;
     verification(plan, counts, out)?;
     undeclared(plan, verbose, out)
@@ -145,6 +146,21 @@ fn hint(hint: &str, out: &mut dyn Write) -> io::Result<()> {
         "" => Ok(()),
         hint => writeln!(out, "  hint: {}", escape::line(hint)),
     }
+}
+
+fn refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, host.refused.as_ref()?)));
+    let groups = group::equal(hosts, |refused| (&refused.why, &refused.hint));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "refused: apply would change nothing on these hosts"))?;
+    for (refused, hosts) in groups.values() {
+        writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&refused.why))?;
+        writeln!(out, "    hint: {}", escape::text(&refused.hint))?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    writeln!(out)
 }
 
 fn unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {

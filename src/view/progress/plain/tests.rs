@@ -51,7 +51,12 @@ fn all() -> Vec<Event> {
         Event::Unreachable { host: host("node-02"), why: Unreachable { why: because("no route to host"), hint: None } },
         Event::ApplyStarted { run: "20261121T093015-4f2a".into(), hosts: 2, steps: 5 },
         Event::HostStarted { host: node(), steps: 1 },
-        Event::Reattached { host: node(), unit: "forge-x.service".into() },
+        Event::AwaitingCanaries { hosts: vec![host("node-02"), host("node-03")], canaries: vec![node()] },
+        Event::Reattached {
+            host: node(),
+            step: Some(step()),
+            what: because("`base/nginx` of run 20261121T090000-1b2c"),
+        },
         Event::Waiting { host: node(), step: step(), what: because("`base/key` on node-03") },
         Event::StepStarted { host: node(), step: step(), title: because("nginx"), long: true },
         Event::StepOutput { host: node(), step: step(), line: because("Unpacking nginx …") },

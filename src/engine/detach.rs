@@ -1,0 +1,52 @@
+//! The report of a host that the user left before it was done: what was done there, what is in flight, what is left.
+
+use super::event::StepResult;
+use super::host::{as_planned, empty};
+use super::report::{HostReport, StepReport};
+use super::run::Run;
+use crate::model::{Outcome, StepId};
+use crate::plan::{HostPlan, StepPlan};
+use std::time::Duration;
+
+/// Returns the report of a host that forge left `took` after the run began.
+pub(super) fn left(run: &Run<'_>, plan: &HostPlan, took: Duration) -> HostReport {
+    let in_flight = run.in_flight.of(&plan.host);
+    let mut steps = run.ledger.of(&plan.host);
+    let done: Vec<StepId> = steps.iter().map(|step| step.id.clone()).collect();
+    let open = plan.steps.iter().filter(|step| !done.iter().any(|id| speaks_of(step, id)));
+    steps.extend(open.map(|step| open_report(step, &in_flight)));
+    let mut report = empty(&plan.host, Outcome::Cancelled, reason(&steps, in_flight.len()).into());
+    report.hint =
+        (!in_flight.is_empty()).then(|| "run again: it waits for what still runs there and looks again".into());
+    report.steps = steps;
+    report.took = took;
+    report
+}
+
+/// Whether a planned step is the one that went by `id`. Turns whose list was not known yet were planned as one.
+fn speaks_of(step: &StepPlan, id: &StepId) -> bool {
+    let planned = &step.id;
+    planned.recipe == id.recipe && planned.step == id.step && (planned.key == id.key || planned.key.is_none())
+}
+
+fn open_report(step: &StepPlan, in_flight: &[StepId]) -> StepReport {
+    let mut report = as_planned(step);
+    if in_flight.iter().any(|id| speaks_of(step, id)) {
+        report.result = StepResult::Unknown { reason: "was running when forge left".into() };
+    }
+    report
+}
+
+/// Returns `forge left before this host was done: 1 step changed, 1 in flight, 2 not begun`.
+fn reason(steps: &[StepReport], in_flight: usize) -> String {
+    let of = |test: fn(&StepResult) -> bool| steps.iter().filter(|step| test(&step.result)).count();
+    let (changed, failed) = (of(|r| matches!(r, StepResult::Changed)), of(|r| matches!(r, StepResult::Failed { .. })));
+    let not_begun = of(|r| matches!(r, StepResult::Cancelled));
+    let counts = [(changed, "changed"), (failed, "failed"), (in_flight, "in flight"), (not_begun, "not begun")];
+    let told: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    match told.is_empty() {
+        true => "forge left before this host was done".to_owned(),
+        false => format!("forge left before this host was done; steps: {}", told.join(", ")),
+    }
+}
