@@ -135,7 +135,7 @@ impl Backend for Library {
         _: Cancel,
     ) -> Report {
         let plan = engine::plan(project, &seen, &settings.filter);
-        engine::verify(project, &plan, &self.options(settings), &events, seen.began.elapsed())
+        engine::verify(project, &plan, &seen, &self.options(settings), &events)
     }
 
     fn stop(&self, cancel: &Cancel) {

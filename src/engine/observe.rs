@@ -11,7 +11,7 @@ use crate::probe::Probe;
 use crate::transport::TransportError;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a selection of hosts looks like.
 pub struct Observed {
@@ -22,8 +22,9 @@ pub struct Observed {
     pub exports: Exports,
     /// With secrets that hosts exported.
     pub secrets: SecretStore,
-    /// When the first host was asked.
-    pub began: Instant,
+    /// How long looking took: altogether, and at each host.
+    pub took: Duration,
+    pub took_by: BTreeMap<HostName, Duration>,
     /// Sessions that are still open.
     pub(super) links: BTreeMap<HostName, Link>,
 }
@@ -69,11 +70,13 @@ pub async fn observe(
         keep: keep && hosts.len() <= options.parallel,
         few: hosts.len() <= options.parallel,
     };
+    let began = Instant::now();
     look.say(Event::ObserveStarted { hosts: hosts.len() });
     let mut observed = look.first(hosts).await;
     look.share(&mut observed);
     look.second(&mut observed).await;
     look.share(&mut observed);
+    observed.took = began.elapsed();
     observed
 }
 
@@ -111,7 +114,8 @@ impl Observed {
             published: Published::default(),
             exports: Exports::new(),
             secrets: project.secrets.clone(),
-            began: Instant::now(),
+            took: Duration::ZERO,
+            took_by: BTreeMap::new(),
             links: BTreeMap::new(),
         }
     }
@@ -139,15 +143,21 @@ impl Look<'_> {
     async fn first(&self, hosts: &[HostName]) -> Observed {
         let list = beside(hosts, self.options.parallel, |host| self.host(host)).await;
         let mut observed = Observed::nothing(self.project);
-        for (seen, link) in list {
+        for (seen, link, took) in list {
+            observed.took_by.insert(seen.host.clone(), took);
             observed.links.extend(link.map(|link| (seen.host.clone(), link)));
             observed.seen.push(seen);
         }
         observed
     }
 
-    async fn host(&self, host: HostName) -> (HostSeen, Option<Link>) {
+    async fn host(&self, host: HostName) -> (HostSeen, Option<Link>, Duration) {
         let began = Instant::now();
+        let (seen, link) = self.look_at(host, began).await;
+        (seen, link, began.elapsed())
+    }
+
+    async fn look_at(&self, host: HostName, began: Instant) -> (HostSeen, Option<Link>) {
         self.say(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
         let (seen, link) = match Link::open(self.project, self.options, &host, secrets).await {
@@ -199,7 +209,7 @@ impl Look<'_> {
 
     /// The second trip of hosts whose text needed values that other hosts export.
     async fn second(&self, observed: &mut Observed) {
-        let Observed { seen, chosen, exports, secrets, links, .. } = observed;
+        let Observed { seen, chosen, exports, secrets, links, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
             let ground = self.ground(exports, chosen, secrets);
@@ -214,12 +224,18 @@ impl Look<'_> {
         }
         let (links_ref, secrets_ref) = (&*links, &*secrets);
         let trips = due.into_iter().map(|(seen, rest)| async move {
+            let began = Instant::now();
             match links_ref.get(&seen.host) {
                 Some(link) => self.again(link, seen, &rest, secrets_ref).await,
                 None => self.afresh(seen, &rest, secrets_ref).await,
             }
+            (seen.host.clone(), began.elapsed())
         });
-        futures_util::stream::iter(trips).buffer_unordered(self.options.parallel.max(1)).collect::<Vec<()>>().await;
+        let mut trips = futures_util::stream::iter(trips).buffer_unordered(self.options.parallel.max(1));
+        while let Some((host, took)) = trips.next().await {
+            *took_by.entry(host).or_default() += took;
+        }
+        drop(trips);
         if !self.keep {
             for (_, link) in std::mem::take(links) {
                 link.close().await;

@@ -24,21 +24,22 @@ pub fn plan(project: &Project, observed: &Observed, filter: &StepFilter) -> Plan
 }
 
 /// Judges every step and every `verify` from what was observed.
-pub fn verify(project: &Project, plan: &Plan, options: &Options, events: &Events, took: Duration) -> Report {
+pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Options, events: &Events) -> Report {
+    let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
     Report {
         version: VERSION,
         run: options.run.clone(),
         verb: "verify".to_owned(),
         cluster: project.cluster.clone(),
         plan: None,
-        hosts: plan.hosts.iter().map(|host| of_host(host, events)).collect(),
+        hosts: plan.hosts.iter().map(|host| of_host(host, took(host), events)).collect(),
         budget_spent: false,
         interrupted: false,
-        took,
+        took: observed.took,
     }
 }
 
-fn of_host(plan: &HostPlan, events: &Events) -> HostReport {
+fn of_host(plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
         Reach::Unreachable(why) => (Outcome::Unreachable, why.why.clone(), why.hint.clone()),
         Reach::Observed => match &plan.refused {
@@ -48,8 +49,7 @@ fn of_host(plan: &HostPlan, events: &Events) -> HostReport {
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
-    let mut report =
-        HostReport { host: plan.host.clone(), outcome, reason, hint, steps: Vec::new(), verify, took: Duration::ZERO };
+    let mut report = HostReport { host: plan.host.clone(), outcome, reason, hint, steps: Vec::new(), verify, took };
     if report.outcome == Outcome::Ok {
         report.outcome = HostReport::outcome_of(&[], &report.verify);
     }

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod careless;
 mod converge;
 mod faults;
 mod harness;

@@ -1,0 +1,197 @@
+//! What careless use meets: a login that is not root, locks of others, floods of output, runs that are left, hosts that
+//! are away.
+
+use crate::support::{Fleet, Node, Output, Project};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const APPLY: &str = "apply:\n  - { recipe: r, on: all }\n";
+const MOTD: &str = "  - { name: text, file: { path: /etc/motd, content: \"by forge\\n\" } }\n";
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+#[track_caller]
+fn says(out: &Output, text: &str) {
+    assert!(out.stdout.contains(text) || out.stderr.contains(text), "no `{text}` in {out}");
+}
+
+fn with(project: Project, steps: &str) -> Project {
+    project.recipe("r", &format!("recipe: r\nsummary: Under test\nsteps:\n{steps}")).inventory(APPLY)
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes"])
+}
+
+#[test]
+fn who_is_not_root_is_refused_and_leaves_nothing() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let plain = with(Project::connecting_as("plain", &nodes), MOTD);
+    let before = nodes[0].snapshot();
+    let (why, hint) = ("acts as `plain`, and root is needed", "hint: set `connect: { sudo: … }` or log in as root");
+    for (verb, code) in [(&["plan"][..], 3), (&["apply", "--yes"], 3), (&["verify"], 5)] {
+        let out = plain.forge(verb.iter().chain(&["inventory.yaml"]));
+        expect(&out, code);
+        assert!(out.stdout.contains(why) || verb == ["verify"], "{out}");
+        assert!(verb == ["verify"] || out.stdout.contains(hint), "{out}");
+        says(&out, why);
+        says(&out, hint);
+    }
+    assert!(!nodes[0].exists("/run/lock/forge") && !nodes[0].exists("/run/lock/forge.act"));
+    assert_eq!(nodes[0].snapshot(), before, "nothing was written");
+    let root = with(Project::new(&nodes), MOTD);
+    expect(&apply(&root), 0);
+    // What root made may not be read: that is unknown, and there is nothing to do.
+    let out = plain.forge(["plan", "inventory.yaml"]);
+    expect(&out, 0);
+    says(&out, why);
+}
+
+/// Left behind by a forge that acted as `plain`, or by a person.
+#[test]
+fn a_lock_of_somebody_else_is_told_with_what_to_do() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    nodes[0].must("rm -f /run/lock/forge*; setpriv --reuid=plain --clear-groups touch /run/lock/forge");
+    let root = with(Project::new(&nodes), MOTD);
+    let out = apply(&root);
+    expect(&out, 3);
+    says(&out, "blocked: the writer lock `/run/lock/forge` on the host belongs to `plain`");
+    says(&out, "if no forge works there as `plain`, remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`");
+    assert_ne!(nodes[0].sh("grep -s 'by forge' /etc/motd").code, 0);
+    nodes[0].must("rm -f /run/lock/forge /run/lock/forge.act");
+    expect(&apply(&root), 0);
+}
+
+#[test]
+fn fifty_megabytes_of_output_hide_no_end() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let much = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo at the end";
+    let steps = format!(
+        "  - {{ name: a, command: {{ check: test -e /srv/a, apply: \"{much}; touch /srv/a\" }} }}\n  - {{ name: b, command: {{ check: test -e /srv/b, apply: \"{much}; exit 3\" }} }}\n",
+        much = much.replace('\\', "\\\\")
+    );
+    let out = apply(&with(Project::new(&nodes), &steps));
+    expect(&out, 3);
+    says(&out, "1 failed, 1 changed");
+    says(&out, "exit status 3\n      | at the end\n");
+    assert!(nodes[0].exists("/srv/a") && !out.to_string().contains("did not run"), "{out}");
+}
+
+/// Starts an apply, and sends two interrupts once `path` is there.
+fn leave_at(project: &Project, node: &Node, path: &str) -> Output {
+    let mut command = project.command(["apply", "inventory.yaml", "--yes"]);
+    let child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge starts");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !node.exists(path) {
+        assert!(Instant::now() < until, "{path} did not come");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for _ in 0..2 {
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let out = child.wait_with_output().expect("forge ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Output { stdout: text(&out.stdout), stderr: text(&out.stderr), code: out.status.code().unwrap_or(-1) }
+}
+
+const LEFT: &str = "  - { name: a, command: { check: test -e /srv/a, apply: touch /srv/a } }
+  - name: b
+    long: LONG
+    command: { check: test -e /srv/b, apply: \"touch /srv/began; sleep 6; touch /srv/b\" }
+  - { name: c, command: { check: test -e /srv/c, apply: touch /srv/c } }
+";
+
+#[track_caller]
+fn is_left_and_taken_up(node: &Node, long: &str, waits: &str) {
+    let project = with(Project::new(std::slice::from_ref(node)), &LEFT.replace("LONG", long));
+    let out = leave_at(&project, node, "/srv/began");
+    expect(&out, 130);
+    says(&out, "forge left before this host was done; steps: 1 changed, 1 in flight, 1 not begun");
+    says(&out, "hint: run again: it waits for what still runs there and looks again");
+    says(&out, "was running when forge left");
+    says(&out, "1 step changed");
+    let out = apply(&project);
+    expect(&out, 0);
+    says(&out, waits);
+    assert!(node.exists("/srv/b") && node.exists("/srv/c"));
+}
+
+#[test]
+fn a_run_that_is_left_in_a_long_step_says_what_was_done() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    is_left_and_taken_up(&nodes[0], "true", "waits for `r/b` of run 20");
+}
+
+#[test]
+fn a_run_that_is_left_in_a_short_step_says_what_was_done() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    is_left_and_taken_up(&nodes[0], "false", "waits for a script of `forge apply inventory.yaml` by ");
+}
+
+#[test]
+fn a_host_that_another_run_holds_says_who() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = with(Project::new(&nodes), &LEFT.replace("LONG", "false"));
+    let mut first = project.command(["apply", "inventory.yaml", "--yes"]);
+    let mut first =
+        first.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forge starts");
+    while !nodes[0].exists("/srv/began") {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let out = apply(&project);
+    expect(&out, 7);
+    let line = out.stdout.lines().find(|line| line.contains("another run works")).unwrap_or_default();
+    let holder = format!("(pid {}), since 20", first.id());
+    assert!(line.contains("`forge apply inventory.yaml` by ") && line.contains(&holder), "{out}");
+    assert!(!out.to_string().contains("\\n"), "{out}");
+    assert!(first.wait().expect("forge ends").success());
+}
+
+#[test]
+fn the_limit_of_the_command_line_holds_for_checks() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = with(Project::new(&nodes), "  - { name: a, command: { check: sleep 30, apply: \"true\" } }\n");
+    let began = Instant::now();
+    let out = project.forge(["plan", "inventory.yaml", "--timeout", "2s"]);
+    expect(&out, 9);
+    says(&out, "timed out after 2 s");
+    assert!(began.elapsed() < Duration::from_secs(15), "{out}");
+}
+
+#[test]
+fn what_a_silent_host_may_have_done_is_not_done_again() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let init = "  - { name: init, scope: one, command: { creates: /srv/init, apply: touch /srv/init } }\n";
+    let project = with(Project::new(&nodes), init);
+    expect(&apply(&project), 0);
+    assert!(nodes[0].exists("/srv/init") && !nodes[1].exists("/srv/init"));
+    nodes[0].stop();
+    let out = apply(&project);
+    expect(&out, 4);
+    says(&out, &format!("`{}` cannot be reached, and it may be the one where this ran", nodes[0].name));
+    assert!(!nodes[1].exists("/srv/init"), "{out}");
+    nodes[0].start();
+    expect(&apply(&project), 0);
+    assert!(!nodes[1].exists("/srv/init"));
+}
+
+#[test]
+fn progress_names_the_canary_and_verify_takes_time() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let slow = "  - { name: a, command: { check: \"sleep 1; test -e /srv/a\", apply: touch /srv/a } }\n";
+    let project = with(Project::new(&nodes), slow);
+    let project = project.inventory(&format!("rollout: {{ canary: 1 }}\n{APPLY}"));
+    let out = apply(&project);
+    expect(&out, 0);
+    says(&out, &format!("{} waits for the canary {}", nodes[1].name, nodes[0].name));
+    let out = project.forge(["verify", "inventory.yaml"]);
+    expect(&out, 0);
+    let last = out.stdout.lines().find(|line| line.starts_with("verified:")).unwrap_or_default();
+    assert!(last.contains(" s)") && !last.contains("(0."), "{out}");
+}
