@@ -9,6 +9,9 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "config/pages.rs"]
+mod pages;
+
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{
     self, Expanded, Expander, Exports, FactSource, Instance, Judged, Known, LoadOptions, Need, Project, State,
