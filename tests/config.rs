@@ -11,6 +11,8 @@
 
 #[path = "config/pages.rs"]
 mod pages;
+#[path = "config/schemas.rs"]
+mod schemas;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{

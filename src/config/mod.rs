@@ -17,6 +17,7 @@ mod project;
 mod recipe;
 mod render;
 mod scalar;
+mod schema;
 mod statics;
 mod table;
 mod template;
@@ -29,6 +30,7 @@ pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePa
 pub use filter::StepFilter;
 pub use load::{LoadOptions, load};
 pub use project::*;
+pub use schema::{inventory_schema, recipe_schema};
 pub use template::{Eval, FactSource, Need, TemplateError};
 
 /// Returns the hosts that `selector` picks, in inventory order.

@@ -3,13 +3,14 @@
 //! Architecture Invariant: nothing below `view` and `cli` prints, and no text of a host reaches an output
 //! unescaped: it has no `Display`, and each writer escapes it for its own grammar.
 
+mod drawing;
 pub mod escape;
 pub mod fold;
-mod drawing;
 mod json;
 pub mod progress;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod schemas;
 mod style;
 mod text;
 mod validation;

@@ -94,9 +94,10 @@ fn verb(why: &str) -> &'static str {
 }
 
 fn at(edge: &ChartEdge) -> String {
-    let least = edge.least.as_ref().map_or_else(String::new, |least| {
-        format!(" on {least} of the selected hosts (a barrier between hosts)")
-    });
+    let least = edge
+        .least
+        .as_ref()
+        .map_or_else(String::new, |least| format!(" on {least} of the selected hosts (a barrier between hosts)"));
     let phase = if edge.why == "order" { String::new() } else { format!("@{}", edge.phase.name()) };
     let place = edge.place.as_ref().map_or_else(String::new, |place| format!("  {place}"));
     format!("{phase}{least}{place}")

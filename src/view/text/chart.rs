@@ -32,7 +32,9 @@ fn one(text: &Text, chart: &Chart, step: &ChartStep, width: usize, out: &mut dyn
     }
     let hosts = hosts(chart, step);
     writeln!(out, "  {:<width$}  {}  {}", name(step), escape::line(&parts.join("; ")), paint(DIM, hosts))?;
-    let edges = chart.edges.iter().filter(|edge| edge.to.holds(step));
+    // What a whole recipe waits for is told at its first step.
+    let first = chart.steps.iter().find(|other| other.recipe == step.recipe) == Some(step);
+    let edges = chart.edges.iter().filter(|edge| edge.to.holds(step) && (first || edge.to.step.is_some()));
     edges.filter(|edge| text.verbose > 0 || edge.why != "order").try_for_each(|edge| waits(edge, out))
 }
 

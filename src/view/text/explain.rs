@@ -67,10 +67,13 @@ fn traits(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
         ("disturbs", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
         ("when", page.when.as_ref().map(|when| format!("{when}{otherwise}"))),
         ("each", page.each.clone()),
-        ("effective", page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
-            true => format!("seen by its {by}"),
-            false => format!("by {}, seen by its {by}", words::either(&page.effective_by)),
-        })),
+        (
+            "effective",
+            page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
+                true => format!("seen by its {by}"),
+                false => format!("by {}, seen by its {by}", words::either(&page.effective_by)),
+            }),
+        ),
         ("provides", Some(page.provides.join(", ")).filter(|text| !text.is_empty())),
         ("exports", Some(page.exports.join(", ")).filter(|text| !text.is_empty())),
     ];
@@ -96,9 +99,10 @@ fn rendered(rendered: &OnHosts<Rendered>, out: &mut dyn Write) -> io::Result<()>
         writeln!(out, "  {}", escape::line(why))?;
     }
     match &what.value {
-        Some(Value::Object(fields)) => fields.iter().filter(|(_, field)| !field.is_null()).try_for_each(|(key, field)| {
-            writeln!(out, "  {}: {}", escape::line(key), value(field))
-        })?,
+        Some(Value::Object(fields)) => fields
+            .iter()
+            .filter(|(_, field)| !field.is_null())
+            .try_for_each(|(key, field)| writeln!(out, "  {}: {}", escape::line(key), value(field)))?,
         Some(other) => writeln!(out, "  {}", value(other))?,
         None => {}
     }

@@ -35,37 +35,49 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
         false => format!("applied to {}", escape::line(&folded(&line.hosts))),
     };
     writeln!(out, "{}", paint(DIM, format!("{file}, {hosts}")))?;
-    section("parameters", page.params.iter().map(|param| {
-        let default = match &param.default {
-            Some(value) => format!("default {}", super::explain::value(value)),
-            None => "required".to_owned(),
-        };
-        (format!("{}: {}, {default}", param.name, param.ty), vec![param.doc.clone()])
-    }), out)?;
+    section(
+        "parameters",
+        page.params.iter().map(|param| {
+            let default = match &param.default {
+                Some(value) => format!("default {}", super::explain::value(value)),
+                None => "required".to_owned(),
+            };
+            (format!("{}: {}, {default}", param.name, param.ty), vec![param.doc.clone()])
+        }),
+        out,
+    )?;
     section("needs", page.needs.iter().map(|edge| (edge.clone(), vec![])), out)?;
     section("after", page.after.iter().map(|edge| (edge.clone(), vec![])), out)?;
-    section("rules", page.rules.iter().map(|rule| {
-        let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
-        (format!("{}{when}", rule.require), vec![format!("else: {}", rule.otherwise)])
-    }), out)?;
-    section("uses", page.uses.iter().map(|used| {
-        let when = used.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
-        let with = if used.with.is_empty() { String::new() } else { format!("passes {}", used.with.join(", ")) };
-        (format!("{}{when}", used.recipe), vec![with])
-    }), out)?;
+    section(
+        "rules",
+        page.rules.iter().map(|rule| {
+            let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
+            (format!("{}{when}", rule.require), vec![format!("else: {}", rule.otherwise)])
+        }),
+        out,
+    )?;
+    section(
+        "uses",
+        page.uses.iter().map(|used| {
+            let when = used.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
+            let with = if used.with.is_empty() { String::new() } else { format!("passes {}", used.with.join(", ")) };
+            (format!("{}{when}", used.recipe), vec![with])
+        }),
+        out,
+    )?;
     section("steps", page.steps.iter().map(|step| (step_head(step), step_details(step))), out)?;
-    section("verification", page.verify.iter().map(|verify| {
-        let when = verify.when.as_ref().map_or_else(String::new, |when| format!("when {when}"));
-        (format!("{} ({:?}, by {})", verify.name, verify.level, verify.by), vec![when])
-    }), out)
+    section(
+        "verification",
+        page.verify.iter().map(|verify| {
+            let when = verify.when.as_ref().map_or_else(String::new, |when| format!("when {when}"));
+            (format!("{} ({:?}, by {})", verify.name, verify.level, verify.by), vec![when])
+        }),
+        out,
+    )
 }
 
 /// Writes a part that is not empty; empty details are left out.
-fn section(
-    head: &str,
-    rows: impl Iterator<Item = (String, Vec<String>)>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn section(head: &str, rows: impl Iterator<Item = (String, Vec<String>)>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = rows.peekable();
     if rows.peek().is_some() {
         writeln!(out, "\n{}", paint(HEAD, head))?;

@@ -36,7 +36,14 @@ fn row(listed: &Listed) -> [String; 6] {
         }
         Listed::Broken { run, cluster, why } => {
             let cell = |text: &str| escape::line(text).into_owned();
-            [cell(run), String::new(), String::new(), String::new(), cell(cluster), format!("unreadable: {}", cell(why))]
+            [
+                cell(run),
+                String::new(),
+                String::new(),
+                String::new(),
+                cell(cluster),
+                format!("unreadable: {}", cell(why)),
+            ]
         }
     }
 }
