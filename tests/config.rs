@@ -9,6 +9,11 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "config/pages.rs"]
+mod pages;
+#[path = "config/schemas.rs"]
+mod schemas;
+
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{
     self, Expanded, Expander, Exports, FactSource, Instance, Judged, Known, LoadOptions, Need, Project, State,

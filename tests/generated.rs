@@ -3,12 +3,10 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
 
 use forge::diag::Code;
-use forge::engine::{Event, Report};
 use forge::facts;
 use forge::model::ExitCode;
-use forge::plan::Plan;
-use forge::resource::{kinds, reference, schema};
-use forge::state::Record;
+use forge::resource::{kinds, reference};
+use forge::view::schemas;
 use std::path::Path;
 
 /// Compares one file with what the code makes of it now.
@@ -60,31 +58,27 @@ fn proof(kind: &str) -> String {
 }
 
 #[test]
-fn every_kind_has_its_page_and_its_schema() {
+fn every_kind_has_its_page() {
     let mut index =
         String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
     for kind in kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
         let page = reference::markdown(kind) + &proof(kind.name);
         holds(&format!("docs/reference/kinds/{}.md", kind.name), &page);
-        let schema = serde_json::to_string_pretty(&schema::kind_schema(kind)).expect("a schema is JSON");
-        holds(&format!("schemas/kinds/{}.json", kind.name), &(schema + "\n"));
     }
     holds("docs/reference/kinds/README.md", &index);
 }
 
 #[test]
-fn every_file_that_forge_writes_has_a_schema() {
-    let files = [
-        ("plan", schemars::schema_for!(Plan)),
-        ("report", schemars::schema_for!(Report)),
-        ("record", schemars::schema_for!(Record)),
-        ("journal-entry", schemars::schema_for!(Event)),
-    ];
-    for (name, schema) in files {
-        let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
-        holds(&format!("schemas/{name}.json"), &(text + "\n"));
+fn every_schema_stands_in_its_file() {
+    for schema in schemas::all() {
+        holds(&format!("schemas/{}", schema.file), &schemas::text(&schema));
     }
+}
+
+#[test]
+fn the_command_line_is_in_the_reference() {
+    holds("docs/reference/cli.md", &forge::cli::reference::markdown());
 }
 
 #[test]
@@ -100,10 +94,14 @@ fn every_exit_code_is_in_the_reference() {
 
 #[test]
 fn every_error_code_is_in_the_reference() {
-    let mut page =
-        String::from("# Error codes\n\nWhat `forge validate` finds, by code.\n\n| code | meaning |\n|---|---|\n");
+    let mut page = String::from(
+        "# Error codes\n\nWhat `forge validate` finds, by code. `forge explain CODE` shows one of these pages.\n\n| code | meaning |\n|---|---|\n",
+    );
     for code in Code::ALL {
-        page += &format!("| {} | {} |\n", code.id(), code.title());
+        page += &format!("| [{0}](#{1}) | {2} |\n", code.id(), code.id().to_lowercase(), code.title());
+    }
+    for code in Code::ALL {
+        page += &format!("\n## {}\n\n**{}**\n\n{}", code.id(), code.title(), code.page());
     }
     holds("docs/reference/error-codes.md", &page);
 }

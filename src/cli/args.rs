@@ -1,6 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
-use super::{apply, duration, facts, plan, validate, verify};
+use super::{
+    apply, completions, duration, explain, facts, graph, man, plan, recipes, runs, schema, show, validate, verify,
+};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -26,6 +28,25 @@ pub enum Verb {
     Verify(verify::Args),
     Validate(validate::Args),
     Facts(facts::Args),
+    Graph(graph::Args),
+    Recipes(recipes::Args),
+    Explain(explain::Args),
+    Runs(runs::Args),
+    Show(show::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Verb {
+    /// Returns whether the verb writes its result in that format.
+    pub fn writes(&self, format: Format) -> bool {
+        match format {
+            Format::Text => true,
+            Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
+            Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
+        }
+    }
 }
 
 /// The inventory of a verb that works on one.
@@ -88,6 +109,22 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// For Graphviz; `graph` only
+    Dot,
+    /// For Markdown; `graph` only
+    Mermaid,
+}
+
+impl Format {
+    /// Returns the word for it on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Dot => "dot",
+            Self::Mermaid => "mermaid",
+        }
+    }
 }
 
 /// When colours are written.

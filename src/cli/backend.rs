@@ -1,6 +1,7 @@
 //! What verbs ask of the rest of the crate: one interface, so that verbs are tested without hosts.
 
 use super::settings::Settings;
+use crate::config;
 use crate::diag::{Diag, Diags, Sources};
 use crate::engine::{Event, Report};
 use crate::model::HostName;
@@ -35,6 +36,9 @@ pub trait Backend {
 
     /// Reads an inventory and its recipes.
     fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
+
+    /// Returns what was loaded, for verbs that only read it.
+    fn project<'p>(&self, project: &'p Self::Project) -> &'p config::Project;
 
     /// Returns how much the project declares.
     fn size(&self, project: &Self::Project) -> Size;

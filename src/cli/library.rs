@@ -8,7 +8,7 @@ use crate::diag::{Diag, Diags, Sources};
 use crate::engine::{self, Cancel, Event, Observed, Options, Report};
 use crate::model::HostName;
 use crate::plan::Plan;
-use crate::state::{RunDir, Store};
+use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
 use crate::transport;
 use crate::view::Size;
 use camino::Utf8Path;
@@ -39,10 +39,25 @@ impl Library {
         }
     }
 
+    fn info(&self, project: &Project, settings: &Settings) -> RunInfo {
+        let Options { run, controller, user, .. } = self.options(settings);
+        RunInfo {
+            version: RUN_VERSION,
+            run,
+            verb: "apply".to_owned(),
+            cluster: project.cluster.clone(),
+            inventory: project.inventory.to_string(),
+            began: now().to_string(),
+            user,
+            controller,
+        }
+    }
+
     /// Opens the run's folder; where that fails the run goes on and says so.
     fn journal(&self, project: &Project, settings: &Settings, events: &Events) -> Option<RunDir> {
         let store = Store::new(&settings.state(&project.inventory), &project.cluster);
-        match store.begin(&self.run) {
+        let begun = store.begin(&self.run);
+        match begun.and_then(|run| run.write("run.json", &self.info(project, settings)).map(|_| run)) {
             Ok(run) => Some(run),
             Err(error) => {
                 // Nobody listens any more only when the process is about to end.
@@ -65,6 +80,10 @@ impl Backend for Library {
 
     fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
         config::load(path, &LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable })
+    }
+
+    fn project<'p>(&self, project: &'p Project) -> &'p Project {
+        project
     }
 
     fn size(&self, project: &Project) -> Size {

@@ -3,22 +3,32 @@
 mod apply;
 mod args;
 mod backend;
+mod completions;
 mod confirm;
 mod console;
 mod duration;
 mod env;
 mod error;
+mod explain;
 mod facts;
 mod file;
+mod graph;
 mod help;
 mod interrupt;
 mod inventory;
 mod library;
 mod logs;
+mod man;
 mod output;
+mod past;
 mod plan;
+mod recipes;
+pub mod reference;
 mod run;
+mod runs;
+mod schema;
 mod settings;
+mod show;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -30,6 +40,7 @@ use backend::Backend;
 use clap::{CommandFactory, FromArgMatches};
 use console::Console;
 use env::Environment;
+use error::CliError;
 use run::{Cx, Ending};
 use settings::Settings;
 use std::ffi::OsString;
@@ -44,10 +55,14 @@ pub fn main() -> std::process::ExitCode {
     exit.unwrap_or(ExitCode::Unexpected).into()
 }
 
+/// Returns everything that can be typed, with its help.
+fn command() -> clap::Command {
+    Cli::command().after_long_help(help::closing())
+}
+
 /// Returns what was typed, or the code to end with: help and versions are written here, and so are errors.
 fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    let command = Cli::command().after_long_help(help::closing());
-    let parsed = command.try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
         // An output that is gone leaves nobody to tell.
         let _ = error.print();
@@ -74,12 +89,27 @@ fn start(cli: &Cli) -> ExitCode {
 }
 
 fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
+    if !verb.writes(cx.settings.format) {
+        let format = cx.settings.format.name();
+        let error = CliError::usage(format!("this verb does not write `--format {format}`"));
+        return Err(
+            error.hint("`dot` and `mermaid` are for `forge graph`; schemas, scripts and pages are what they are")
+        );
+    }
     match verb {
         Verb::Plan(args) => plan::run(cx, args),
         Verb::Apply(args) => apply::run(cx, args),
         Verb::Verify(args) => verify::run(cx, args),
         Verb::Validate(args) => validate::run(cx, args),
         Verb::Facts(args) => facts::run(cx, args),
+        Verb::Graph(args) => graph::run(cx, args),
+        Verb::Recipes(args) => recipes::run(cx, args),
+        Verb::Explain(args) => explain::run(cx, args),
+        Verb::Runs(args) => runs::run(cx, args),
+        Verb::Show(args) => show::run(cx, args),
+        Verb::Schema(args) => schema::run(cx, args),
+        Verb::Completions(args) => completions::run(cx, args),
+        Verb::Man(args) => man::run(cx, args),
     }
 }
 

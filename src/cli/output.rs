@@ -30,11 +30,21 @@ impl Output<'_> {
     pub fn result(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
-            Format::Text => render(&self.text(), &mut out),
             Format::Json => render(&Json, &mut out),
+            // Drawings are written by `drawn`; verbs without one were refused.
+            Format::Text | Format::Dot | Format::Mermaid => render(&self.text(), &mut out),
         };
         pipe(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
+    }
+
+    /// Writes what has a grammar of its own (drawings, scripts, schemas) to stdout.
+    ///
+    /// # Errors
+    /// A stream that cannot be written; a reader that went away is none.
+    pub fn drawn(&self, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+        let mut out = (self.console.out)();
+        pipe(write(&mut out).and_then(|()| out.flush()))
     }
 
     /// Writes the result to the file of `--json-into` only.
@@ -48,8 +58,8 @@ impl Output<'_> {
     /// Writes for people: to stdout, or to stderr where stdout carries JSON.
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = match self.settings.format {
-            Format::Text => (self.console.out)(),
             Format::Json => (self.console.err)(),
+            Format::Text | Format::Dot | Format::Mermaid => (self.console.out)(),
         };
         let text = Text { target: None, ..self.text() };
         pipe(render(&text, &mut out).and_then(|()| out.flush()))
@@ -79,7 +89,7 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text => self.file_beside(render)?,
+            Format::Text | Format::Dot | Format::Mermaid => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }

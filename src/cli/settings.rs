@@ -51,6 +51,11 @@ impl Settings {
         }
     }
 
+    /// Returns the same with another selection.
+    pub fn narrowed(&self, on: &str) -> Self {
+        Self { on: Some(on.to_owned()), ..self.clone() }
+    }
+
     /// Returns the folder for runs and history of an inventory.
     pub fn state(&self, inventory: &Utf8Path) -> Utf8PathBuf {
         let beside = || inventory.parent().unwrap_or(Utf8Path::new("")).join(".forge");

@@ -6,7 +6,7 @@ use super::recipe::params::typed;
 use super::render::Renderer;
 use super::statics::templates;
 use super::template::{Bindings, Eval, Form, Program, Programs, Root, tree};
-use super::{Data, Instance, Key, Node, Recipe, Sourced, Use, scalar};
+use super::{Data, Instance, Key, Node, Recipe, Sourced, Through, Use, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
@@ -72,8 +72,8 @@ struct Job<'j> {
     stack: Option<&'j str>,
     hosts: Vec<usize>,
     with: &'j [(Key, Node)],
-    /// Parameters of the stack per host, for the templates of `with`.
-    outer: &'j [Arc<BTreeMap<String, Sourced>>],
+    /// The stack with its parameters per host, for the templates of `with`.
+    outer: &'j [Arc<Through>],
 }
 
 impl Job<'_> {
@@ -82,7 +82,7 @@ impl Job<'_> {
     }
 
     fn outer(&self, at: usize) -> Option<&BTreeMap<String, Sourced>> {
-        self.outer.get(at).map(Arc::as_ref)
+        self.outer.get(at).map(|outer| outer.params.as_ref())
     }
 }
 
@@ -130,10 +130,15 @@ impl Placing<'_> {
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
         let mut hosts = Vec::new();
         let mut outer = Vec::new();
-        for (host, params) in job.hosts.iter().zip(params) {
+        let mut shared = HashMap::new();
+        for (at, (host, params)) in job.hosts.iter().zip(params).enumerate() {
             if self.is_used(used, *host, params, cx) {
                 hosts.push(*host);
-                outer.push(params.clone());
+                let through = job.outer.get(at);
+                let key = (Arc::as_ptr(params) as usize, through.map(|outer| Arc::as_ptr(outer) as usize));
+                let new =
+                    || Arc::new(Through { stack: job.recipe.clone(), params: params.clone(), outer: through.cloned() });
+                outer.push(shared.entry(key).or_insert_with(new).clone());
             }
         }
         let with: Vec<(Key, Node)> = used
@@ -180,8 +185,9 @@ impl Placing<'_> {
                 continue;
             }
             let params = self.host_params(job, at, *host, cx);
-            let text =
-                serde_json::to_string(&params.values().map(|p| &p.value).collect::<Vec<_>>()).unwrap_or_default();
+            // Where a value came from counts too: `explain` tells it.
+            let origins = params.values().map(|p| (&p.value, p.span, &p.from)).collect::<Vec<_>>();
+            let text = serde_json::to_string(&origins).unwrap_or_default();
             let params = equal.entry(text).or_insert_with(|| Arc::new(params)).clone();
             key.map(|key| shared.insert(key, params.clone()));
             all.push(params);
@@ -287,9 +293,11 @@ impl Placing<'_> {
     fn instances(&mut self, job: &Job<'_>, params: &[Arc<BTreeMap<String, Sourced>>]) {
         let name = |at: &usize| self.resolved.hosts.get_index(*at).map(|(name, _)| name.clone());
         let selection: Arc<Vec<HostName>> = Arc::new(job.hosts.iter().filter_map(name).collect());
-        let mut shared: HashMap<usize, Arc<Instance>> = HashMap::new();
-        for (host, params) in selection.iter().zip(params) {
-            let instance = shared.entry(Arc::as_ptr(params) as usize).or_insert_with(|| {
+        let mut shared: HashMap<(usize, Option<usize>), Arc<Instance>> = HashMap::new();
+        for (at, (host, params)) in selection.iter().zip(params).enumerate() {
+            let through = job.outer.get(at);
+            let key = (Arc::as_ptr(params) as usize, through.map(|outer| Arc::as_ptr(outer) as usize));
+            let instance = shared.entry(key).or_insert_with(|| {
                 Arc::new(Instance {
                     recipe: job.recipe.clone(),
                     absent: job.absent,
@@ -297,6 +305,7 @@ impl Placing<'_> {
                     span: job.span,
                     selection: selection.clone(),
                     stack: job.stack.map(str::to_owned),
+                    through: through.cloned(),
                 })
             });
             self.insert(host, instance.clone());

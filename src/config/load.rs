@@ -1,5 +1,6 @@
 //! The one entry: an inventory's path in, a checked project or all mistakes out.
 
+use super::catalog::BUILT_IN;
 use super::claims::Claims;
 use super::cx::{Cx, confined, plain, unreadable};
 use super::expand::{Expanded, Expander, Known, State};
@@ -84,6 +85,8 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         cluster,
         hosts: resolved.hosts,
         groups: resolved.groups,
+        group_vars: resolved.group_vars,
+        library: library.clone(),
         recipes: IndexMap::new(),
         instances: IndexMap::new(),
         graph: Graph::default(),
@@ -111,7 +114,7 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
     let embedded: Vec<(String, String)> =
         cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     for (name, text) in embedded.into_iter().filter(|(name, _)| !library.contains_key(name)).collect::<Vec<_>>() {
-        let shown = Utf8PathBuf::from(format!("<built in>/{name}.yaml"));
+        let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
         let Some((_, node)) = cx.parse(&shown, text) else { continue };
         let Some(recipe) = recipe::read(&node, &shown, cx) else { continue };
         add(recipe, &mut library, cx);

@@ -1,9 +1,12 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod catalog;
+mod chart;
 mod check;
 mod claims;
 mod cx;
 mod expand;
+mod explain;
 mod files;
 mod filter;
 mod instances;
@@ -14,15 +17,20 @@ mod project;
 mod recipe;
 mod render;
 mod scalar;
+mod schema;
 mod statics;
 mod table;
 mod template;
 mod yaml;
 
+pub use catalog::{RecipeLine, RecipePage, StepLine, catalog, recipe_page};
+pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
+pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
 pub use filter::StepFilter;
 pub use load::{LoadOptions, load};
 pub use project::*;
+pub use schema::{inventory_schema, recipe_schema};
 pub use template::{Eval, FactSource, Need, TemplateError};
 
 /// Returns the hosts that `selector` picks, in inventory order.

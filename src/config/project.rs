@@ -17,6 +17,10 @@ pub struct Project {
     pub hosts: IndexMap<HostName, Host>,
     /// Group → hosts, in inventory order; `all` is among them.
     pub groups: IndexMap<String, Vec<HostName>>,
+    /// What groups give their hosts, by name: the losers too, which no host knows of any more.
+    pub group_vars: IndexMap<String, GroupVars>,
+    /// Every recipe that can be named, stacks among them, applied or not.
+    pub library: IndexMap<String, Arc<Recipe>>,
     /// Every recipe that is applied, after stacks are unfolded, by name.
     pub recipes: IndexMap<String, Arc<Recipe>>,
     /// What is applied to each host, in graph order of the recipes.
@@ -310,6 +314,26 @@ pub struct Instance {
     pub selection: Arc<Vec<HostName>>,
     /// The stack it came through.
     pub stack: Option<String>,
+    /// The same stack with its own parameters.
+    pub through: Option<Arc<Through>>,
+}
+
+/// A stack on one host, with its parameters.
+#[derive(Debug)]
+pub struct Through {
+    pub stack: Arc<Recipe>,
+    pub params: Arc<BTreeMap<String, Sourced>>,
+    /// The stack that uses this one.
+    pub outer: Option<Arc<Through>>,
+}
+
+/// What a group gives its hosts.
+#[derive(Clone, Debug, Default)]
+pub struct GroupVars {
+    pub vars: BTreeMap<String, Sourced>,
+    /// How many groups contain it, directly or through others: of two groups of a host, the one with more is
+    /// the inner one.
+    pub depth: usize,
 }
 
 /// `rollout:`.

@@ -1,4 +1,4 @@
-//! Error codes: stable names that `forge explain` and the docs speak of.
+//! Error codes: stable names that `forge explain` and the docs speak of. Each has a page in `pages/`.
 
 use serde::Serialize;
 
@@ -21,6 +21,12 @@ macro_rules! codes {
             /// Returns one line of meaning.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$variant => $title,)* }
+            }
+
+            /// Returns the page in Markdown: what it means, a bad example with its message, how to mend it.
+            /// A code without a page does not compile.
+            pub fn page(self) -> &'static str {
+                match self { $(Code::$variant => include_str!(concat!("pages/", $code, ".md")),)* }
             }
         }
     };
@@ -68,4 +74,11 @@ codes! {
     Escape = "F0501", "a path leaves the inventory's tree";
     NeedsTrust = "F0502", "something would run a program on the controller without trust";
     SecretUnavailable = "F0503", "a secret cannot be read";
+}
+
+impl Code {
+    /// Returns the code of that name, in capitals or not.
+    pub fn parse(id: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| code.id().eq_ignore_ascii_case(id))
+    }
 }

@@ -4,11 +4,11 @@ use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::plan::Unreachable;
 use crate::resource::Change;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One thing that happened in a run. Events of one host come in order.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
     /// Observation of `hosts` begins.
@@ -63,7 +63,7 @@ pub enum Event {
 }
 
 /// How a step ended.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum StepResult {
     /// Changed and verified.
@@ -89,7 +89,7 @@ pub enum StepResult {
 }
 
 /// Why a step failed.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// A lowercase fragment: `exit status 100`, `still differs after the change`.
     pub why: Untrusted,
@@ -101,7 +101,7 @@ pub struct Failure {
 }
 
 /// How a verification ended.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum VerifyResult {
     Held,

@@ -4,11 +4,11 @@ use super::event::{StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
 use crate::resource::Change;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The result of `apply` or `verify`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub version: u32,
     pub run: String,
@@ -23,7 +23,7 @@ pub struct Report {
 }
 
 /// What a run came to on one host.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     pub host: HostName,
     pub outcome: Outcome,
@@ -34,7 +34,7 @@ pub struct HostReport {
     pub took: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
     pub id: StepId,
     pub title: Untrusted,
@@ -48,7 +48,7 @@ pub struct StepReport {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyReport {
     pub recipe: String,
     pub name: String,

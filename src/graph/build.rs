@@ -50,6 +50,20 @@ pub enum Why {
     Export,
 }
 
+impl Why {
+    /// Returns the word for it in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::After => "after",
+            Self::Needs => "needs",
+            Self::Barrier => "barrier",
+            Self::Restart => "restart_on",
+            Self::Export => "export",
+        }
+    }
+}
+
 impl Graph {
     /// Builds the graph of `steps` and `links`. Links to steps that are not declared are left out: the
     /// caller has reported them.
@@ -69,10 +83,10 @@ impl Graph {
         if order.len() < steps.len() {
             return Err(cycle::report(steps, links, &waits));
         }
-        Ok(Graph::assemble(steps, edges, order))
+        Ok(Graph::assemble(steps, links, edges, order))
     }
 
-    fn assemble(steps: &[Declared], edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
+    fn assemble(steps: &[Declared], links: &[Link], edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
         let steps: Vec<StepId> = steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect();
         let mut index: HashMap<String, HashMap<String, StepIndex>> = HashMap::new();
         for (at, id) in steps.iter().enumerate() {
@@ -82,7 +96,7 @@ impl Graph {
         for at in 0..steps.len() {
             starts[at + 1] = edges.partition_point(|edge| edge.to.0 as usize <= at) as u32;
         }
-        Graph { steps, edges, order: order.into(), index, starts }
+        Graph { links: links.to_vec(), steps, edges, order: order.into(), index, starts }
     }
 }
 

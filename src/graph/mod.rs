@@ -5,6 +5,7 @@
 
 mod build;
 mod cycle;
+mod waves;
 
 pub use build::{Declared, Endpoint, Link, Why};
 
@@ -33,6 +34,8 @@ pub struct Edge {
 pub struct Graph {
     pub(crate) steps: Vec<StepId>,
     pub(crate) edges: Vec<Edge>,
+    /// As they were declared.
+    links: Vec<Link>,
     pub(crate) order: Arc<[StepIndex]>,
     /// Recipe → step → position.
     index: HashMap<String, HashMap<String, StepIndex>>,
@@ -65,6 +68,11 @@ impl Graph {
             _ => 0..0,
         };
         self.edges[range].iter()
+    }
+
+    /// Returns the links as they were declared, those between whole recipes not unfolded.
+    pub fn links(&self) -> &[Link] {
+        &self.links
     }
 
     /// Returns every edge, ordered by the step that waits.

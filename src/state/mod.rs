@@ -1,7 +1,9 @@
 //! Where state lives: records on the host, and runs beside the inventory.
 
+mod history;
 mod record;
 mod store;
 
+pub use history::{RunFolder, RunInfo, VERSION as RUN_VERSION, runs};
 pub use record::{APPLIED_DIR, Record, STATE_DIR, Started, prepare, remove, write};
 pub use store::{RunDir, Store, StoreError};

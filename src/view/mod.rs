@@ -3,26 +3,38 @@
 //! Architecture Invariant: nothing below `view` and `cli` prints, and no text of a host reaches an output
 //! unescaped: it has no `Display`, and each writer escapes it for its own grammar.
 
+mod drawing;
 pub mod escape;
 pub mod fold;
 mod json;
 pub mod progress;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod schemas;
 mod style;
 mod text;
 mod validation;
 mod words;
 
+pub use drawing::{dot, mermaid};
 pub use json::Json;
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, took};
 
-use crate::engine::Report;
+use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
+use crate::diag::Code;
+use crate::engine::{Comparison, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
 use std::io::{self, Write};
+
+/// A run of the past in a list. One that cannot be read is shown with the reason, never left out.
+#[derive(Debug)]
+pub enum Listed {
+    Read(Box<PastRun>),
+    Broken { run: String, cluster: String, why: String },
+}
 
 /// Writes the result of a verb for one kind of reader. `exit` is the code that the process ends with.
 pub trait Writer {
@@ -34,4 +46,22 @@ pub trait Writer {
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is wrong in inventories, or that nothing is.
     fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes who waits for whom.
+    fn graph(&self, chart: &Chart, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes which recipes there are.
+    fn recipes(&self, recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what a recipe declares.
+    fn recipe(&self, page: &RecipePage, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes where a value came from.
+    fn values(&self, pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what a step is.
+    fn step(&self, page: &StepPage, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what an error code means.
+    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes which runs there were.
+    fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what a run of the past came to.
+    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what differs between two runs.
+    fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()>;
 }

@@ -1,5 +1,6 @@
 //! Counts, lists and times in words.
 
+use crate::config::{ChartEdge, ChartStep};
 use std::time::Duration;
 
 /// Returns `1 host`, `3 hosts`.
@@ -53,6 +54,53 @@ pub fn some<T: AsRef<str>>(names: &[T]) -> String {
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
         None => String::new(),
     }
+}
+
+/// Returns `a, b or c`.
+pub fn either(words: &[String]) -> String {
+    match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Returns the kind of a step, and what is not the usual about it.
+pub fn step_traits(step: &ChartStep) -> Vec<String> {
+    let mut traits = vec![step.kind.to_owned()];
+    traits.extend((step.scope != Default::default()).then(|| format!("scope {}", step.scope.name())));
+    traits.extend(step.disruption.map(|class| format!("{class}")));
+    traits
+}
+
+/// Returns what the step at the end of an edge waits for, and where that is written.
+pub fn waits_for(edge: &ChartEdge) -> String {
+    format!("{} {}{}", verb(edge.why), edge.from.name(), at(edge))
+}
+
+/// Returns who waits at the end of an edge.
+pub fn waited_for_by(edge: &ChartEdge) -> String {
+    format!("{} {} it{}", edge.to.name(), verb(edge.why), at(edge))
+}
+
+fn verb(why: &str) -> &'static str {
+    match why {
+        "order" => "is written after",
+        "after" => "comes after",
+        "restart_on" => "restarts on a change of",
+        "export" => "reads a value of",
+        _ => "needs",
+    }
+}
+
+fn at(edge: &ChartEdge) -> String {
+    let least = edge
+        .least
+        .as_ref()
+        .map_or_else(String::new, |least| format!(" on {least} of the selected hosts (a barrier between hosts)"));
+    let phase = if edge.why == "order" { String::new() } else { format!("@{}", edge.phase.name()) };
+    let place = edge.place.as_ref().map_or_else(String::new, |place| format!("  {place}"));
+    format!("{phase}{least}{place}")
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
-const KEYS: [&str; 13] = [
+/// Keys of `connect`.
+pub(in crate::config) const KEYS: [&str; 13] = [
     "user",
     "identity",
     "port",

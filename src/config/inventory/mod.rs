@@ -9,6 +9,7 @@ mod resolve;
 pub(crate) mod selector;
 
 pub(super) use apply::Entry;
+pub(super) use connect::KEYS as CONNECT_KEYS;
 pub(super) use resolve::{Resolved, Var, resolve};
 
 use super::cx::Cx;
@@ -19,7 +20,9 @@ use connect::Settings;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
-const KEYS: [&str; 9] = ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes"];
+/// Keys of an inventory.
+pub(super) const KEYS: [&str; 9] =
+    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes"];
 
 /// An inventory as written, each part checked by itself.
 #[derive(Default)]

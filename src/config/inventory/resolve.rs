@@ -5,7 +5,7 @@ use super::selector::Universe;
 use super::{Inventory, connect};
 use super::{apply, apply::Entry};
 use crate::config::cx::Cx;
-use crate::config::{Connect, Host, Node, Sourced, TransportKind, scalar};
+use crate::config::{Connect, GroupVars, Host, Node, Sourced, TransportKind, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -29,6 +29,7 @@ pub(in crate::config) struct Resolved {
     /// Variables by position of the host.
     pub vars: HostVars,
     pub groups: IndexMap<String, Vec<HostName>>,
+    pub group_vars: IndexMap<String, GroupVars>,
     pub entries: Vec<Entry>,
 }
 
@@ -44,8 +45,9 @@ pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resol
     let (hosts, vars) = hosts(&inventory, &layers, cx);
     report_one_machine(&hosts, cx);
     let groups = group_members(&universe, &hosts);
+    let group_vars = layers.group_vars();
     let entries = apply::select(inventory.apply, &universe, cx);
-    Resolved { hosts, vars, groups, entries }
+    Resolved { hosts, vars, groups, group_vars, entries }
 }
 
 fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
@@ -110,6 +112,20 @@ impl<'i> Layers<'i> {
     fn group(&self, at: usize) -> (&'i str, &'i RawGroup) {
         let name = self.inventory.groups.get_index(at).map_or("", |(name, _)| name.as_str());
         (name, &self.inventory.groups[at])
+    }
+
+    fn group_vars(&self) -> IndexMap<String, GroupVars> {
+        let one = |at: usize| {
+            let (name, raw) = self.group(at);
+            let sourced = |node: &Node| Sourced {
+                value: scalar::value(node),
+                span: Some(node.span),
+                from: format!("group {name}"),
+            };
+            let vars = raw.vars.iter().map(|(name, (_, node))| (name.clone(), sourced(node))).collect();
+            (name.to_owned(), GroupVars { vars, depth: self.tree.outer[at].len() })
+        };
+        (0..self.inventory.groups.len()).map(one).collect()
     }
 
     /// Returns those groups of `set` that have a say about something and no group inside of them has it too.

@@ -5,6 +5,9 @@ mod judged;
 pub(super) mod params;
 mod step;
 
+pub(super) use params::TYPES;
+pub(super) use step::COMMON;
+
 use super::cx::Cx;
 use super::inventory::{is_identifier, is_label};
 use super::table::{self, Table};
@@ -15,7 +18,9 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const KEYS: [&str; 9] = ["recipe", "summary", "params", "needs", "after", "rules", "steps", "verify", "uses"];
+/// Keys of a recipe.
+pub(super) const KEYS: [&str; 9] =
+    ["recipe", "summary", "params", "needs", "after", "rules", "steps", "verify", "uses"];
 
 /// Reads the root of a recipe's file. `None` when it has no usable name.
 pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {

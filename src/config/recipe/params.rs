@@ -10,7 +10,8 @@ use crate::diag::{Code, Diag};
 use crate::model::{SecretStore, Value};
 use indexmap::IndexMap;
 
-const TYPES: [&str; 8] = ["text", "bool", "int", "enum", "list", "map", "version", "secret"];
+/// Types of parameters.
+pub(in crate::config) const TYPES: [&str; 8] = ["text", "bool", "int", "enum", "list", "map", "version", "secret"];
 
 /// Reads `params:`.
 pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Param> {

@@ -12,7 +12,7 @@ use crate::resource::{self, Provision};
 use std::collections::BTreeSet;
 
 /// Keys that every step takes beside its resource.
-const COMMON: [&str; 18] = [
+pub(in crate::config) const COMMON: [&str; 18] = [
     "name",
     "when",
     "otherwise",

@@ -1,10 +1,13 @@
 //! The JSON writer: one document per result of a verb, with its form's version first.
 
 mod formatter;
+mod offline;
 mod validation;
 
-use super::{Validation, Writer};
-use crate::engine::Report;
+use super::{Listed, Validation, Writer};
+use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
+use crate::diag::Code;
+use crate::engine::{Comparison, PastRun, Report};
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
 use serde::Serialize;
@@ -22,7 +25,7 @@ pub struct Json;
 #[derive(Serialize)]
 struct Document<T> {
     version: u32,
-    /// `plan`, `report`, `facts` or `validation`: which key holds the result.
+    /// `plan`, `report`, `facts` …: which key holds the result.
     result: &'static str,
     forge: &'static str,
     exit: Exit,
@@ -37,9 +40,15 @@ struct Exit {
     name: ExitCode,
 }
 
+impl Exit {
+    fn of(exit: ExitCode) -> Self {
+        Self { code: exit.code(), name: exit }
+    }
+}
+
 impl<T: Serialize> Document<T> {
     fn write(result: &'static str, exit: ExitCode, body: T, out: &mut dyn Write) -> io::Result<()> {
-        let exit = Exit { code: exit.code(), name: exit };
+        let exit = Exit::of(exit);
         let document = Self { version: VERSION, result, forge: env!("CARGO_PKG_VERSION"), exit, body };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::Harmless::default());
         document.serialize(&mut serializer)?;
@@ -104,6 +113,43 @@ impl Writer for Json {
 
     fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("validation", exit, validation::body(validation), out)
+    }
+
+    fn graph(&self, graph: &Chart, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("graph", ExitCode::Done, offline::GraphBody { graph }, out)
+    }
+
+    fn recipes(&self, recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
+        Document::write("recipes", ExitCode::Done, offline::RecipesBody { recipes }, out)
+    }
+
+    fn recipe(&self, recipe: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("recipe", ExitCode::Done, offline::RecipeBody { recipe }, out)
+    }
+
+    fn values(&self, values: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
+        Document::write("values", ExitCode::Done, offline::ValueBody { values }, out)
+    }
+
+    fn step(&self, step: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("step", ExitCode::Done, offline::StepBody { step }, out)
+    }
+
+    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("code", ExitCode::Done, offline::CodeBody::of(code), out)
+    }
+
+    fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+        let runs = runs.iter().map(offline::Line::of).collect();
+        Document::write("runs", ExitCode::Done, offline::RunsBody { runs }, out)
+    }
+
+    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("run", ExitCode::Done, offline::RunBody { run: offline::Past::of(run) }, out)
+    }
+
+    fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
     }
 }
 

@@ -1,21 +1,27 @@
 //! The text writer: for people, grouped by what is equal, worst first.
 
+mod chart;
 mod closing;
 mod diff;
+mod explain;
 mod facts;
 mod group;
 mod plan;
 mod problems;
+mod recipes;
 mod report;
 mod rows;
+mod runs;
 mod sections;
 mod step;
 #[cfg(test)]
 mod tests;
 mod validation;
 
-use super::{Validation, Writer};
-use crate::engine::Report;
+use super::{Listed, Validation, Writer};
+use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
+use crate::diag::Code;
+use crate::engine::{Comparison, PastRun, Report};
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
 use std::io::{self, Write};
@@ -55,6 +61,42 @@ impl Writer for Text {
 
     fn validation(&self, validation: &Validation, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         validation::write(validation, out)
+    }
+
+    fn graph(&self, chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+        chart::write(self, chart, out)
+    }
+
+    fn recipes(&self, recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
+        recipes::list(recipes, out)
+    }
+
+    fn recipe(&self, page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
+        recipes::page(page, out)
+    }
+
+    fn values(&self, pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
+        explain::values(pages, out)
+    }
+
+    fn step(&self, page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+        explain::step(page, out)
+    }
+
+    fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
+        explain::code(code, out)
+    }
+
+    fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+        runs::list(runs, out)
+    }
+
+    fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+        runs::one(self, run, out)
+    }
+
+    fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+        runs::comparison(comparison, out)
     }
 }
 

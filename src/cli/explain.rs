@@ -1,0 +1,152 @@
+//! `forge explain`.
+
+use super::args::InventoryArg;
+use super::backend::Backend;
+use super::error::CliError;
+use super::output::Output;
+use super::run::{Cx, Ending, Loaded};
+use super::settings::Settings;
+use crate::config::{self, Project, ValueName};
+use crate::diag::{Code, did_you_mean};
+use crate::model::ExitCode;
+
+/// Say where a value came from, what a step is, or what an error code means; no host is contacted
+///
+/// THING is one of
+///   HOST:RECIPE.PARAM or HOST:vars.NAME   a value: who decides it, and who is overruled
+///   RECIPE/STEP                           a step: what it comes to, what it reads, who waits for whom
+///   F0301                                 an error code: an example, and how to mend it
+/// HOST may be any selector; without it the hosts of --on count, or all.
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "Examples:
+  forge explain gpu-01:nvidia-driver.version     one value on one host
+  forge explain nvidia-driver.version            on all hosts, equal ones together
+  forge explain gpu-01:vars.rack -i cluster.yaml
+  forge explain nvidia-driver/packages --on gpu  a step
+  forge explain F0301                            an error code"
+)]
+pub struct Args {
+    /// A value, a step or an error code
+    pub thing: String,
+}
+
+/// What can be asked for.
+#[derive(Debug, PartialEq)]
+enum Thing<'t> {
+    Code(Code),
+    Step { recipe: &'t str, step: &'t str },
+    Value { on: Option<&'t str>, name: ValueName },
+}
+
+impl<'t> Thing<'t> {
+    /// Tells things apart by how they are spelt: names of recipes hold neither `/` nor `:`.
+    fn parse(text: &'t str) -> Option<Self> {
+        if let Some(code) = Code::parse(text) {
+            return Some(Self::Code(code));
+        }
+        if let Some((recipe, step)) = text.split_once('/') {
+            return Some(Self::Step { recipe, step });
+        }
+        let (on, name) = match text.rsplit_once(':') {
+            Some((on, name)) => (Some(on), name),
+            None => (None, text),
+        };
+        Some(Self::Value { on, name: ValueName::parse(name)? })
+    }
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    match Thing::parse(&args.thing) {
+        Some(Thing::Code(code)) => {
+            let output = Output { console: cx.console, settings: cx.settings, target: None };
+            output.result(&|writer, out| writer.code(code, out))?;
+        }
+        Some(Thing::Step { recipe, step }) => self::step(cx, recipe, step)?,
+        Some(Thing::Value { on, name }) => value(cx, on, &name)?,
+        None => return Err(unknown(cx, &args.thing)),
+    }
+    Ok(ExitCode::Done)
+}
+
+fn step<B: Backend>(cx: &Cx<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
+    let target = cx.target(&InventoryArg::default())?;
+    let output = cx.output(&target);
+    let (project, hosts) = cx.load(&target)?;
+    let project = cx.backend.project(&project);
+    let page = config::explain_step(project, &hosts, recipe, step);
+    let page = page.map_err(|diag| output.selection_error(&diag, &project.sources))?;
+    output.result(&|writer, out| writer.step(&page, out))
+}
+
+fn value<B: Backend>(cx: &Cx<'_, B>, on: Option<&str>, name: &ValueName) -> Result<(), CliError> {
+    let settings = narrowed(cx.settings, on)?;
+    let cx = Cx { settings: &settings, ..*cx };
+    let target = cx.target(&InventoryArg::default())?;
+    let output = cx.output(&target);
+    let (project, hosts): Loaded<B::Project> = cx.load(&target)?;
+    let project = cx.backend.project(&project);
+    let pages = config::explain_value(project, &hosts, name);
+    let pages = pages.map_err(|diag| output.selection_error(&diag, &project.sources))?;
+    output.result(&|writer, out| writer.values(&pages, out))
+}
+
+fn narrowed(settings: &Settings, on: Option<&str>) -> Result<Settings, CliError> {
+    match (on, &settings.on) {
+        (Some(on), Some(other)) => {
+            let message = format!("two selections are given: `{on}` and `--on {other}`");
+            Err(CliError::usage(message).hint("give one of them"))
+        }
+        (Some(on), None) => Ok(settings.narrowed(on)),
+        (None, _) => Ok(settings.clone()),
+    }
+}
+
+/// Names what is near, of everything that could be meant; an inventory that is not there has nothing.
+fn unknown<B: Backend>(cx: &Cx<'_, B>, thing: &str) -> CliError {
+    let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
+    let loaded = cx.target(&InventoryArg::default()).ok();
+    let project = loaded.and_then(|target| cx.backend.load(&target.path, cx.settings).0);
+    if let Some(project) = &project {
+        known.extend(things(cx.backend.project(project)));
+    }
+    let error = CliError::usage(format!("`{thing}` is no value, step or error code"));
+    let recipe = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
+    match did_you_mean(thing, known.iter().map(String::as_str)) {
+        _ if recipe => error.hint(format!("`forge recipes {thing}` shows a recipe")),
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("write `HOST:recipe.param`, `HOST:vars.name`, `recipe/step` or a code like `F0301`"),
+    }
+}
+
+fn things(project: &Project) -> Vec<String> {
+    let mut things: Vec<String> = Vec::new();
+    for recipe in project.library.values() {
+        things.extend(recipe.steps.iter().map(|step| format!("{}/{}", recipe.name, step.name)));
+        things.extend(recipe.params.keys().map(|param| format!("{}.{param}", recipe.name)));
+    }
+    things.extend(project.hosts.values().flat_map(|host| host.vars.keys()).map(|name| format!("vars.{name}")));
+    things
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_told_apart() {
+        let value = |on, recipe: &str, param: &str| {
+            let name = ValueName::Param { recipe: recipe.into(), param: param.into() };
+            Some(Thing::Value { on, name })
+        };
+        assert_eq!(Thing::parse("f0301"), Some(Thing::Code(Code::UnknownRecipe)));
+        assert_eq!(Thing::parse("web/page"), Some(Thing::Step { recipe: "web", step: "page" }));
+        assert_eq!(Thing::parse("gpu-01:nvidia-driver.version"), value(Some("gpu-01"), "nvidia-driver", "version"));
+        assert_eq!(Thing::parse("gpu:&rack_a:web.v1.port"), value(Some("gpu:&rack_a"), "web.v1", "port"));
+        let var = Thing::Value { on: None, name: ValueName::Var("rack".into()) };
+        assert_eq!(Thing::parse("vars.rack"), Some(var));
+        assert_eq!(Thing::parse("web"), None);
+        assert_eq!(Thing::parse("F9999"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! `forge graph`.
+
+use super::args::{Format, InventoryArg};
+use super::backend::Backend;
+use super::run::{Cx, Ending};
+use crate::config;
+use crate::model::ExitCode;
+use crate::view;
+
+/// Show who waits for whom; no host is contacted
+///
+/// Text shows waves: what could run at once, in order, and what each step waits for, with the phase of it. A
+/// barrier between hosts says how many of them are enough. `-v` also shows the order inside of recipes.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge graph cluster.yaml                       waves of everything
+  forge graph cluster.yaml --on gpu-01           of one host
+  forge graph cluster.yaml --format dot | dot -Tsvg > graph.svg
+  forge graph cluster.yaml --format mermaid      for Markdown")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let (project, hosts) = cx.load(&target)?;
+    let chart = config::chart(cx.backend.project(&project), &hosts, &cx.settings.filter);
+    match cx.settings.format {
+        Format::Dot => output.drawn(&|out| view::dot(&chart, out))?,
+        Format::Mermaid => output.drawn(&|out| view::mermaid(&chart, out))?,
+        Format::Text | Format::Json => output.result(&|writer, out| writer.graph(&chart, out))?,
+    }
+    if !matches!(cx.settings.format, Format::Text | Format::Json) {
+        output.file_beside(&|writer, out| writer.graph(&chart, out))?;
+    }
+    Ok(ExitCode::Done)
+}

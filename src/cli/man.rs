@@ -1,0 +1,61 @@
+//! `forge man`.
+
+use super::error::CliError;
+use super::output::Output;
+use super::run::{Cx, Ending};
+use super::{command, file};
+use crate::model::ExitCode;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::io;
+
+/// Print the manual page, or write one page per verb into a folder
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge man | man -l -                           read it
+  forge man --into /usr/local/share/man/man1     forge.1, forge-plan.1, …")]
+pub struct Args {
+    /// Write forge.1 and a page per verb into this folder
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<Utf8PathBuf>,
+}
+
+pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let output = Output { console: cx.console, settings: cx.settings, target: None };
+    match &args.into {
+        None => {
+            let page = page(&command())?;
+            output.drawn(&|out| out.write_all(&page))?;
+        }
+        Some(folder) => pages(folder)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
+    let mut page = Vec::new();
+    let made = clap_mangen::Man::new(command.clone()).render(&mut page);
+    made.map_err(|error: io::Error| CliError::unexpected(format!("the page cannot be made: {error}")))?;
+    Ok(page)
+}
+
+fn pages(folder: &Utf8Path) -> Result<(), CliError> {
+    let all = command();
+    let write = |name: &str, command: &clap::Command| {
+        let page = page(command)?;
+        file::replace(&folder.join(format!("{name}.1")), |out| out.write_all(&page))
+    };
+    write("forge", &all)?;
+    for verb in all.get_subcommands() {
+        let name = format!("forge-{}", verb.get_name());
+        // `man` shows this name at the top of the page.
+        write(
+            &name,
+            &verb
+                .clone()
+                .display_name(name.clone())
+                .bin_name(format!("forge {}", verb.get_name()))
+                .version(env!("CARGO_PKG_VERSION")),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! `forge runs`.
+
+use super::output::Output;
+use super::past;
+use super::run::{Cx, Ending};
+use crate::engine;
+use crate::model::ExitCode;
+
+/// List runs of the past, or compare two
+///
+/// Runs lie in the state folder: --state, else $FORGE_STATE, else .forge beside the inventory. Newest first. A run
+/// without a report is still going on, or its controller was stopped.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge runs                                     all runs
+  forge runs --last 5 --format json | jq '.runs[].run.info.run'
+  forge runs --compare 20261121T1046 last        what came to something else, per host and step")]
+pub struct Args {
+    /// Only the newest N
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
+    /// Compare two runs: names, beginnings of names, or `last`
+    #[arg(long, num_args = 2, value_names = ["RUN", "RUN"], conflicts_with = "last")]
+    pub compare: Vec<String>,
+}
+
+pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let output = Output { console: cx.console, settings: cx.settings, target: None };
+    let folders = past::folders(cx)?;
+    if let [from, to] = args.compare.as_slice() {
+        let (from, to) = (past::one(cx, &folders, from)?, past::one(cx, &folders, to)?);
+        let comparison = engine::compare(&from, &to);
+        output.result(&|writer, out| writer.comparison(&comparison, out))?;
+        return Ok(ExitCode::Done);
+    }
+    let shown = folders.iter().take(args.last.unwrap_or(usize::MAX));
+    let runs: Vec<_> = shown.map(past::listed).collect();
+    output.result(&|writer, out| writer.runs(&runs, out))?;
+    Ok(ExitCode::Done)
+}

@@ -1,0 +1,53 @@
+//! `forge schema`.
+
+use super::error::CliError;
+use super::output::Output;
+use super::run::{Cx, Ending};
+use crate::diag::did_you_mean;
+use crate::model::ExitCode;
+use crate::view::schemas;
+
+/// Print the JSON Schema of what people write, or of what forge writes
+///
+/// Without NAME the schemas are listed. An editor with the YAML language server checks and completes a file whose
+/// first line names its schema:
+///   # yaml-language-server: $schema=./schemas/inventory.json
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "Examples:
+  forge schema                                   which there are
+  forge schema inventory > schemas/inventory.json
+  forge schema recipe > schemas/recipe.json
+  forge schema file                              the fields of a kind of resource
+
+docs/editors.md shows how editors find them without that line."
+)]
+pub struct Args {
+    /// `inventory`, `recipe`, `plan`, `report`, … or a kind of resource
+    pub name: Option<String>,
+}
+
+pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let output = Output { console: cx.console, settings: cx.settings, target: None };
+    match &args.name {
+        None => output.drawn(&|out| {
+            let mut all = schemas::all();
+            all.try_for_each(|schema| writeln!(out, "{:<14} {}", schema.name, schema.what))
+        })?,
+        Some(name) => {
+            let schema = schemas::find(name).ok_or_else(|| unknown(name))?;
+            output.drawn(&|out| out.write_all(schemas::text(&schema).as_bytes()))?;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn unknown(name: &str) -> CliError {
+    let names: Vec<&str> = schemas::all().map(|schema| schema.name).collect();
+    let error = CliError::usage(format!("there is no schema `{name}`"));
+    match did_you_mean(name, names) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`forge schema` lists them"),
+    }
+}

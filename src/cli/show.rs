@@ -1,0 +1,140 @@
+//! `forge show`.
+
+use super::error::CliError;
+use super::output::Output;
+use super::past;
+use super::run::{Cx, Ending};
+use crate::engine::{self, Report};
+use crate::model::{ExitCode, Value};
+use crate::plan::Plan;
+use crate::state::RunFolder;
+use camino::Utf8Path;
+
+/// Print a run of the past, or a plan or report that was written to a file
+///
+/// A run is printed as apply printed it. A file is what `--json-into` wrote, or a plan or report of the state folder.
+/// The exit code is 0 whatever the run came to: what it ended with is in the text, and in the document's `run.exit`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge show last                                the newest run
+  forge show 20261121T1046                       by the beginning of its name
+  forge show last --format json | jq '.run.exit'
+  forge show plan.json                           a plan that `plan --json-into plan.json` wrote")]
+pub struct Args {
+    /// A run (`last`, a name or the beginning of one), or the path of a JSON file
+    pub run: String,
+}
+
+/// What a file holds.
+enum Content {
+    Plan(Plan),
+    Report(Report),
+}
+
+pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let output = Output { console: cx.console, settings: cx.settings, target: None };
+    let path = Utf8Path::new(&args.run);
+    if path.is_dir() {
+        let run = past::read(&folder(path))?;
+        output.result(&|writer, out| writer.run(&run, out))?;
+    } else if path.is_file() || args.run.contains('/') || args.run.ends_with(".json") {
+        file(&output, path)?;
+    } else {
+        let run = past::one(cx, &past::folders(cx)?, &args.run)?;
+        output.result(&|writer, out| writer.run(&run, out))?;
+    }
+    Ok(ExitCode::Done)
+}
+
+fn folder(path: &Utf8Path) -> RunFolder {
+    let name = |path: Option<&Utf8Path>| path.and_then(Utf8Path::file_name).unwrap_or_default().to_owned();
+    let cluster = path.parent().and_then(Utf8Path::parent);
+    RunFolder { cluster: name(cluster), run: name(Some(path)), path: path.to_owned() }
+}
+
+fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
+    let text = fs_err::read_to_string(path).map_err(|error| {
+        CliError::input(format!("`{path}` cannot be read: {}", error.kind())).hint("`forge runs` lists past runs")
+    })?;
+    match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
+        Content::Plan(plan) => output.result(&|writer, out| writer.plan(&plan, plan.exit_code(false), out)),
+        Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
+    }
+}
+
+/// Tells what a file holds: a document of a verb, or a plan or report as the state folder keeps them.
+fn content(text: &str) -> Result<Content, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    match value.get("result").and_then(Value::as_str) {
+        Some("plan") => plan(&value["plan"]),
+        Some("report") => report(&value["report"]),
+        Some("run") => report(&value["run"]["report"]),
+        Some(other) => Err(format!("it was written by `forge {}`, which is not shown again", verb(other))),
+        None if value.get("inventory").is_some() && value.get("hosts").is_some() => plan(&value),
+        None if value.get("run").is_some() && value.get("hosts").is_some() => report(&value),
+        None => Err("it is neither a plan nor a report".to_owned()),
+    }
+}
+
+fn verb(result: &str) -> &str {
+    match result {
+        "validation" => "validate",
+        "recipe" => "recipes",
+        "values" | "step" | "code" => "explain",
+        "comparison" => "runs --compare",
+        other => other,
+    }
+}
+
+fn plan(value: &Value) -> Result<Content, String> {
+    let plan: Plan = serde_json::from_value(value.clone()).map_err(|error| format!("it is not a plan: {error}"))?;
+    match plan.version {
+        1 => Ok(Content::Plan(plan)),
+        other => Err(format!("the plan has version {other}, this forge reads 1")),
+    }
+}
+
+fn report(value: &Value) -> Result<Content, String> {
+    engine::read_report(&value.to_string()).map(Content::Report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Json, Writer, sample};
+
+    fn said(text: &str) -> String {
+        match content(text) {
+            Ok(Content::Plan(plan)) => format!("a plan of {}", plan.cluster),
+            Ok(Content::Report(report)) => format!("a report of {}", report.cluster),
+            Err(why) => why,
+        }
+    }
+
+    fn document(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn documents_and_bare_values_are_told_apart() {
+        let (plan, report) = (sample::rich_plan(), sample::rich_report());
+        let of_plan = format!("a plan of {}", plan.cluster);
+        let of_report = format!("a report of {}", report.cluster);
+        assert_eq!(said(&serde_json::to_string(&plan).unwrap()), of_plan);
+        assert_eq!(said(&serde_json::to_string(&report).unwrap()), of_report);
+        assert_eq!(said(&document(|out| Json.plan(&plan, ExitCode::Done, out))), of_plan);
+        assert_eq!(said(&document(|out| Json.report(&report, ExitCode::Done, out))), of_report);
+        assert_eq!(said(r#"{"result":"facts"}"#), "it was written by `forge facts`, which is not shown again");
+        assert_eq!(said("{}"), "it is neither a plan nor a report");
+        let later = serde_json::to_string(&Report { version: 2, ..report }).unwrap();
+        assert_eq!(said(&later), "the report has version 2, this forge reads 1");
+    }
+
+    #[test]
+    fn a_report_reads_back_as_it_was() {
+        let report = sample::rich_report();
+        assert_eq!(engine::read_report(&serde_json::to_string(&report).unwrap()), Ok(report));
+    }
+}

@@ -1,0 +1,248 @@
+//! Recipes as values for writers: what can be named, and everything that one of them declares.
+
+use super::{Edge, Export, Param, ParamType, Project, Recipe, Rule, Step, Verify};
+use crate::model::{Disruption, HostName, Level, Phase, Scope, Value};
+use crate::resource::Provision;
+use serde::Serialize;
+
+/// Where recipes that are built into forge stand in messages.
+pub(super) const BUILT_IN: &str = "<built in>";
+
+/// A recipe in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecipeLine {
+    pub name: String,
+    pub summary: String,
+    /// Its file, as messages show it.
+    pub file: String,
+    pub built_in: bool,
+    /// Whether it uses others and has no steps.
+    pub stack: bool,
+    /// Hosts of the inventory that it is applied to, through stacks too; of a stack those of its recipes.
+    pub hosts: Vec<HostName>,
+}
+
+/// Everything that a recipe declares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecipePage {
+    #[serde(flatten)]
+    pub line: RecipeLine,
+    pub params: Vec<ParamLine>,
+    pub needs: Vec<String>,
+    pub after: Vec<String>,
+    pub rules: Vec<RuleLine>,
+    pub steps: Vec<StepLine>,
+    pub verify: Vec<VerifyLine>,
+    pub uses: Vec<UseLine>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ParamLine {
+    pub name: String,
+    /// `text`, `list of version`, `one of a, b`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    pub required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    pub doc: String,
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RuleLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    pub require: String,
+    /// What is said where it does not hold.
+    #[serde(rename = "else")]
+    pub otherwise: String,
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepLine {
+    pub name: String,
+    pub kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<String>,
+    pub scope: Scope,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effective_by: Vec<String>,
+    pub needs: Vec<String>,
+    pub after: Vec<String>,
+    pub restart_on: Vec<String>,
+    pub provides: Vec<String>,
+    pub exports: Vec<ExportLine>,
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExportLine {
+    pub name: String,
+    pub secret: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VerifyLine {
+    pub name: String,
+    pub level: Level,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// `expect` over facts, or a `check` on the host.
+    pub by: &'static str,
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UseLine {
+    pub recipe: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// Parameters that it passes on.
+    pub with: Vec<String>,
+    pub place: String,
+}
+
+/// Lists every recipe that can be named, by name.
+pub fn catalog(project: &Project) -> Vec<RecipeLine> {
+    let mut lines: Vec<RecipeLine> = project.library.values().map(|recipe| line(project, recipe)).collect();
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    lines
+}
+
+/// Returns the page of the recipe of that name.
+pub fn recipe_page(project: &Project, name: &str) -> Option<RecipePage> {
+    let recipe = project.library.get(name)?;
+    let place = |span| project.sources.place(span);
+    Some(RecipePage {
+        line: line(project, recipe),
+        params: recipe.params.values().map(|param| self::param(param, place(param.span))).collect(),
+        needs: recipe.needs.iter().map(edge).collect(),
+        after: recipe.after.iter().map(edge).collect(),
+        rules: recipe.rules.iter().map(|rule| self::rule(rule, place(rule.span))).collect(),
+        steps: recipe.steps.iter().map(|step| self::step(step, place(step.span))).collect(),
+        verify: recipe.verify.iter().map(|verify| self::verify(verify, place(verify.span))).collect(),
+        uses: recipe.uses.iter().map(|used| self::used(used, place(used.span))).collect(),
+    })
+}
+
+fn line(project: &Project, recipe: &Recipe) -> RecipeLine {
+    let through = |instance: &super::Instance| {
+        let mut outer = instance.through.as_ref();
+        std::iter::from_fn(move || {
+            let stack = outer?;
+            outer = stack.outer.as_ref();
+            Some(stack.stack.name == recipe.name)
+        })
+        .any(|is| is)
+    };
+    let has = |own: &[std::sync::Arc<super::Instance>]| own.iter().any(|i| i.recipe.name == recipe.name || through(i));
+    RecipeLine {
+        name: recipe.name.clone(),
+        summary: recipe.summary.clone(),
+        file: project.sources.path(recipe.span.file).to_string(),
+        built_in: recipe.path.starts_with(BUILT_IN),
+        stack: !recipe.uses.is_empty(),
+        hosts: project.instances.iter().filter(|(_, own)| has(own)).map(|(host, _)| host.clone()).collect(),
+    }
+}
+
+fn param(param: &Param, place: String) -> ParamLine {
+    ParamLine {
+        name: param.name.clone(),
+        ty: words(&param.ty),
+        required: param.default.is_none(),
+        default: param.default.clone(),
+        doc: param.doc.clone(),
+        place,
+    }
+}
+
+fn words(ty: &ParamType) -> String {
+    match ty {
+        ParamType::Text => "text".into(),
+        ParamType::Bool => "bool".into(),
+        ParamType::Int => "int".into(),
+        ParamType::Enum(values) => format!("one of {}", values.join(", ")),
+        ParamType::List(inner) => format!("list of {}", words(inner)),
+        ParamType::Map(inner) => format!("map of {}", words(inner)),
+        ParamType::Version => "version".into(),
+        ParamType::Secret => "secret".into(),
+    }
+}
+
+/// Returns an edge as it could be written: `nvidia-driver/packages@effective`.
+pub(super) fn edge(edge: &Edge) -> String {
+    let step = edge.step.as_ref().map_or_else(String::new, |step| format!("/{step}"));
+    let phase = match edge.phase {
+        // What an edge means without a word.
+        Phase::Effective => String::new(),
+        other => format!("@{}", other.name()),
+    };
+    let barrier = edge.barrier.map_or_else(String::new, |b| format!(" on {} of the selected hosts", b.least.text()));
+    format!("{}{step}{phase}{barrier}", edge.recipe)
+}
+
+fn rule(rule: &Rule, place: String) -> RuleLine {
+    RuleLine {
+        when: rule.when.as_ref().map(|when| when.source.clone()),
+        require: rule.require.source.clone(),
+        otherwise: rule.otherwise.clone(),
+        place,
+    }
+}
+
+fn step(step: &Step, place: String) -> StepLine {
+    StepLine {
+        name: step.name.clone(),
+        kind: step.kind,
+        when: step.when.as_ref().map(|when| when.source.clone()),
+        each: step.each.as_ref().map(|each| each.source.clone()),
+        scope: step.scope,
+        disruption: step.disruption,
+        effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
+        needs: step.needs.iter().map(edge).collect(),
+        after: step.after.iter().map(edge).collect(),
+        restart_on: step.restart_on.iter().map(|(name, _)| name.clone()).collect(),
+        provides: step.provides.iter().map(provision).collect(),
+        exports: step.exports.values().map(export).collect(),
+        place,
+    }
+}
+
+pub(super) fn provision(provision: &Provision) -> String {
+    match provision {
+        Provision::Path(path) => format!("file {path}"),
+        Provision::Unit(name) => format!("unit {name}"),
+        Provision::User(name) => format!("user {name}"),
+        Provision::Package(name) => format!("package {name}"),
+    }
+}
+
+fn export(export: &Export) -> ExportLine {
+    ExportLine { name: export.name.clone(), secret: export.secret }
+}
+
+fn verify(verify: &Verify, place: String) -> VerifyLine {
+    VerifyLine {
+        name: verify.name.clone(),
+        level: verify.level,
+        when: verify.when.as_ref().map(|when| when.source.clone()),
+        by: if verify.expect.is_some() { "expect" } else { "check" },
+        place,
+    }
+}
+
+fn used(used: &super::Use, place: String) -> UseLine {
+    UseLine {
+        recipe: used.recipe.clone(),
+        when: used.when.as_ref().map(|when| when.source.clone()),
+        with: used.with.keys().cloned().collect(),
+        place,
+    }
+}

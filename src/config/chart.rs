@@ -1,0 +1,192 @@
+//! The graph of what is applied to some hosts, as a value for writers: steps in waves, edges as declared.
+
+use super::{Edge, Project, Recipe, Share, Step, StepFilter};
+use crate::diag::Span;
+use crate::graph::{Endpoint, StepIndex, Why};
+use crate::model::{Disruption, HostName, Phase, Scope, StepId};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps, in an order that respects every edge, and what they wait for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    pub cluster: String,
+    pub hosts: Vec<HostName>,
+    pub steps: Vec<ChartStep>,
+    pub edges: Vec<ChartEdge>,
+    /// Positions in `steps` of those that could run at once, first wave first.
+    pub waves: Vec<Vec<usize>>,
+}
+
+/// One step of a chart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChartStep {
+    pub recipe: String,
+    pub step: String,
+    pub kind: &'static str,
+    pub scope: Scope,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
+    /// What brings it into force, where that is more than its own commands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effective_by: Vec<String>,
+    /// Hosts that have it.
+    pub hosts: Vec<HostName>,
+    /// Hosts that it is removed from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<HostName>,
+    pub place: String,
+}
+
+/// One end of an edge: a step, or a recipe as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChartEnd {
+    pub recipe: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+}
+
+/// `to` does not begin before `from` is in `phase`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChartEdge {
+    pub from: ChartEnd,
+    pub to: ChartEnd,
+    pub phase: Phase,
+    /// `order`, `needs`, `after`, `barrier`, `restart_on` or `export`.
+    pub why: &'static str,
+    /// Of a barrier: how many of the selected hosts must have got there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<String>,
+    /// Where it is written; the order of steps has no place of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+impl ChartEnd {
+    /// Returns whether `step` is this end, or part of it.
+    pub fn holds(&self, step: &ChartStep) -> bool {
+        self.recipe == step.recipe && self.step.as_ref().is_none_or(|name| *name == step.step)
+    }
+
+    /// Returns `recipe/step`, or the recipe.
+    pub fn name(&self) -> String {
+        match &self.step {
+            Some(step) => format!("{}/{step}", self.recipe),
+            None => self.recipe.clone(),
+        }
+    }
+}
+
+impl Share {
+    /// Returns it as it is written: `2`, `90%`.
+    pub fn text(self) -> String {
+        match self {
+            Self::Count(count) => count.to_string(),
+            Self::Percent(percent) => format!("{percent}%"),
+        }
+    }
+}
+
+/// Draws the graph of what is applied to `hosts`, as far as `filter` admits its steps.
+pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Chart {
+    let on = applied(project, hosts);
+    let waves = project.graph.waves();
+    let mut kept: Vec<StepIndex> = project.graph.order().iter().copied().collect();
+    kept.retain(|index| {
+        let id = project.graph.step(*index);
+        on.contains_key(&*id.recipe) && filter.admits(&id.recipe, &id.step)
+    });
+    // In a wave steps stand in the graph's order.
+    kept.sort_by_key(|index| waves[index.0 as usize]);
+    let steps: Vec<ChartStep> =
+        kept.iter().filter_map(|index| step(project, project.graph.step(*index), &on)).collect();
+    let mut by_wave: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, index) in kept.iter().enumerate() {
+        by_wave.entry(waves[index.0 as usize]).or_default().push(at);
+    }
+    Chart {
+        cluster: project.cluster.clone(),
+        hosts: hosts.to_vec(),
+        edges: edges(project, &steps),
+        waves: by_wave.into_values().collect(),
+        steps,
+    }
+}
+
+/// Hosts of each recipe, those that it is removed from apart.
+type Applied<'p> = BTreeMap<&'p str, (Vec<HostName>, Vec<HostName>)>;
+
+fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> Applied<'p> {
+    let mut on = Applied::new();
+    for host in hosts {
+        for instance in project.instances.get(host).into_iter().flatten() {
+            let (present, absent) = on.entry(instance.recipe.name.as_str()).or_default();
+            match instance.absent {
+                true => absent.push(host.clone()),
+                false => present.push(host.clone()),
+            }
+        }
+    }
+    on
+}
+
+fn step(project: &Project, id: &StepId, on: &Applied<'_>) -> Option<ChartStep> {
+    let recipe = project.recipes.get(&*id.recipe)?;
+    let step = recipe.steps.iter().find(|step| step.name == *id.step)?;
+    let (hosts, removed) = on.get(&*id.recipe).cloned().unwrap_or_default();
+    Some(ChartStep {
+        recipe: recipe.name.clone(),
+        step: step.name.clone(),
+        kind: step.kind,
+        scope: step.scope,
+        disruption: step.disruption,
+        effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
+        hosts,
+        removed,
+        place: project.sources.place(step.span),
+    })
+}
+
+/// Returns the edges between steps of `steps`: the order inside of recipes, then what is declared.
+pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
+    let here = |end: &ChartEnd| steps.iter().any(|step| end.holds(step));
+    let recipes: BTreeSet<&str> = steps.iter().map(|step| step.recipe.as_str()).collect();
+    let own = project.recipes.values().filter(|recipe| recipes.contains(recipe.name.as_str()));
+    let mut edges: Vec<ChartEdge> = own.flat_map(|recipe| order(recipe, &here)).collect();
+    let declared = project.graph.links().iter().map(|link| ChartEdge {
+        from: end(&link.from),
+        to: end(&link.to),
+        phase: link.phase,
+        why: link.why.name(),
+        least: least(project, &link.to, link.span).filter(|_| link.why == Why::Barrier).map(Share::text),
+        place: Some(project.sources.place(link.span)),
+    });
+    edges.extend(declared.filter(|edge| here(&edge.from) && here(&edge.to)));
+    edges
+}
+
+/// Steps that were left out do not cut the order of the others.
+fn order(recipe: &Recipe, here: &impl Fn(&ChartEnd) -> bool) -> Vec<ChartEdge> {
+    let end = |step: &std::sync::Arc<Step>| ChartEnd { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
+    let kept: Vec<ChartEnd> = recipe.steps.iter().map(end).filter(here).collect();
+    let pair = |pair: &[ChartEnd]| ChartEdge {
+        from: pair[0].clone(),
+        to: pair[1].clone(),
+        phase: Phase::Configured,
+        why: Why::Order.name(),
+        least: None,
+        place: None,
+    };
+    kept.windows(2).map(pair).collect()
+}
+
+fn end(end: &Endpoint) -> ChartEnd {
+    ChartEnd { recipe: end.recipe.clone(), step: end.step.clone() }
+}
+
+/// Finds the edge that was written at `span`: the graph does not know of shares.
+fn least(project: &Project, to: &Endpoint, span: Span) -> Option<Share> {
+    let recipe = project.recipes.get(&to.recipe)?;
+    let edges = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
+    edges.filter(|edge: &&Edge| edge.span == span).find_map(|edge| Some(edge.barrier?.least))
+}

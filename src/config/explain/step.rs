@@ -1,0 +1,214 @@
+//! One step: what it is, what it waits for and who for it, and what it comes to on hosts.
+
+use super::value::At;
+use super::{OnHosts, ValuePage, folded};
+use crate::config::chart::{ChartEdge, ChartEnd, chart};
+use crate::config::statics::texts;
+use crate::config::template::{Read, Root};
+use crate::config::{Expanded, Expander, Exports, FactSource, Instance, Known, Project, Recipe, State, Step};
+use crate::config::{StepFilter, catalog};
+use crate::diag::{Code, Diag};
+use crate::model::{Disruption, HostName, Level, Scope, Value};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Everything that is known of a step without asking a host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepPage {
+    pub recipe: String,
+    pub step: String,
+    pub kind: &'static str,
+    pub place: String,
+    pub scope: Scope,
+    pub level: Level,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// What happens where `when` is false: nothing, or the resource is removed.
+    pub otherwise_absent: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<String>,
+    /// What brings it into force, and how that is seen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effective_by: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_seen_by: Option<&'static str>,
+    pub waits_for: Vec<ChartEdge>,
+    pub waited_for_by: Vec<ChartEdge>,
+    pub provides: Vec<String>,
+    pub exports: Vec<String>,
+    /// What it comes to, hosts with the same put together.
+    pub rendered: Vec<OnHosts<Rendered>>,
+}
+
+/// What a turn of the step comes to on a host before anything is asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rendered {
+    /// The turn of an `each`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    pub absent: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The desired value; secrets by their names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Why there is none: `when` is false, or what it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    pub inputs: Vec<Input>,
+}
+
+/// Something that a template of the step reads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Input {
+    /// `params.version`, `facts.os.id`
+    pub name: String,
+    /// What kind of thing it is, where no place gives it a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<ValuePage>,
+}
+
+/// Explains a step on those of `hosts` that have it.
+///
+/// # Errors
+/// There is no such recipe or step, or it is applied to none of the hosts.
+pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &str) -> Result<StepPage, Box<Diag>> {
+    let (recipe, step) = find(project, recipe, step)?;
+    let of = |host: &HostName| {
+        let own = project.instances.get(host)?;
+        Some((host.clone(), own.iter().find(|instance| instance.recipe.name == recipe.name)?.clone()))
+    };
+    let having: Vec<(HostName, Arc<Instance>)> = hosts.iter().filter_map(of).collect();
+    if having.is_empty() {
+        let message = format!("`{}` is applied to none of these hosts", recipe.name);
+        return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).at(recipe.span)));
+    }
+    let (waits_for, waited_for_by) = edges(project, recipe, step);
+    Ok(StepPage {
+        recipe: recipe.name.clone(),
+        step: step.name.clone(),
+        kind: step.kind,
+        place: project.sources.place(step.span),
+        scope: step.scope,
+        level: step.level,
+        disruption: step.disruption,
+        when: step.when.as_ref().map(|when| when.source.clone()),
+        otherwise_absent: step.otherwise_absent,
+        each: step.each.as_ref().map(|each| each.source.clone()),
+        effective_by: step.effective.as_ref().map(|effective| effective.by.clone()).unwrap_or_default(),
+        effective_seen_by: step.effective.as_ref().map(|e| if e.expect.is_some() { "expect" } else { "check" }),
+        waits_for,
+        waited_for_by,
+        provides: step.provides.iter().map(catalog::provision).collect(),
+        exports: step.exports.keys().cloned().collect(),
+        rendered: rendered(project, &having, step),
+    })
+}
+
+fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recipe, &'p Arc<Step>), Box<Diag>> {
+    let Some(found) = project.library.get(recipe) else {
+        let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{recipe}`"));
+        return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
+    };
+    match found.steps.iter().find(|own| own.name == step) {
+        Some(step) => Ok((found, step)),
+        None => {
+            let diag = Diag::error(Code::UnknownEdge, format!("recipe `{recipe}` has no step `{step}`"));
+            Err(Box::new(diag.suggest(step, found.steps.iter().map(|step| step.name.as_str()))))
+        }
+    }
+}
+
+/// Edges of the whole project: what a step waits for does not depend on which hosts were asked about.
+fn edges(project: &Project, recipe: &Recipe, step: &Step) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
+    let hosts: Vec<HostName> = project.hosts.keys().cloned().collect();
+    let all = chart(project, &hosts, &StepFilter::default()).edges;
+    let is = |end: &ChartEnd| end.recipe == recipe.name && end.step.as_ref().is_none_or(|name| *name == step.name);
+    let into = all.iter().filter(|edge| is(&edge.to)).cloned().collect();
+    (into, all.into_iter().filter(|edge| is(&edge.from)).collect())
+}
+
+fn rendered(project: &Project, having: &[(HostName, Arc<Instance>)], step: &Arc<Step>) -> Vec<OnHosts<Rendered>> {
+    let expander = Expander::new(project);
+    let exports = Exports::new();
+    let known = Known { facts: FactSource::NotYet, exports: &exports };
+    let mut all = Vec::new();
+    for (name, instance) in having {
+        let Some(host) = project.hosts.get(name) else { continue };
+        let inputs = inputs(At { project, host: name }, instance, step);
+        for turn in expander.expand(host, instance, step, &known).iter() {
+            all.push((name.clone(), one(turn, inputs.clone())));
+        }
+    }
+    folded(all)
+}
+
+fn one(turn: &Expanded, inputs: Vec<Input>) -> Rendered {
+    let key = turn.id.key.as_deref().map(str::to_owned);
+    let nothing = Rendered { key, absent: turn.absent, title: None, value: None, why: None, inputs };
+    match &turn.state {
+        State::Resource(resource) => {
+            Rendered { title: Some(resource.title()), value: Some(resource.desired()), ..nothing }
+        }
+        State::NotApplicable(why) => Rendered { why: Some(why.clone()), ..nothing },
+        State::Deferred(deferred) => {
+            let fields = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+            let what = if fields.is_empty() { "the step".to_owned() } else { fields };
+            let why = format!("{what} cannot be told yet: {}", deferred.need.describe());
+            Rendered { title: deferred.title.clone(), why: Some(why), ..nothing }
+        }
+        // A project with mistakes is not loaded, so that this is one of a host's own values.
+        State::Invalid(diags) => {
+            let why = diags.iter().map(|diag| diag.message.as_str()).collect::<Vec<_>>().join("; ");
+            Rendered { why: Some(why), ..nothing }
+        }
+    }
+}
+
+/// Everything that templates of the step read, each once, in the order of writing.
+fn inputs(at: At<'_>, instance: &Instance, step: &Arc<Step>) -> Vec<Input> {
+    let file = crate::config::expand::template_text(at.project, &instance.recipe, step).flatten();
+    let mut seen = BTreeSet::new();
+    let mut inputs = Vec::new();
+    let mut texts: Vec<_> = texts(step).into_iter().map(|(text, form, _)| (text.to_owned(), form)).collect();
+    texts.extend(file.map(|text| (text.to_string(), crate::config::template::Form::Template)));
+    for (text, form) in texts {
+        if let Ok(program) = at.project.programs.get(&text, form).as_ref() {
+            inputs
+                .extend(program.reads().iter().filter(|read| seen.insert(name(read))).map(|r| input(at, instance, r)));
+        }
+    }
+    inputs
+}
+
+fn name(read: &Read) -> String {
+    let part = |part: &String| match part.contains('-') {
+        true => format!("[\"{part}\"]"),
+        false => format!(".{part}"),
+    };
+    format!("{}{}", read.root.name(), read.path.iter().map(part).collect::<String>())
+}
+
+fn input(at: At<'_>, instance: &Instance, read: &Read) -> Input {
+    let path: Vec<&str> = read.path.iter().map(String::as_str).collect();
+    let value = match (read.root, path.as_slice()) {
+        (Root::Params, [param, ..]) => at.of_instance(instance, param),
+        (Root::Vars, [var, ..]) => at.var(var),
+        (Root::Recipes, [recipe, param, ..]) => at.param(recipe, param),
+        _ => None,
+    };
+    let note = match read.root {
+        _ if value.is_some() => None,
+        Root::Facts => Some("observed on the host"),
+        Root::Exports => Some("made by another step"),
+        Root::Host | Root::Hosts => Some("from the inventory"),
+        Root::Item | Root::Key => Some("one of the items of `each`"),
+        Root::Params | Root::Vars | Root::Recipes => Some("not given on this host"),
+    };
+    Input { name: name(read), note, value }
+}

@@ -1,0 +1,258 @@
+//! One value on one host: who decides it, what that was read from, and who is overruled.
+
+use super::{OnHosts, folded};
+use crate::config::template::{Form, Program, Root};
+use crate::config::{Instance, Project, Sourced, Through, scalar};
+use crate::diag::{Code, Diag, Span};
+use crate::model::{HostName, Value};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A value that can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueName {
+    /// `vars.rack`
+    Var(String),
+    /// `nvidia-driver.version`
+    Param { recipe: String, param: String },
+}
+
+impl ValueName {
+    /// Reads `vars.NAME` or `RECIPE.PARAM`; the name of a recipe may hold dots.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (root, name) = text.rsplit_once('.').filter(|(root, name)| !root.is_empty() && !name.is_empty())?;
+        Some(match root {
+            "vars" => Self::Var(name.to_owned()),
+            recipe => Self::Param { recipe: recipe.to_owned(), param: name.to_owned() },
+        })
+    }
+}
+
+/// One place that gives a value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Origin {
+    /// `with`, `stack gpu-node`, `host`, `group gpu`, `recipe default`.
+    pub from: String,
+    pub value: Value,
+    /// `file:line:column`; a built-in default has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The template that was rendered, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// A value on a host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ValuePage {
+    pub name: String,
+    /// Who decides.
+    pub winner: Origin,
+    /// Who else gives it a value, in falling precedence.
+    pub overruled: Vec<Origin>,
+    /// What the winner's template read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<ValuePage>,
+}
+
+/// Explains a value on hosts, equal explanations put together. Hosts that do not have it are left out.
+///
+/// # Errors
+/// No host has it, or there is no such recipe, parameter or variable.
+pub fn explain_value(
+    project: &Project,
+    hosts: &[HostName],
+    name: &ValueName,
+) -> Result<Vec<OnHosts<ValuePage>>, Box<Diag>> {
+    known(project, name)?;
+    let pages = hosts.iter().filter_map(|host| Some((host.clone(), page(project, host, name)?)));
+    let found = folded(pages);
+    match found.is_empty() {
+        true => Err(Box::new(nowhere(name))),
+        false => Ok(found),
+    }
+}
+
+fn known(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
+    match name {
+        ValueName::Var(name) => {
+            let names: Vec<&str> =
+                project.hosts.values().flat_map(|host| host.vars.keys().map(String::as_str)).collect();
+            match names.contains(&name.as_str()) {
+                true => Ok(()),
+                false => {
+                    let diag = Diag::error(Code::UnknownName, format!("there is no variable `{name}`"));
+                    let mut names = names;
+                    names.sort_unstable();
+                    names.dedup();
+                    Err(Box::new(diag.suggest(name, names)))
+                }
+            }
+        }
+        ValueName::Param { recipe, param } => {
+            let Some(found) = project.library.get(recipe) else {
+                let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{recipe}`"));
+                return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
+            };
+            match found.params.contains_key(param) {
+                true => Ok(()),
+                false => {
+                    let message = format!("recipe `{recipe}` has no parameter `{param}`");
+                    let diag = Diag::error(Code::UnknownParam, message);
+                    Err(Box::new(diag.suggest(param, found.params.keys().map(String::as_str))))
+                }
+            }
+        }
+    }
+}
+
+fn nowhere(name: &ValueName) -> Diag {
+    match name {
+        ValueName::Var(name) => {
+            Diag::error(Code::UnknownName, format!("none of these hosts has the variable `{name}`"))
+        }
+        ValueName::Param { recipe, .. } => {
+            Diag::error(Code::EdgeNotApplied, format!("`{recipe}` is applied to none of these hosts"))
+        }
+    }
+}
+
+fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValuePage> {
+    let at = At { project, host };
+    match name {
+        ValueName::Var(name) => at.var(name),
+        ValueName::Param { recipe, param } => at.param(recipe, param),
+    }
+}
+
+/// Explains on one host.
+#[derive(Clone, Copy)]
+pub(super) struct At<'p> {
+    pub project: &'p Project,
+    pub host: &'p HostName,
+}
+
+/// The parameters that templates of a place read as `params`.
+type Params<'p> = Option<&'p Through>;
+
+impl<'p> At<'p> {
+    pub fn var(self, name: &str) -> Option<ValuePage> {
+        let mut layers = self.vars(name);
+        let winner = match layers.is_empty() {
+            true => return None,
+            false => layers.remove(0),
+        };
+        Some(ValuePage { name: format!("vars.{name}"), winner, overruled: layers, reads: Vec::new() })
+    }
+
+    /// Explains a parameter of a recipe, or of a stack that recipes of the host came through.
+    pub fn param(self, recipe: &str, param: &str) -> Option<ValuePage> {
+        let own = self.project.instances.get(self.host)?;
+        if let Some(instance) = own.iter().find(|instance| instance.recipe.name == recipe) {
+            return self.of_instance(instance, param);
+        }
+        let stack = own.iter().find_map(|instance| through(instance.through.as_ref(), recipe))?;
+        self.of_stack(stack, param)
+    }
+
+    pub fn of_instance(self, instance: &'p Instance, param: &str) -> Option<ValuePage> {
+        let name = format!("{}.{param}", instance.recipe.name);
+        let declared = instance.recipe.params.get(param)?;
+        self.decided(name, &instance.params, declared, instance.through.as_deref())
+    }
+
+    fn of_stack(self, stack: &'p Through, param: &str) -> Option<ValuePage> {
+        let name = format!("{}.{param}", stack.stack.name);
+        let declared = stack.stack.params.get(param)?;
+        self.decided(name, &stack.params, declared, stack.outer.as_deref())
+    }
+
+    fn decided(
+        self,
+        name: String,
+        params: &BTreeMap<String, Sourced>,
+        declared: &crate::config::Param,
+        outer: Params<'p>,
+    ) -> Option<ValuePage> {
+        let decided = params.get(&declared.name)?;
+        let given = decided.from == "with" || decided.from.starts_with("stack ");
+        let mut layers: Vec<Origin> = Vec::new();
+        let mut reads = Vec::new();
+        if given {
+            let origin = self.origin(decided);
+            reads = origin.template.as_deref().map(|text| self.reads(text, outer)).unwrap_or_default();
+            layers.push(origin);
+        }
+        layers.extend(self.vars(&declared.name));
+        layers.extend(declared.default.as_ref().map(|value| Origin {
+            from: "recipe default".to_owned(),
+            value: value.clone(),
+            place: Some(self.project.sources.place(declared.span)),
+            template: None,
+        }));
+        let mut winner = layers.remove(0);
+        // Variables are typed as their parameter is: `560.10` stays text, a secret stays hidden.
+        winner.value = decided.value.clone();
+        Some(ValuePage { name, winner, overruled: layers, reads })
+    }
+
+    /// Every place that gives the host a variable, the one that counts first.
+    fn vars(self, name: &str) -> Vec<Origin> {
+        let Some(host) = self.project.hosts.get(self.host) else { return Vec::new() };
+        let Some(winner) = host.vars.get(name) else { return Vec::new() };
+        let mut groups: Vec<(usize, &Sourced)> = host
+            .groups
+            .iter()
+            .filter_map(|group| self.project.group_vars.get(group))
+            .filter_map(|group| Some((group.depth, group.vars.get(name)?)))
+            .filter(|(_, sourced)| sourced.span != winner.span)
+            .collect();
+        groups.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        std::iter::once(winner).chain(groups.into_iter().map(|(_, sourced)| sourced)).map(|s| self.origin(s)).collect()
+    }
+
+    fn origin(self, sourced: &Sourced) -> Origin {
+        let written = sourced.span.map(|span| self.written(span)).filter(|text| scalar::is_template(text));
+        Origin {
+            from: sourced.from.clone(),
+            value: sourced.value.clone(),
+            place: sourced.span.map(|span| self.project.sources.place(span)),
+            template: written.map(str::to_owned),
+        }
+    }
+
+    /// Returns the text of a place, without the quotes around it.
+    fn written(self, span: Span) -> &'p str {
+        let text = self.project.sources.text(span.file);
+        let text = text.get(span.start as usize..span.end as usize).unwrap_or("").trim();
+        let quoted = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
+        quoted.unwrap_or(text)
+    }
+
+    fn reads(self, template: &str, outer: Params<'p>) -> Vec<ValuePage> {
+        let Ok(program) = Program::compile(template, Form::Template) else { return Vec::new() };
+        let mut pages: Vec<ValuePage> = Vec::new();
+        for read in program.reads() {
+            let Some(name) = read.path.first() else { continue };
+            let page = match read.root {
+                Root::Vars => self.var(name),
+                Root::Params => outer.and_then(|stack| self.of_stack(stack, name)),
+                _ => None,
+            };
+            pages.extend(page.filter(|page| !pages.contains(page)));
+        }
+        pages
+    }
+}
+
+fn through<'p>(from: Option<&'p Arc<Through>>, name: &str) -> Option<&'p Through> {
+    let mut at = from;
+    while let Some(stack) = at {
+        if stack.stack.name == name {
+            return Some(stack);
+        }
+        at = stack.outer.as_ref();
+    }
+    None
+}

@@ -1,0 +1,223 @@
+//! Runs of the past: read from the state folder, rebuilt from their journals where they have no report, compared.
+
+use super::event::{Event, StepResult, VerifyResult};
+use super::report::{HostReport, Report, StepReport, VerifyReport};
+use crate::model::{HostName, Outcome, StepId};
+use crate::state::{RunFolder, RunInfo};
+use indexmap::IndexMap;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A run of the past.
+#[derive(Clone, Debug, Serialize)]
+pub struct PastRun {
+    pub info: RunInfo,
+    /// Whether it came to its end. One that did not is still going on, or its controller was stopped.
+    pub finished: bool,
+    pub report: Report,
+}
+
+/// Reads a run from its folder.
+///
+/// # Errors
+/// What cannot be read or understood, as a lowercase fragment.
+pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
+    let mut info = folder.info()?;
+    let Some(text) = folder.text("report.json")? else {
+        let report = from_journal(&info, &journal(folder)?);
+        return Ok(PastRun { info, finished: false, report });
+    };
+    let report = report(&text)?;
+    info.verb = report.verb.clone();
+    Ok(PastRun { info, finished: true, report })
+}
+
+/// Reads a report as it is stored.
+///
+/// # Errors
+/// It is no report, or one of a form that this version does not know.
+pub fn report(text: &str) -> Result<Report, String> {
+    let report: Report = serde_json::from_str(text).map_err(|error| format!("it is not a report: {error}"))?;
+    match report.version {
+        1 => Ok(report),
+        other => Err(format!("the report has version {other}, this forge reads 1")),
+    }
+}
+
+/// The last line of a run that was killed may be cut: only there a broken line is passed over.
+fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
+    let text = folder.text("journal.ndjson")?.unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut events = Vec::with_capacity(lines.len());
+    for (at, line) in lines.iter().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(event) => events.push(event),
+            Err(_) if at + 1 == lines.len() => {}
+            Err(error) => return Err(format!("line {} of its journal is broken: {error}", at + 1)),
+        }
+    }
+    Ok(events)
+}
+
+/// Rebuilds what is known of a run without a report. Nothing is claimed that its journal does not say.
+fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
+    let mut hosts: IndexMap<HostName, Trace> = IndexMap::new();
+    let mut budget_spent = false;
+    for event in events {
+        match event {
+            Event::BudgetSpent { .. } => budget_spent = true,
+            event => trace(event, &mut hosts),
+        }
+    }
+    Report {
+        version: 1,
+        run: info.run.clone(),
+        verb: info.verb.clone(),
+        cluster: info.cluster.clone(),
+        plan: None,
+        hosts: hosts.into_iter().map(|(host, trace)| trace.report(host)).collect(),
+        budget_spent,
+        interrupted: true,
+        took: Duration::ZERO,
+    }
+}
+
+/// What the journal says of a host.
+#[derive(Default)]
+struct Trace {
+    running: Option<StepId>,
+    steps: Vec<StepReport>,
+    verify: Vec<VerifyReport>,
+    end: Option<(Outcome, crate::model::Untrusted)>,
+}
+
+fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
+    match event {
+        Event::HostStarted { host, .. } => {
+            hosts.entry(host.clone()).or_default();
+        }
+        Event::StepStarted { host, step, .. } => hosts.entry(host.clone()).or_default().running = Some(step.clone()),
+        Event::StepFinished { host, step, title, result, changes, took } => {
+            let own = hosts.entry(host.clone()).or_default();
+            own.running = None;
+            own.steps.push(StepReport {
+                id: step.clone(),
+                title: title.clone(),
+                result: result.clone(),
+                hint: None,
+                changes: changes.clone(),
+                took: *took,
+                place: String::new(),
+            });
+        }
+        Event::Verified { host, recipe, name, result } => {
+            hosts.entry(host.clone()).or_default().verify.push(VerifyReport {
+                recipe: recipe.clone(),
+                name: name.clone(),
+                result: result.clone(),
+                place: String::new(),
+            });
+        }
+        Event::HostFinished { host, outcome, reason } => {
+            hosts.entry(host.clone()).or_default().end = Some((*outcome, reason.clone()));
+        }
+        _ => {}
+    }
+}
+
+impl Trace {
+    fn report(self, host: HostName) -> HostReport {
+        let took = self.steps.iter().map(|step| step.took).sum();
+        let open = match &self.running {
+            Some(step) => format!("the run did not end; what `{step}` came to is not known"),
+            None => "the run did not end".to_owned(),
+        };
+        let (outcome, reason) = self.end.unwrap_or((Outcome::Cancelled, open.into()));
+        HostReport { host, outcome, reason, hint: None, steps: self.steps, verify: self.verify, took }
+    }
+}
+
+/// What differs between two runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    pub from: RunInfo,
+    pub to: RunInfo,
+    pub differences: Vec<Difference>,
+    /// Outcomes that are equal in both.
+    pub equal: usize,
+}
+
+/// One thing that came to something else.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Difference {
+    pub host: HostName,
+    /// `recipe/step`, `recipe: name` of a verification; `None` for the host as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
+    /// `None` where the run did not have it.
+    pub from: Option<&'static str>,
+    pub to: Option<&'static str>,
+}
+
+/// Compares what two runs came to, per host, step and verification.
+pub fn compare(from: &PastRun, to: &PastRun) -> Comparison {
+    let (before, after) = (outcomes(&from.report), outcomes(&to.report));
+    let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
+    let total = keys.len();
+    let differences: Vec<Difference> = keys
+        .into_iter()
+        .map(|key| (before.get(&key).copied(), after.get(&key).copied(), key))
+        .filter(|(from, to, _)| from != to)
+        .map(|(from, to, (host, what))| Difference { host, what, from, to })
+        .collect();
+    Comparison { from: from.info.clone(), to: to.info.clone(), equal: total - differences.len(), differences }
+}
+
+type Outcomes = BTreeMap<(HostName, Option<String>), &'static str>;
+
+fn outcomes(report: &Report) -> Outcomes {
+    let mut all = Outcomes::new();
+    for host in &report.hosts {
+        let mut put = |what: Option<String>, word| all.insert((host.host.clone(), what), word);
+        put(None, host.outcome.name());
+        host.steps.iter().for_each(|step| {
+            put(Some(step.id.to_string()), step.result.name());
+        });
+        host.verify.iter().for_each(|verify| {
+            put(Some(format!("{}: {}", verify.recipe, verify.name)), verify.result.name());
+        });
+    }
+    all
+}
+
+impl StepResult {
+    /// Returns the word for it, as documents spell it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::AlreadyOk { .. } => "ok",
+            Self::Pending { .. } => "pending",
+            Self::Blocked { .. } => "blocked",
+            Self::Unknown { .. } => "unknown",
+            Self::Stale { .. } => "stale",
+            Self::Failed { .. } => "failed",
+            Self::Skipped { .. } => "skipped",
+            Self::NotApplicable { .. } => "not applicable",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl VerifyResult {
+    /// Returns the word for it, as documents spell it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Failed { .. } => "failed",
+            Self::Unknown { .. } => "unknown",
+            Self::Skipped { .. } => "skipped",
+            Self::NotApplicable { .. } => "not applicable",
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Waves: which steps could run at once, as far as edges tell.
+
+use super::{Edge, Graph, StepIndex};
+use crate::model::Phase;
+use std::collections::HashMap;
+
+impl Graph {
+    /// Returns the wave of every step, from 0: the first in which all that it waits for lies in earlier ones.
+    /// A recipe is verified after its last step, so that what waits for its proof waits for that.
+    pub fn waves(&self) -> Vec<usize> {
+        let last: HashMap<&str, StepIndex> =
+            self.steps.iter().enumerate().map(|(at, id)| (&*id.recipe, StepIndex(at as u32))).collect();
+        let from = |edge: &Edge| match edge.phase {
+            Phase::Verified => last.get(&*self.step(edge.from).recipe).copied().unwrap_or(edge.from),
+            Phase::Configured | Phase::Effective => edge.from,
+        };
+        let mut waves = vec![0; self.steps.len()];
+        // One round along the order is enough, but where a proof lies behind what waits for it.
+        for _ in 0..self.steps.len() {
+            let before = waves.clone();
+            for to in self.order.iter() {
+                let earliest = self.waits_for(*to).map(|edge| waves[from(edge).0 as usize] + 1).max();
+                let own = &mut waves[to.0 as usize];
+                *own = earliest.unwrap_or(0).max(*own);
+            }
+            if waves == before {
+                break;
+            }
+        }
+        waves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Declared, Endpoint, Link, Why};
+    use super::*;
+    use crate::diag::{FileId, Span};
+
+    const NOWHERE: Span = Span { file: FileId(0), start: 0, end: 0 };
+
+    fn waves(steps: &[(&str, &str)], links: &[(&str, Phase, &str)]) -> Vec<usize> {
+        let declared =
+            |(recipe, step): &(&str, &str)| Declared { recipe: (*recipe).into(), step: (*step).into(), span: NOWHERE };
+        let steps: Vec<_> = steps.iter().map(declared).collect();
+        let end = |text: &str| match text.split_once('/') {
+            Some((recipe, step)) => Endpoint { recipe: recipe.into(), step: Some(step.into()) },
+            None => Endpoint { recipe: text.into(), step: None },
+        };
+        let links: Vec<_> = links
+            .iter()
+            .map(|(from, phase, to)| Link {
+                from: end(from),
+                phase: *phase,
+                to: end(to),
+                why: Why::Needs,
+                span: NOWHERE,
+            })
+            .collect();
+        Graph::build(&steps, &links).unwrap().waves()
+    }
+
+    #[test]
+    fn what_waits_for_nothing_is_in_the_first_wave() {
+        let steps = [("b", "1"), ("a", "1"), ("a", "2"), ("c", "1")];
+        assert_eq!(waves(&steps, &[("a", Phase::Effective, "b")]), [2, 0, 1, 0]);
+    }
+
+    #[test]
+    fn a_proof_comes_after_the_last_step() {
+        let steps = [("b", "1"), ("a", "1"), ("a", "2")];
+        assert_eq!(waves(&steps, &[("a/1", Phase::Effective, "b")]), [1, 0, 1]);
+        assert_eq!(waves(&steps, &[("a/1", Phase::Verified, "b")]), [2, 0, 1]);
+    }
+}

@@ -1,0 +1,127 @@
+//! The runs that lie in a state folder: found, named by a prefix, read as text.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The form of `run.json`; see `schemas/run.json`.
+pub const VERSION: u32 = 1;
+
+/// Who began a run, when and from where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunInfo {
+    pub version: u32,
+    pub run: String,
+    pub verb: String,
+    pub cluster: String,
+    /// The inventory as it was named.
+    pub inventory: String,
+    /// RFC 3339, UTC, by the controller's clock.
+    pub began: String,
+    pub user: String,
+    pub controller: String,
+}
+
+/// The folder of a run of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    pub cluster: String,
+    pub run: String,
+    pub path: Utf8PathBuf,
+}
+
+/// Lists the runs of every cluster of a state folder, newest first. A folder that is not there has none.
+///
+/// # Errors
+/// The folder is there and cannot be read.
+pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
+    let mut found = Vec::new();
+    for cluster in folders(state)? {
+        for path in folders(&cluster.join("runs"))? {
+            let (cluster, run) = (name(&cluster), name(&path));
+            found.push(RunFolder { cluster, run, path });
+        }
+    }
+    // A run's name begins with its time.
+    found.sort_by(|a, b| b.run.cmp(&a.run).then_with(|| a.cluster.cmp(&b.cluster)));
+    Ok(found)
+}
+
+fn name(path: &Utf8Path) -> String {
+    path.file_name().unwrap_or_default().to_owned()
+}
+
+fn folders(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
+    let entries = match of.read_dir_utf8() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(std::io::Error::new(error.kind(), format!("`{of}`: {error}"))),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.into_path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+impl RunFolder {
+    /// Returns who began the run. A run of a version that did not write that down has only a name and a time.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn info(&self) -> Result<RunInfo, String> {
+        let Some(text) = self.text("run.json")? else { return Ok(self.nameless()) };
+        let info: RunInfo = serde_json::from_str(&text).map_err(|error| format!("`run.json` is broken: {error}"))?;
+        match info.version {
+            VERSION => Ok(info),
+            other => Err(format!("`run.json` has version {other}, this forge reads {VERSION}")),
+        }
+    }
+
+    fn nameless(&self) -> RunInfo {
+        let began = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", self.run.split('-').next().unwrap_or(""));
+        RunInfo {
+            version: VERSION,
+            run: self.run.clone(),
+            verb: "apply".to_owned(),
+            cluster: self.cluster.clone(),
+            began: began.map(|time| format!("{time}Z")).unwrap_or_default(),
+            ..RunInfo::default()
+        }
+    }
+
+    /// Returns the text of a file of the run; `None` when it is not there.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn text(&self, name: &str) -> Result<Option<String>, String> {
+        let path = self.path.join(name);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("`{path}` cannot be read: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_newest_first_and_a_missing_folder_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = Utf8Path::from_path(dir.path()).unwrap();
+        assert_eq!(runs(&state.join("gone")).unwrap(), []);
+        for run in ["b/runs/20260102T000000-aaaa", "a/runs/20260103T000000-aaaa", "a/runs/20260101T000000-ffff"] {
+            std::fs::create_dir_all(state.join(run)).unwrap();
+        }
+        let found = runs(state).unwrap();
+        let names: Vec<_> = found.iter().map(|run| (run.cluster.as_str(), &run.run[..8])).collect();
+        assert_eq!(names, [("a", "20260103"), ("b", "20260102"), ("a", "20260101")]);
+        assert_eq!(found[0].info().unwrap().began, "2026-01-03T00:00:00Z");
+    }
+}

@@ -1,0 +1,72 @@
+//! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
+
+use crate::engine::{Event, Report};
+use crate::model::Value;
+use crate::plan::Plan;
+use crate::resource::{kinds, schema::kind_schema};
+use crate::state::{Record, RunInfo};
+use crate::{config, resource};
+
+/// A schema by its name.
+pub struct Schema {
+    pub name: &'static str,
+    /// What it describes, in a few words.
+    pub what: &'static str,
+    /// Its file under `schemas/`.
+    pub file: String,
+    make: Make,
+}
+
+enum Make {
+    By(fn() -> Value),
+    Kind(&'static resource::Kind),
+}
+
+/// Lists the schemas of files, then those of kinds.
+pub fn all() -> impl Iterator<Item = Schema> {
+    let files: [(&'static str, &'static str, fn() -> Value); 7] = [
+        ("inventory", "an inventory", config::inventory_schema),
+        ("recipe", "a recipe or a stack", config::recipe_schema),
+        ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
+            schemars::schema_for!(Plan).into()
+        }),
+        ("report", "a report, as `report.json` of a run and below `report` in documents", || {
+            schemars::schema_for!(Report).into()
+        }),
+        ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
+        ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
+        ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
+    ];
+    let files = files.into_iter().map(|(name, what, make)| Schema {
+        name,
+        what,
+        file: format!("{name}.json"),
+        make: Make::By(make),
+    });
+    files.chain(kinds().iter().map(|kind| Schema {
+        name: kind.name,
+        what: kind.summary,
+        file: format!("kinds/{}.json", kind.name),
+        make: Make::Kind(kind),
+    }))
+}
+
+/// Returns the schema of that name.
+pub fn find(name: &str) -> Option<Schema> {
+    all().find(|schema| schema.name == name)
+}
+
+impl Schema {
+    /// Returns the schema itself.
+    pub fn value(&self) -> Value {
+        match self.make {
+            Make::By(make) => make(),
+            Make::Kind(kind) => kind_schema(kind),
+        }
+    }
+}
+
+/// Returns the file's text.
+pub fn text(schema: &Schema) -> String {
+    format!("{:#}\n", schema.value())
+}

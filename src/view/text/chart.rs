@@ -1,0 +1,60 @@
+//! A graph in waves: what could run at once, and what each step waits for.
+
+use super::Text;
+use crate::config::{Chart, ChartEdge, ChartStep};
+use crate::model::HostName;
+use crate::view::style::{DIM, HEAD, paint};
+use crate::view::{count, escape, fold, words};
+use std::io::{self, Write};
+
+/// Writes the waves and the sums. The order inside of recipes is shown from `-v` on.
+pub fn write(text: &Text, chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+    let width = chart.steps.iter().map(|step| name(step).chars().count()).max().unwrap_or(0);
+    for (at, wave) in chart.waves.iter().enumerate() {
+        writeln!(out, "{}", paint(HEAD, format!("wave {}", at + 1)))?;
+        let steps = wave.iter().filter_map(|index| chart.steps.get(*index));
+        steps.into_iter().try_for_each(|step| one(text, chart, step, width, out))?;
+    }
+    let recipes: std::collections::BTreeSet<&str> = chart.steps.iter().map(|step| step.recipe.as_str()).collect();
+    let (steps, waves) = (count(chart.steps.len(), "step"), count(chart.waves.len(), "wave"));
+    let (recipes, hosts) = (count(recipes.len(), "recipe"), count(chart.hosts.len(), "host"));
+    writeln!(out, "\n{} {steps} of {recipes} in {waves}, {hosts}", paint(HEAD, "graph:"))
+}
+
+fn name(step: &ChartStep) -> String {
+    escape::line(&format!("{}/{}", step.recipe, step.step)).into_owned()
+}
+
+fn one(text: &Text, chart: &Chart, step: &ChartStep, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut parts = vec![words::step_traits(step).join(", ")];
+    if !step.effective_by.is_empty() {
+        parts.push(format!("effective by {}", words::either(&step.effective_by)));
+    }
+    let hosts = hosts(chart, step);
+    writeln!(out, "  {:<width$}  {}  {}", name(step), escape::line(&parts.join("; ")), paint(DIM, hosts))?;
+    // What a whole recipe waits for is told at its first step.
+    let first = chart.steps.iter().find(|other| other.recipe == step.recipe) == Some(step);
+    let edges = chart.edges.iter().filter(|edge| edge.to.holds(step) && (first || edge.to.step.is_some()));
+    edges.filter(|edge| text.verbose > 0 || edge.why != "order").try_for_each(|edge| waits(edge, out))
+}
+
+fn waits(edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "    {}", paint(DIM, escape::line(&words::waits_for(edge))))
+}
+
+fn hosts(chart: &Chart, step: &ChartStep) -> String {
+    let mut parts = Vec::new();
+    match step.hosts.len() {
+        0 => {}
+        n if n == chart.hosts.len() => parts.push("on all hosts".to_owned()),
+        _ => parts.push(format!("on {}", folded(&step.hosts))),
+    }
+    if !step.removed.is_empty() {
+        parts.push(format!("removed from {}", folded(&step.removed)));
+    }
+    escape::line(&parts.join(", ")).into_owned()
+}
+
+pub(super) fn folded(hosts: &[HostName]) -> String {
+    fold::fold(hosts.iter().map(HostName::as_str))
+}

@@ -1,0 +1,137 @@
+//! Where a value came from, what a step is, what an error code means.
+
+use super::chart::folded;
+use crate::config::{Input, OnHosts, Origin, Rendered, StepPage, ValuePage};
+use crate::diag::Code;
+use crate::model::Value;
+use crate::view::style::{DIM, GOOD, HEAD, paint};
+use crate::view::{escape, words};
+use std::io::{self, Write};
+
+/// Longer values are cut: the whole is in the JSON output.
+const VALUE_CHARS: usize = 120;
+
+/// Writes each value with the hosts that it holds for.
+pub fn values(pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
+    for (at, page) in pages.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        let hosts = escape::line(&folded(&page.hosts)).into_owned();
+        let name = paint(HEAD, escape::line(&page.what.name));
+        writeln!(out, "{name} = {}  {}", value(&page.what.winner.value), paint(DIM, format!("on {hosts}")))?;
+        layers(&page.what, "  ", out)?;
+    }
+    Ok(())
+}
+
+/// Returns a value in one line of JSON.
+pub(super) fn value(value: &Value) -> String {
+    escape::short(&value.to_string(), VALUE_CHARS)
+}
+
+fn layers(page: &ValuePage, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{indent}{} {}", paint(GOOD, "from"), origin(&page.winner))?;
+    for read in &page.reads {
+        writeln!(out, "{indent}  which reads {} = {}", escape::line(&read.name), value(&read.winner.value))?;
+        layers(read, &format!("{indent}    "), out)?;
+    }
+    for loser in &page.overruled {
+        let line = format!("over {} = {}", origin(loser), value(&loser.value));
+        writeln!(out, "{indent}{}", paint(DIM, line))?;
+    }
+    Ok(())
+}
+
+fn origin(origin: &Origin) -> String {
+    let template = origin.template.as_ref().map_or_else(String::new, |text| format!(" as `{}`", escape::line(text)));
+    let place = origin.place.as_ref().map_or_else(String::new, |place| format!("  {}", escape::line(place)));
+    format!("{}{template}{place}", escape::line(&origin.from))
+}
+
+/// Writes everything that is known of a step before hosts are asked.
+pub fn step(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+    let name = format!("{}/{}", page.recipe, page.step);
+    writeln!(out, "{}  {}  {}", paint(HEAD, escape::line(&name)), page.kind, paint(DIM, escape::line(&page.place)))?;
+    traits(page, out)?;
+    edges("waits for", page.waits_for.iter().map(words::waits_for), out)?;
+    edges("waited for by", page.waited_for_by.iter().map(words::waited_for_by), out)?;
+    page.rendered.iter().try_for_each(|rendered| self::rendered(rendered, out))
+}
+
+fn traits(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+    let otherwise = if page.otherwise_absent { "; where that is false it is removed" } else { "" };
+    let rows = [
+        ("scope", Some(page.scope.name().to_owned())),
+        ("level", Some(format!("{:?}", page.level))),
+        ("disturbs", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
+        ("when", page.when.as_ref().map(|when| format!("{when}{otherwise}"))),
+        ("each", page.each.clone()),
+        (
+            "effective",
+            page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
+                true => format!("seen by its {by}"),
+                false => format!("by {}, seen by its {by}", words::either(&page.effective_by)),
+            }),
+        ),
+        ("provides", Some(page.provides.join(", ")).filter(|text| !text.is_empty())),
+        ("exports", Some(page.exports.join(", ")).filter(|text| !text.is_empty())),
+    ];
+    let said = rows.iter().filter_map(|(head, text)| Some((head, text.as_ref()?)));
+    said.into_iter().try_for_each(|(head, text)| writeln!(out, "  {head:<10} {}", escape::line(text)))
+}
+
+fn edges(head: &str, lines: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return writeln!(out, "\n{}: nothing", paint(HEAD, head));
+    }
+    writeln!(out, "\n{}", paint(HEAD, head))?;
+    lines.iter().try_for_each(|line| writeln!(out, "  {}", escape::line(line)))
+}
+
+fn rendered(rendered: &OnHosts<Rendered>, out: &mut dyn Write) -> io::Result<()> {
+    let what = &rendered.what;
+    let turn = what.key.as_ref().map_or_else(String::new, |key| format!(" [{}]", escape::line(key)));
+    let absent = if what.absent { "; removed here" } else { "" };
+    writeln!(out, "\n{}{turn}{absent}", paint(HEAD, format!("on {}", escape::line(&folded(&rendered.hosts)))))?;
+    if let Some(why) = &what.why {
+        writeln!(out, "  {}", escape::line(why))?;
+    }
+    match &what.value {
+        Some(Value::Object(fields)) => fields
+            .iter()
+            .filter(|(_, field)| !field.is_null())
+            .try_for_each(|(key, field)| writeln!(out, "  {}: {}", escape::line(key), value(field)))?,
+        Some(other) => writeln!(out, "  {}", value(other))?,
+        None => {}
+    }
+    what.inputs.iter().try_for_each(|input| self::input(input, out))
+}
+
+fn input(input: &Input, out: &mut dyn Write) -> io::Result<()> {
+    let name = escape::line(&input.name);
+    match (&input.value, input.note) {
+        (Some(page), _) => {
+            writeln!(out, "  reads {name} = {}", value(&page.winner.value))?;
+            layers(page, "    ", out)
+        }
+        (None, Some(note)) => writeln!(out, "  reads {name}: {note}"),
+        (None, None) => writeln!(out, "  reads {name}"),
+    }
+}
+
+/// Writes the page of an error code: prose as it is, examples indented.
+pub fn code(code: Code, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", paint(HEAD, format!("{}: {}", code.id(), code.title())))?;
+    let mut inside = false;
+    for line in code.page().lines() {
+        match (line.starts_with("```"), inside) {
+            (true, _) => inside = !inside,
+            (false, true) if line.is_empty() => writeln!(out)?,
+            (false, true) => writeln!(out, "    {line}")?,
+            (false, false) => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Recipes in a list, and one recipe in full.
+
+use super::chart::folded;
+use crate::config::{RecipeLine, RecipePage, StepLine};
+use crate::view::style::{DIM, HEAD, paint};
+use crate::view::{count, escape};
+use std::io::{self, Write};
+
+/// Writes one line per recipe: name, summary, where it comes from.
+pub fn list(recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
+    let width = recipes.iter().map(|recipe| recipe.name.chars().count()).max().unwrap_or(0);
+    for recipe in recipes {
+        let what = if recipe.stack { "stack: " } else { "" };
+        let (name, summary) = (escape::line(&recipe.name), escape::line(&recipe.summary));
+        writeln!(out, "{name:<width$}  {what}{summary}  {}", paint(DIM, where_from(recipe)))?;
+    }
+    writeln!(out, "\n{} {}", paint(HEAD, "recipes:"), recipes.len())
+}
+
+fn where_from(recipe: &RecipeLine) -> String {
+    let file = if recipe.built_in { "built in".into() } else { escape::line(&recipe.file) };
+    match recipe.hosts.is_empty() {
+        true => format!("({file}; not applied)"),
+        false => format!("({file}; on {})", count(recipe.hosts.len(), "host")),
+    }
+}
+
+/// Writes everything that a recipe declares.
+pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
+    let line = &page.line;
+    writeln!(out, "{}  {}", paint(HEAD, escape::line(&line.name)), escape::line(&line.summary))?;
+    let file = if line.built_in { "built in".into() } else { escape::line(&line.file) };
+    let hosts = match line.hosts.is_empty() {
+        true => "applied to no host".to_owned(),
+        false => format!("applied to {}", escape::line(&folded(&line.hosts))),
+    };
+    writeln!(out, "{}", paint(DIM, format!("{file}, {hosts}")))?;
+    section(
+        "parameters",
+        page.params.iter().map(|param| {
+            let default = match &param.default {
+                Some(value) => format!("default {}", super::explain::value(value)),
+                None => "required".to_owned(),
+            };
+            (format!("{}: {}, {default}", param.name, param.ty), vec![param.doc.clone()])
+        }),
+        out,
+    )?;
+    section("needs", page.needs.iter().map(|edge| (edge.clone(), vec![])), out)?;
+    section("after", page.after.iter().map(|edge| (edge.clone(), vec![])), out)?;
+    section(
+        "rules",
+        page.rules.iter().map(|rule| {
+            let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
+            (format!("{}{when}", rule.require), vec![format!("else: {}", rule.otherwise)])
+        }),
+        out,
+    )?;
+    section(
+        "uses",
+        page.uses.iter().map(|used| {
+            let when = used.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
+            let with = if used.with.is_empty() { String::new() } else { format!("passes {}", used.with.join(", ")) };
+            (format!("{}{when}", used.recipe), vec![with])
+        }),
+        out,
+    )?;
+    section("steps", page.steps.iter().map(|step| (step_head(step), step_details(step))), out)?;
+    section(
+        "verification",
+        page.verify.iter().map(|verify| {
+            let when = verify.when.as_ref().map_or_else(String::new, |when| format!("when {when}"));
+            (format!("{} ({:?}, by {})", verify.name, verify.level, verify.by), vec![when])
+        }),
+        out,
+    )
+}
+
+/// Writes a part that is not empty; empty details are left out.
+fn section(head: &str, rows: impl Iterator<Item = (String, Vec<String>)>, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = rows.peekable();
+    if rows.peek().is_some() {
+        writeln!(out, "\n{}", paint(HEAD, head))?;
+    }
+    for (row, details) in rows {
+        writeln!(out, "  {}", escape::line(&row))?;
+        let said = details.iter().filter(|detail| !detail.is_empty());
+        said.into_iter().try_for_each(|detail| writeln!(out, "    {}", paint(DIM, escape::line(detail))))?;
+    }
+    Ok(())
+}
+
+fn step_head(step: &StepLine) -> String {
+    let mut traits = vec![step.kind.to_owned()];
+    traits.extend((step.scope != Default::default()).then(|| format!("scope {}", step.scope.name())));
+    traits.extend(step.disruption.map(|disruption| disruption.to_string()));
+    format!("{} ({})", step.name, traits.join(", "))
+}
+
+fn step_details(step: &StepLine) -> Vec<String> {
+    let list = |head: &str, items: &[String]| match items.is_empty() {
+        true => String::new(),
+        false => format!("{head} {}", items.join(", ")),
+    };
+    let exports: Vec<String> = step
+        .exports
+        .iter()
+        .map(|export| format!("{}{}", export.name, if export.secret { " (secret)" } else { "" }))
+        .collect();
+    vec![
+        step.when.as_ref().map_or_else(String::new, |when| format!("when {when}")),
+        step.each.as_ref().map_or_else(String::new, |each| format!("each {each}")),
+        list("needs", &step.needs),
+        list("after", &step.after),
+        list("restarts on", &step.restart_on),
+        list("effective by", &step.effective_by),
+        list("provides", &step.provides),
+        list("exports", &exports),
+    ]
+}

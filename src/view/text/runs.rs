@@ -1,0 +1,111 @@
+//! Runs of the past: a table, one of them with its report, and two compared.
+
+use super::Text;
+use super::chart::folded;
+use crate::engine::{Comparison, Difference, PastRun};
+use crate::model::{HostName, Outcome};
+use crate::state::RunInfo;
+use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
+use crate::view::{Listed, count, escape, words};
+use indexmap::IndexMap;
+use std::io::{self, Write};
+
+/// Writes one row per run.
+pub fn list(runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<[String; 6]> = runs.iter().map(row).collect();
+    let head = ["run", "began (UTC)", "verb", "by", "cluster", "came to"].map(str::to_owned);
+    let all = || std::iter::once(&head).chain(&rows);
+    let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..5).map(width).collect();
+    for (at, row) in all().enumerate() {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let line = format!("{}  {}", cells.join("  "), row[5]);
+        match at {
+            0 => writeln!(out, "{}", paint(HEAD, line.trim_end()))?,
+            _ => writeln!(out, "{}", line.trim_end())?,
+        }
+    }
+    writeln!(out, "\n{} {}", paint(HEAD, "runs:"), runs.len())
+}
+
+fn row(listed: &Listed) -> [String; 6] {
+    match listed {
+        Listed::Read(run) => {
+            let [id, began, verb, by, cluster] = info(&run.info);
+            [id, began, verb, by, cluster, came_to(run)]
+        }
+        Listed::Broken { run, cluster, why } => {
+            let cell = |text: &str| escape::line(text).into_owned();
+            [
+                cell(run),
+                String::new(),
+                String::new(),
+                String::new(),
+                cell(cluster),
+                format!("unreadable: {}", cell(why)),
+            ]
+        }
+    }
+}
+
+fn info(info: &RunInfo) -> [String; 5] {
+    let cell = |text: &str| escape::line(text).into_owned();
+    let by = match (info.user.is_empty(), info.controller.is_empty()) {
+        (true, _) => "unknown".to_owned(),
+        (false, true) => cell(&info.user),
+        (false, false) => cell(&format!("{}@{}", info.user, info.controller)),
+    };
+    // To the second is enough for a table; the document has the whole.
+    let began: String = info.began.chars().take(19).collect();
+    [cell(&info.run), cell(&began.replace('T', " ")), cell(&info.verb), by, cell(&info.cluster)]
+}
+
+fn came_to(run: &PastRun) -> String {
+    let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (run.report.count(*outcome), outcome.name())).collect();
+    let hosts = format!("{}: {}", count(run.report.hosts.len(), "host"), words::counts(&outcomes));
+    let exit = run.report.exit_code();
+    match run.finished {
+        true => format!("exit {}, {}", exit.code(), hosts.trim_end_matches(": ")),
+        false => format!("not finished, {}", hosts.trim_end_matches(": ")),
+    }
+}
+
+/// Writes who began the run, then its report as the run wrote it.
+pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+    let [id, began, verb, by, cluster] = info(&run.info);
+    writeln!(out, "{}  {verb} of {cluster}, began {began} UTC, by {by}\n", paint(HEAD, id))?;
+    if !run.finished {
+        let why = "it is still going on, or its controller was stopped; this is what its journal tells";
+        writeln!(out, "{} {why}\n", paint(CHANGE, "not finished:"))?;
+    }
+    super::report::write(text, &run.report, run.report.exit_code(), out)
+}
+
+/// Writes what came to something else, hosts with the same difference put together.
+pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    for (word, run) in [("from", &comparison.from), ("to", &comparison.to)] {
+        let [id, began, verb, by, _] = info(run);
+        writeln!(out, "{word:<4} {}  {}", paint(HEAD, id), paint(DIM, format!("{verb}, {began} UTC, by {by}")))?;
+    }
+    writeln!(out)?;
+    let mut groups: IndexMap<(&Option<String>, Option<&str>, Option<&str>), Vec<HostName>> = IndexMap::new();
+    for Difference { host, what, from, to } in &comparison.differences {
+        groups.entry((what, *from, *to)).or_default().push(host.clone());
+    }
+    for ((what, from, to), hosts) in &groups {
+        let what = what.as_deref().unwrap_or("host");
+        let change = format!("{} → {}", from.unwrap_or("not there"), to.unwrap_or("not there"));
+        let hosts = escape::line(&folded(hosts)).into_owned();
+        writeln!(out, "{}: {}  {}", escape::line(what), paint(style(*to), change), paint(DIM, format!("on {hosts}")))?;
+    }
+    let differences = count(comparison.differences.len(), "difference");
+    writeln!(out, "{} {differences}, {} equal", paint(HEAD, "compared:"), comparison.equal)
+}
+
+fn style(to: Option<&str>) -> anstyle::Style {
+    match to {
+        Some("ok" | "changed" | "held") => GOOD,
+        Some("failed" | "blocked" | "unreachable" | "stale" | "locked" | "unknown") => BAD,
+        _ => CHANGE,
+    }
+}
