@@ -13,6 +13,10 @@ mod examples;
 mod exit_codes;
 #[path = "cli/help.rs"]
 mod help;
+#[path = "cli/offline.rs"]
+mod offline;
+#[path = "cli/past.rs"]
+mod past;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]

@@ -54,7 +54,11 @@ fn folder(path: &Utf8Path) -> RunFolder {
 
 fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
     let text = fs_err::read_to_string(path).map_err(|error| {
-        CliError::input(format!("`{path}` cannot be read: {}", error.kind())).hint("`forge runs` lists past runs")
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            _ => error.to_string(),
+        };
+        CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
         Content::Plan(plan) => output.result(&|writer, out| writer.plan(&plan, plan.exit_code(false), out)),

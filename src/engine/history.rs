@@ -60,7 +60,8 @@ fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
     Ok(events)
 }
 
-/// Rebuilds what is known of a run without a report. Nothing is claimed that its journal does not say.
+/// Rebuilds what is known of a run without a report. Nothing is claimed that its journal does not say: the exit code
+/// of this report is none of the run.
 fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
     let mut hosts: IndexMap<HostName, Trace> = IndexMap::new();
     let mut budget_spent = false;
@@ -78,7 +79,8 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
         plan: None,
         hosts: hosts.into_iter().map(|(host, trace)| trace.report(host)).collect(),
         budget_spent,
-        interrupted: true,
+        // Whether somebody stopped it, or it still goes on, its journal does not say.
+        interrupted: false,
         took: Duration::ZERO,
     }
 }

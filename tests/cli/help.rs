@@ -23,7 +23,21 @@ fn apply_has_examples() {
 
 #[test]
 fn every_verb_has_examples() {
-    for verb in ["plan", "apply", "verify", "validate", "facts"] {
+    for verb in [
+        "plan",
+        "apply",
+        "verify",
+        "validate",
+        "facts",
+        "graph",
+        "recipes",
+        "explain",
+        "runs",
+        "show",
+        "schema",
+        "completions",
+        "man",
+    ] {
         let said = said(&[verb, "--help"]);
         assert!(said.starts_with("exit 0\n") && said.contains("\nExamples:\n  forge "), "{verb}: {said}");
     }

@@ -6,9 +6,10 @@ mod local;
 mod names;
 mod turn;
 
+use super::render::Renderer;
 use super::statics;
 use super::template::Form;
-use super::{FactSource, Host, Instance, Need, Project, Rule, Step, Verify};
+use super::{FactSource, Host, Instance, Need, Project, Rule, Step, Verify, scalar};
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
 use crate::resource::Resource;
@@ -200,6 +201,22 @@ impl<'p> Expander<'p> {
         let bindings = self.names.bindings(host, instance, &info.reads, known);
         let bindings = turn::of_key(self.names.project, step, turn, bindings);
         judged::judge(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+    }
+
+    /// Renders the fields of a step's turn as they were written, for people: what is not known yet is null.
+    pub(super) fn fields(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        step: &Arc<Step>,
+        turn: &StepId,
+        known: &Known<'_>,
+    ) -> Value {
+        let project = self.names.project;
+        let info = self.infos.step(project, &instance.recipe, step);
+        let bindings = self.names.bindings(host, instance, &info.reads, known);
+        let bindings = turn::of_key(project, step, turn, bindings);
+        scalar::value(&Renderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
     }
 
     /// Renders the `read` command of an export of a step's turn.

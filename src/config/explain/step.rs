@@ -52,9 +52,9 @@ pub struct Rendered {
     pub absent: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The desired value; secrets by their names.
+    /// The fields as written, templates rendered; secrets by their names, null for what is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
+    pub fields: Option<Value>,
     /// Why there is none: `when` is false, or what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -142,25 +142,24 @@ fn rendered(project: &Project, having: &[(HostName, Arc<Instance>)], step: &Arc<
         let Some(host) = project.hosts.get(name) else { continue };
         let inputs = inputs(At { project, host: name }, instance, step);
         for turn in expander.expand(host, instance, step, &known).iter() {
-            all.push((name.clone(), one(turn, inputs.clone())));
+            let fields = expander.fields(host, instance, step, &turn.id, &known);
+            all.push((name.clone(), one(turn, fields, inputs.clone())));
         }
     }
     folded(all)
 }
 
-fn one(turn: &Expanded, inputs: Vec<Input>) -> Rendered {
+fn one(turn: &Expanded, fields: Value, inputs: Vec<Input>) -> Rendered {
     let key = turn.id.key.as_deref().map(str::to_owned);
-    let nothing = Rendered { key, absent: turn.absent, title: None, value: None, why: None, inputs };
+    let nothing = Rendered { key, absent: turn.absent, title: None, fields: None, why: None, inputs };
     match &turn.state {
-        State::Resource(resource) => {
-            Rendered { title: Some(resource.title()), value: Some(resource.desired()), ..nothing }
-        }
+        State::Resource(resource) => Rendered { title: Some(resource.title()), fields: Some(fields), ..nothing },
         State::NotApplicable(why) => Rendered { why: Some(why.clone()), ..nothing },
         State::Deferred(deferred) => {
-            let fields = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
-            let what = if fields.is_empty() { "the step".to_owned() } else { fields };
+            let waiting = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+            let what = if waiting.is_empty() { "the step".to_owned() } else { waiting };
             let why = format!("{what} cannot be told yet: {}", deferred.need.describe());
-            Rendered { title: deferred.title.clone(), why: Some(why), ..nothing }
+            Rendered { title: deferred.title.clone(), fields: Some(fields), why: Some(why), ..nothing }
         }
         // A project with mistakes is not loaded, so that this is one of a host's own values.
         State::Invalid(diags) => {

@@ -64,14 +64,15 @@ pub struct ComparisonBody<'a> {
 /// A run with the exit code that it ended with.
 #[derive(Serialize)]
 pub struct Past<'a> {
-    exit: Exit,
+    /// `None` while it is not finished.
+    exit: Option<Exit>,
     #[serde(flatten)]
     run: &'a PastRun,
 }
 
 impl<'a> Past<'a> {
     pub fn of(run: &'a PastRun) -> Self {
-        Self { exit: Exit::of(run.report.exit_code()), run }
+        Self { exit: run.finished.then(|| Exit::of(run.report.exit_code())), run }
     }
 }
 

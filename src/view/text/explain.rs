@@ -98,7 +98,7 @@ fn rendered(rendered: &OnHosts<Rendered>, out: &mut dyn Write) -> io::Result<()>
     if let Some(why) = &what.why {
         writeln!(out, "  {}", escape::line(why))?;
     }
-    match &what.value {
+    match &what.fields {
         Some(Value::Object(fields)) => fields
             .iter()
             .filter(|(_, field)| !field.is_null())

@@ -74,11 +74,13 @@ fn came_to(run: &PastRun) -> String {
 pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     let [id, began, verb, by, cluster] = info(&run.info);
     writeln!(out, "{}  {verb} of {cluster}, began {began} UTC, by {by}\n", paint(HEAD, id))?;
-    if !run.finished {
-        let why = "it is still going on, or its controller was stopped; this is what its journal tells";
-        writeln!(out, "{} {why}\n", paint(CHANGE, "not finished:"))?;
+    if run.finished {
+        return super::report::write(text, &run.report, run.report.exit_code(), out);
     }
-    super::report::write(text, &run.report, run.report.exit_code(), out)
+    super::problems::write(&run.report, out)?;
+    super::rows::write(&run.report, out)?;
+    let why = "it is still going on, or its controller was stopped; this is what its journal tells";
+    writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }
 
 /// Writes what came to something else, hosts with the same difference put together.

@@ -1,0 +1,232 @@
+//! Verbs that contact no host: graphs, recipes, explanations, schemas, scripts for shells, pages.
+
+use super::support::Place;
+
+const INVENTORY: &str = "cluster: lab
+hosts:
+  gpu-[1:3]: {}
+  login: { vars: { greeting: here } }
+groups:
+  all: { vars: { greeting: all } }
+  gpu: { hosts: ['gpu-*'], vars: { greeting: gpu } }
+apply:
+  - { recipe: node, on: gpu, with: { version: 560.10 } }
+  - { recipe: motd, on: all }
+  - { recipe: keys, on: gpu }
+";
+
+const FILES: &[(&str, &str)] = &[
+    (
+        "recipes/node.yaml",
+        "recipe: node\nsummary: A GPU node\nparams:\n  version: { type: version }\nuses:\n  - { recipe: driver, with: { version: '{{ params.version }}' } }\n",
+    ),
+    (
+        "recipes/driver.yaml",
+        "recipe: driver
+summary: The driver
+params:
+  version: { type: version, doc: Full version }
+  flavor: { type: enum, values: [open, proprietary], default: open }
+rules:
+  - { when: params.flavor == 'open', require: params.version != '535', else: no open modules }
+steps:
+  - name: packages
+    disruption: D2
+    package: { name: nvidia-dkms, version: '{{ params.version }}-1' }
+    effective: { by: [reload, reboot], check: 'true' }
+    provides: { units: [nvidia.service] }
+verify:
+  - { name: it is loaded, level: L2, check: 'true' }
+",
+    ),
+    (
+        "recipes/motd.yaml",
+        "recipe: motd
+summary: The message that a login sees
+params:
+  greeting: { type: text, default: hello }
+after: [driver@verified]
+steps:
+  - name: file
+    when: host.name != 'gpu-3'
+    file: { path: /etc/motd, content: \"{{ params.greeting }} on {{ facts.os.id }}\\n\" }
+",
+    ),
+    (
+        "recipes/keys.yaml",
+        "recipe: keys
+summary: Keys of all hosts
+steps:
+  - name: make
+    scope: one
+    command: { creates: /etc/key, apply: make-key }
+    export: { public: { read: cat /etc/key.pub } }
+  - name: spread
+    needs: { make: { of: selected, least: 90% } }
+    file: { path: /etc/keys, content: '{{ exports.keys.public }}' }
+",
+    ),
+];
+
+fn place() -> Place {
+    FILES.iter().fold(Place::new().file("inventory.yaml", INVENTORY), |place, (name, text)| place.file(name, text))
+}
+
+fn document(arguments: &[&str]) -> serde_json::Value {
+    let said = place().forge(arguments);
+    let text = said.strip_prefix("exit 0\n--- stdout\n").and_then(|said| said.split("--- stderr").next());
+    serde_json::from_str(text.unwrap_or_else(|| panic!("{said}"))).unwrap()
+}
+
+#[test]
+fn a_graph_has_waves() {
+    insta::assert_snapshot!(place().forge(&["graph"]));
+}
+
+#[test]
+fn a_graph_of_some_hosts_and_steps() {
+    insta::assert_snapshot!(place().forge(&["graph", "--on", "login,gpu-1", "--skip", "keys/make", "-v"]));
+}
+
+#[test]
+fn a_graph_for_graphviz() {
+    insta::assert_snapshot!(place().forge(&["graph", "--format", "dot"]));
+}
+
+#[test]
+fn a_graph_for_mermaid() {
+    insta::assert_snapshot!(place().forge(&["graph", "--format", "mermaid"]));
+}
+
+#[test]
+fn a_graph_as_a_document() {
+    let graph = &document(&["graph", "--format", "json"])["graph"];
+    assert_eq!(graph["waves"].as_array().unwrap().len(), 2);
+    let edge = graph["edges"].as_array().unwrap().iter().find(|edge| edge["why"] == "barrier").unwrap();
+    let expected = serde_json::json!({
+        "from": {"recipe": "keys", "step": "make"},
+        "to": {"recipe": "keys", "step": "spread"},
+        "phase": "effective",
+        "why": "barrier",
+        "least": "90%",
+        "place": "recipes/keys.yaml:9:14",
+    });
+    assert_eq!(*edge, expected);
+}
+
+#[test]
+fn drawings_are_of_graphs_only() {
+    insta::assert_snapshot!(place().forge(&["recipes", "--format", "dot"]));
+}
+
+#[test]
+fn recipes_in_a_list() {
+    insta::assert_snapshot!(place().forge(&["recipes"]));
+}
+
+#[test]
+fn a_recipe_in_full() {
+    insta::assert_snapshot!(place().forge(&["recipes", "driver"]));
+    let recipe = &document(&["recipes", "driver", "--format", "json"])["recipe"];
+    assert_eq!(recipe["params"][0]["required"], true);
+    assert_eq!(recipe["params"][1]["default"], "open");
+    assert_eq!(recipe["steps"][0]["provides"], serde_json::json!(["unit nvidia.service"]));
+}
+
+#[test]
+fn an_unknown_recipe() {
+    insta::assert_snapshot!(place().forge(&["recipes", "drivr"]));
+}
+
+#[test]
+fn a_value_shows_winner_and_losers() {
+    insta::assert_snapshot!(place().forge(&["explain", "motd.greeting"]));
+}
+
+#[test]
+fn a_variable_of_one_host() {
+    insta::assert_snapshot!(place().forge(&["explain", "login:vars.greeting"]));
+}
+
+#[test]
+fn a_value_through_a_stack() {
+    insta::assert_snapshot!(place().forge(&["explain", "gpu-2:driver.version"]));
+    let value = &document(&["explain", "gpu-2:driver.version", "--format", "json"])["values"][0];
+    assert_eq!(value["winner"]["value"], "560.10");
+    assert_eq!(value["reads"][0]["winner"]["place"], "inventory.yaml:9:47");
+}
+
+#[test]
+fn a_step_shows_inputs_and_edges() {
+    insta::assert_snapshot!(place().forge(&["explain", "motd/file"]));
+}
+
+#[test]
+fn a_step_across_hosts() {
+    insta::assert_snapshot!(place().forge(&["explain", "keys/spread", "--on", "gpu-1"]));
+}
+
+#[test]
+fn an_error_code_needs_no_inventory() {
+    insta::assert_snapshot!(Place::new().forge(&["explain", "f0203"]));
+}
+
+#[test]
+fn what_cannot_be_explained() {
+    let mut said = String::new();
+    for thing in
+        ["F0399", "driver", "driver/pakages", "nobody:motd.greeting", "gpu-1:motd.greting", "login:driver.version"]
+    {
+        said += &format!("== {thing}\n{}", place().forge(&["explain", thing]));
+    }
+    said += &place().forge(&["explain", "gpu-1:motd.greeting", "--on", "gpu-2"]);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn schemas_are_listed_and_printed() {
+    let said = place().forge(&["schema"]);
+    assert!(
+        said.contains("\ninventory      an inventory\n") || said.contains("stdout\ninventory      an inventory\n"),
+        "{said}"
+    );
+    let recipe = document(&["schema", "recipe"]);
+    assert_eq!(recipe["title"], "recipe");
+    assert_eq!(document(&["schema", "file"])["title"], "file");
+    let expected =
+        "exit 64\n--- stdout\n--- stderr\nerror: there is no schema `recipes`\n  hint: did you mean `recipe`?\n";
+    assert_eq!(place().forge(&["schema", "recipes"]), expected);
+}
+
+#[test]
+fn every_shell_has_a_script() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = place().forge(&["completions", shell]);
+        assert!(
+            said.starts_with("exit 0\n") && said.contains("explain") && said.contains("json-into"),
+            "{shell}: {said}"
+        );
+    }
+}
+
+#[test]
+fn every_verb_has_a_page() {
+    let place = place().file("man/.keep", "");
+    assert_eq!(place.forge(&["man", "--into", "man"]), "exit 0\n--- stdout\n--- stderr\n");
+    assert!(place.read("man/forge.1").contains(".TH forge 1"));
+    let page = place.read("man/forge-explain.1");
+    assert!(page.contains(".TH forge-explain 1") && page.contains("forge explain"), "{page}");
+    assert!(place.forge(&["man"]).contains(".TH forge 1"));
+}
+
+#[test]
+fn the_version_is_said_at_once() {
+    let once = || {
+        let began = std::time::Instant::now();
+        Place::new().forge(&["--version"]);
+        began.elapsed()
+    };
+    // The fastest of several: other tests run beside this one.
+    let best = (0..40).map(|_| once()).min().unwrap();
+    assert!(best < std::time::Duration::from_millis(5), "`--version` took {best:?}");
+}

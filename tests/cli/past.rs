@@ -1,0 +1,115 @@
+//! Runs of the past: a state folder with a run that ended, a later one, and one that was killed.
+
+use super::support::Place;
+
+fn report(run: &str, second: &str) -> String {
+    let step = |result: &str| {
+        format!(
+            r#"{{"id":{{"recipe":"motd","step":"file"}},"title":"/etc/motd",{result},"changes":[],"took":{{"secs":1,"nanos":0}},"place":"recipes/motd.yaml:3:5"}}"#
+        )
+    };
+    let host = |name: &str, outcome: &str, result: &str| {
+        format!(
+            r#"{{"host":"{name}","outcome":"{outcome}","reason":"","hint":null,"steps":[{}],"verify":[{{"recipe":"motd","name":"it is read","result":"held","place":""}}],"took":{{"secs":1,"nanos":0}}}}"#,
+            step(result)
+        )
+    };
+    let (word, result) = match second {
+        "changed" => ("changed", r#""result":"changed""#),
+        _ => (
+            "failed",
+            r#""result":"failed","failure":{"why":"exit status 1","tail":"no \u001b[31mspace","hint":null,"log":null}"#,
+        ),
+    };
+    format!(
+        r#"{{"version":1,"run":"{run}","verb":"apply","cluster":"lab","plan":"p","hosts":[{},{}],"budget_spent":false,"interrupted":false,"took":{{"secs":2,"nanos":0}}}}"#,
+        host("a", "changed", r#""result":"changed""#),
+        host("b", word, result)
+    )
+}
+
+fn info(run: &str) -> String {
+    format!(
+        r#"{{"version":1,"run":"{run}","verb":"apply","cluster":"lab","inventory":"inventory.yaml","began":"2026-11-21T10:46:26Z","user":"ada","controller":"ctl"}}"#
+    )
+}
+
+const JOURNAL: &str = r#"{"event":"apply_started","run":"20261123T080000-cccc","hosts":2,"steps":2}
+{"event":"host_started","host":"a","steps":1}
+{"event":"host_started","host":"b","steps":1}
+{"event":"step_started","host":"a","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","long":false}
+{"event":"step_finished","host":"a","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","result":{"result":"changed"},"changes":[],"took":{"secs":0,"nanos":5}}
+{"event":"host_finished","host":"a","outcome":"changed","reason":""}
+{"event":"step_started","host":"b","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","long":false}
+{"event":"step_fin"#;
+
+const FIRST: &str = "20261121T104626-aaaa";
+const SECOND: &str = "20261122T070000-bbbb";
+
+fn place() -> Place {
+    let at = |run: &str, file: &str| format!(".forge/lab/runs/{run}/{file}");
+    Place::new()
+        .file(&at(FIRST, "report.json"), &report(FIRST, "failed"))
+        .file(&at(FIRST, "run.json"), &info(FIRST))
+        .file(&at(SECOND, "report.json"), &report(SECOND, "changed"))
+        .file(&at(SECOND, "run.json"), &info(SECOND))
+        .file(&at("20261123T080000-cccc", "journal.ndjson"), JOURNAL)
+        .file(&at("20261120T000000-dddd", "report.json"), "{\"version\": 1}")
+}
+
+#[test]
+fn runs_come_newest_first() {
+    insta::assert_snapshot!(place().forge(&["runs"]));
+}
+
+#[test]
+fn the_newest_ones_only() {
+    let said = place().forge(&["runs", "--last", "2", "--format", "json"]);
+    let text = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
+    let document: serde_json::Value = serde_json::from_str(text).unwrap();
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0]["run"]["finished"], false);
+    assert_eq!(runs[1]["run"]["info"]["user"], "ada");
+    assert_eq!(runs[1]["run"]["exit"], serde_json::json!({"code": 0, "name": "done"}));
+}
+
+#[test]
+fn a_run_is_printed_as_it_was() {
+    insta::assert_snapshot!(place().forge(&["show", "20261121"]));
+}
+
+#[test]
+fn a_run_that_did_not_end() {
+    insta::assert_snapshot!(place().forge(&["show", "last"]));
+}
+
+#[test]
+fn two_runs_are_compared() {
+    insta::assert_snapshot!(place().forge(&["runs", "--compare", "20261121", "20261122"]));
+}
+
+#[test]
+fn runs_that_cannot_be_shown() {
+    let mut said = String::new();
+    for run in ["20261120", "202611", "last-week", "gone.json", "odd.json"] {
+        said += &format!("== {run}\n{}", place().file("odd.json", "{\"result\": \"facts\"}").forge(&["show", run]));
+    }
+    said += &format!("== none\n{}", Place::new().forge(&["show", "last"]));
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn a_stored_report_is_a_file_too() {
+    let path = format!(".forge/lab/runs/{FIRST}/report.json");
+    let said = place().forge(&["show", &path]);
+    assert!(said.starts_with("exit 0\n") && said.contains("motd/file") && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn no_runs_at_all() {
+    assert_eq!(
+        Place::new().forge(&["runs"]),
+        "exit 0\n--- stdout\nrun  began (UTC)  verb  by  cluster  came to\n\nruns: 0\n--- stderr\n"
+    );
+}
