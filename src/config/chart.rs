@@ -91,7 +91,7 @@ impl Share {
 pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Chart {
     let on = applied(project, hosts);
     let waves = project.graph.waves();
-    let mut kept: Vec<StepIndex> = project.graph.order().iter().copied().collect();
+    let mut kept: Vec<StepIndex> = project.graph.order().to_vec();
     kept.retain(|index| {
         let id = project.graph.step(*index);
         on.contains_key(&*id.recipe) && filter.admits(&id.recipe, &id.step)

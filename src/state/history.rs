@@ -99,10 +99,10 @@ impl RunFolder {
     /// It is there and cannot be read.
     pub fn text(&self, name: &str) -> Result<Option<String>, String> {
         let path = self.path.join(name);
-        match std::fs::read_to_string(&path) {
+        match fs_err::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("`{path}` cannot be read: {error}")),
+            Err(error) => Err(error.to_string()),
         }
     }
 }

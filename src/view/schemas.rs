@@ -17,14 +17,16 @@ pub struct Schema {
     make: Make,
 }
 
+type Maker = fn() -> Value;
+
 enum Make {
-    By(fn() -> Value),
+    By(Maker),
     Kind(&'static resource::Kind),
 }
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, fn() -> Value); 7] = [
+    let files: [(&'static str, &'static str, Maker); 7] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {

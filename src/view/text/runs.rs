@@ -83,6 +83,9 @@ pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }
 
+/// What came to something else, from what and to what.
+type Change<'c> = (&'c Option<String>, Option<&'c str>, Option<&'c str>);
+
 /// Writes what came to something else, hosts with the same difference put together.
 pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     for (word, run) in [("from", &comparison.from), ("to", &comparison.to)] {
@@ -90,7 +93,7 @@ pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()
         writeln!(out, "{word:<4} {}  {}", paint(HEAD, id), paint(DIM, format!("{verb}, {began} UTC, by {by}")))?;
     }
     writeln!(out)?;
-    let mut groups: IndexMap<(&Option<String>, Option<&str>, Option<&str>), Vec<HostName>> = IndexMap::new();
+    let mut groups: IndexMap<Change<'_>, Vec<HostName>> = IndexMap::new();
     for Difference { host, what, from, to } in &comparison.differences {
         groups.entry((what, *from, *to)).or_default().push(host.clone());
     }
