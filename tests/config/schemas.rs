@@ -44,7 +44,7 @@ fn kind_of(text: &str) -> Option<&'static str> {
 fn texts() -> Vec<(String, String)> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["tests/data", "tests/scenarios", "tests/fleet", "demo"] {
+    for folder in ["tests/data", "tests/scenarios", "tests/fleet/recipes", "demo"] {
         yaml_below(&root.join(folder), &mut files);
     }
     let file = |path: Utf8PathBuf| (path.to_string(), std::fs::read_to_string(path).unwrap());
