@@ -9,7 +9,7 @@ use super::link::{Link, Locked, SHORT, broken};
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::rollout::{Halt, turn};
 use super::run::Run;
-use crate::graph::StepIndex;
+use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
 use crate::state::Record;
@@ -249,6 +249,11 @@ fn one_line(text: &Untrusted) -> String {
 impl HostRun<'_> {
     pub fn host(&self) -> &HostName {
         &self.plan.host
+    }
+
+    /// Returns the steps in the order of this host.
+    pub fn graph(&self) -> &Graph {
+        self.run.project.graph_of(self.host())
     }
 
     /// Makes forge's folders and key on the host.

@@ -79,7 +79,7 @@ pub fn context<'c>(
 ) -> Context<'c> {
     Context {
         predicted,
-        record: case.seen.records.get(&turn.expanded.id.to_string()),
+        record: case.record(&turn.expanded.id),
         inputs,
         run: "",
         key: case.seen.key.as_deref(),

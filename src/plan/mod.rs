@@ -17,7 +17,7 @@ mod verify;
 mod walk;
 
 pub use basis::{canonical, digest};
-pub use case::{Case, Chosen, Ground, Turn, positions};
+pub use case::{Case, Chosen, Ground, Turn};
 pub use demand::{demand, export_probes, of_turn, verify_probes};
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
 pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};

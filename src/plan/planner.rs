@@ -1,6 +1,6 @@
 //! From what was seen of hosts to a plan.
 
-use super::case::{Case, Chosen, Ground, positions};
+use super::case::{Case, Chosen, Ground};
 use super::model::{HostPlan, Plan};
 use super::outside::{Outside, Told};
 use super::span::{Spans, StepTable};
@@ -30,14 +30,12 @@ pub struct Inputs<'a> {
 /// Makes the plan. Pure: equal inputs give equal plans.
 pub fn plan(inputs: &Inputs<'_>) -> Plan {
     let expander = Expander::new(inputs.project);
-    let positions = positions(&inputs.project.graph);
     let ground = Ground {
         project: inputs.project,
         expander: &expander,
         filter: inputs.filter,
         exports: inputs.exports,
         chosen: inputs.chosen,
-        positions: &positions,
         secrets: inputs.secrets,
     };
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();

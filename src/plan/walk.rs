@@ -53,7 +53,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn tell(&self, told: &mut Told) {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         for (step, status) in &self.status {
             let Some(proof) = self.outside.waited_for(*step) else { continue };
             let proven = proof && *status == Status::Through && self.unproven(&graph.step(*step).recipe).is_none();
@@ -80,8 +80,12 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// A `one` step that is to be done here may have been done on a host that this run does not look at: then
     /// nobody can tell whether there is something to do.
     fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
-        let known = || self.case.seen.records.contains_key(&turn.expanded.id.to_string());
-        if turn.step.scope != Scope::One || ruling.judgement.verdict != Verdict::Change || known() {
+        let known = || self.case.made(&turn.expanded.id);
+        if turn.step.scope != Scope::One
+            || turn.instance.absent
+            || ruling.judgement.verdict != Verdict::Change
+            || known()
+        {
             return ruling;
         }
         let members = self.outside.spans.members;
@@ -102,7 +106,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     where
         'a: 'w,
     {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         let edges = graph.waits_for(turn.index).filter(|edge| edge.why != Why::After);
         let mut needed: Vec<&str> = edges.map(|edge| &*graph.step(edge.from).recipe).collect();
         needed.push(&graph.step(turn.index).recipe);
@@ -119,12 +123,12 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Returns the step that keeps `turn` from running.
     fn stopped_by(&self, turn: &Turn<'_>) -> Option<String> {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         graph.waits_for(turn.index).find_map(|edge| self.stopped_here(edge).or_else(|| self.stopped_outside(edge)))
     }
 
     fn stopped_here(&self, edge: &Edge) -> Option<String> {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         let needed = match edge.why {
             Why::After | Why::Restart | Why::Export | Why::Barrier => return None,
             Why::Order => Status::Configured,

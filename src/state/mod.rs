@@ -3,5 +3,5 @@
 mod record;
 mod store;
 
-pub use record::{APPLIED_DIR, Record, STATE_DIR, Started, prepare, remove, write};
+pub use record::{APPLIED_DIR, Record, STATE_DIR, Started, prepare, write};
 pub use store::{RunDir, Store, StoreError};

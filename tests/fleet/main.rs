@@ -14,6 +14,7 @@ mod converge;
 mod faults;
 mod harness;
 mod kill;
+mod removal;
 mod scopes;
 mod speed;
 mod support;

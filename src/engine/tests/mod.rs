@@ -2,5 +2,6 @@
 
 mod across;
 mod faults;
+mod removal;
 mod rollout;
 mod stage;
