@@ -205,7 +205,9 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     for rule in &instance.recipe.rules {
         match judge(rule) {
             Judged::Fails { .. } => {
-                return Some(Judgement::blocked(BlockClass::Rule, rule.otherwise.clone(), Value::Null));
+                let place = case.ground.project.sources.place(rule.require.span);
+                let reason = format!("{} (rule at {place})", rule.otherwise);
+                return Some(Judgement::blocked(BlockClass::Rule, reason, Value::Null));
             }
             Judged::Unknown { why, .. } => {
                 open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why}")));

@@ -137,6 +137,8 @@ fn odd_steps() -> Vec<StepPlan> {
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", Verdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch is there"),
         blocked("gpu-rule", BlockClass::Rule, "open kernel modules ignore it"),
+        blocked("folder", BlockClass::Host, "directory `/opt/x` does not exist and no earlier step makes it"),
+        blocked("value", BlockClass::Declaration, "`facts.os.idd` does not exist (at recipes/x.yaml:7:20)"),
         blocked("unload", BlockClass::Busy, "pid 4711 (python3) holds /dev/nvidia0"),
         step("mlx", "command", "mlx", Verdict::NotApplicable, "`when` is false"),
     ]

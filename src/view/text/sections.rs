@@ -59,6 +59,12 @@ const PARTS: &[Part] = &[
         |s| is(s, Verdict::Blocked(BlockClass::Rule)),
         "change the parameters of the recipe for these hosts, or leave them out with `--on`",
     ),
+    part("blocked: something on the host is missing or in the way", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
+    part(
+        "blocked: what is declared does not fit",
+        |s| is(s, Verdict::Blocked(BlockClass::Declaration)),
+        "correct it at the place named, or leave these hosts out with `--on`",
+    ),
     part("blocked, busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are free"),
     Part {
         symbol: "?",
