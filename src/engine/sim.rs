@@ -2,7 +2,7 @@
 //!
 //! An inventory names it by `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may lay faults:
 //! `refuse` no session opens, `deaf` no question is answered, `held` somebody holds the lock, `lost` the link is lost
-//! with the acting script that made the file, `full` records cannot be written.
+//! with the acting script that made the file, `full` records cannot be written. `machine-id` and `hostname` say who it is.
 
 use super::link::Locked;
 use crate::config::{Connect, TransportKind};
@@ -60,6 +60,10 @@ impl Sim {
     async fn run(&self, script: &Script, secrets: &SecretStore) -> Finished {
         let state = self.root.join(if self.has("full") { "full" } else { "state" });
         let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
+        // Simulated hosts are one machine: they are told apart only where a test says who they are.
+        let own = |file: &str| self.root.join(".sim").join(file).into_string();
+        let text =
+            text.replace("/etc/machine-id", &own("machine-id")).replace("/proc/sys/kernel/hostname", &own("hostname"));
         let mut shell = tokio::process::Command::new("sh");
         let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
         Finished {

@@ -24,15 +24,17 @@ pub(super) struct Walk<'w, 'a> {
     status: BTreeMap<StepIndex, Status>,
     /// Of steps that are as desired but stand behind one that gets nowhere: that one.
     behind: BTreeMap<StepIndex, String>,
-    /// Recipes that a rule forbids here.
+    /// Recipes that a rule forbids here, or what the host is.
     ruled: BTreeMap<String, Judgement>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>) -> Self {
+    /// `twin` says of a machine with several names that nothing runs on it.
+    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>, twin: Option<Judgement>) -> Self {
         let mut ahead = Ahead::default();
         ahead.predicted.exporters = outside.exporters().clone();
-        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), rule(case, i)?))).collect();
+        let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
+        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, status, behind) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         Self { case, turns, outside, ahead, opaque, status, behind, ruled }
     }

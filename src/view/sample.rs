@@ -2,7 +2,7 @@
 
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
-use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::resource::Change;
 use std::time::Duration;
 
@@ -82,7 +82,14 @@ pub fn gone() -> StepPlan {
 }
 
 pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
-    HostPlan { host: host(name), reach: Reach::Observed, steps, verify: Vec::new(), undeclared: Vec::new() }
+    HostPlan {
+        host: host(name),
+        reach: Reach::Observed,
+        steps,
+        verify: Vec::new(),
+        warnings: Vec::new(),
+        undeclared: Vec::new(),
+    }
 }
 
 pub fn silent(name: &str, why: &str) -> HostPlan {
@@ -123,6 +130,7 @@ pub fn rich_plan() -> Plan {
         verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
     ];
     odd.undeclared = vec!["old/agent".into()];
+    odd.warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
     hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
     plan(hosts)
@@ -168,6 +176,7 @@ pub fn hostile_plan(text: &str) -> Plan {
     first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
     first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
     first.undeclared = vec![text.into()];
+    first.warnings = vec![Warning { why: text.into(), hint: None }];
     let why = Unreachable { why: text.into(), hint: texts() };
     let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
     Plan {

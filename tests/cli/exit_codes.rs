@@ -145,7 +145,14 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         place: String::new(),
         long: false,
     };
-    HostPlan { host: HostName::new("h"), reach: Reach::Observed, steps: vec![step], verify: vec![], undeclared: vec![] }
+    HostPlan {
+        host: HostName::new("h"),
+        reach: Reach::Observed,
+        steps: vec![step],
+        verify: vec![],
+        warnings: vec![],
+        undeclared: vec![],
+    }
 }
 
 fn judged(verdict: Verdict) -> HostPlan {
