@@ -58,7 +58,6 @@ pub fn load(inventory: &Utf8Path) -> Project {
 /// Observes as the engine does: facts and what needs none, then the rest, then what needed values of others.
 pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
     let expander = Expander::new(project);
-    let positions = plan::positions(&project.graph);
     let mut look = Look {
         seen: host::first_look(project, &case.answers),
         chosen: Chosen::new(),
@@ -76,7 +75,6 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
             filter: &case.filter,
             exports: &exports,
             chosen,
-            positions: &positions,
             secrets: &secrets,
         };
         look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));

@@ -6,7 +6,7 @@ use super::{Edge, Project, Recipe, Step};
 use crate::diag::{Code, Diag, Diags, Span};
 use crate::graph::{Declared, Endpoint, Graph, Link, Why};
 use crate::model::{HostName, Phase, Scope};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Reports edges of any recipe of the library that name what does not exist.
@@ -84,6 +84,20 @@ pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> 
             Graph::default()
         }
     }
+}
+
+/// Returns the graphs of hosts that recipes are removed from. Those that lose the same recipes share one.
+pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
+    let mut shared: HashMap<BTreeSet<&str>, Arc<Graph>> = HashMap::new();
+    let mut removals = HashMap::new();
+    for (host, instances) in &applied.instances {
+        let absent: BTreeSet<&str> = instances.iter().filter(|i| i.absent).map(|i| &*i.recipe.name).collect();
+        if !absent.is_empty() {
+            let own = shared.entry(absent).or_insert_with_key(|absent| Arc::new(graph.removing(absent)));
+            removals.insert(host.clone(), own.clone());
+        }
+    }
+    removals
 }
 
 fn declared(recipe: &Recipe, step: &Step) -> Declared {
@@ -179,9 +193,8 @@ pub(super) fn check_applied(
     };
     let by_recipe: BTreeMap<&str, Vec<Need>> =
         applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
-    let elsewhere: BTreeSet<&str> =
-        applied.recipes.values().filter(|recipe| is_for_all(recipe)).map(|recipe| recipe.name.as_str()).collect();
-    let mut lacking: BTreeMap<(Span, &str, &str), Lacking> = BTreeMap::new();
+    let elsewhere: BTreeSet<&str> = present(applied).filter(|recipe| is_for_all(recipe)).map(|r| &*r.name).collect();
+    let mut lacking: BTreeMap<(Span, &str, &str, bool), Lacking> = BTreeMap::new();
     for (host, instances) in &applied.instances {
         let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
         for instance in instances.iter().filter(|instance| !instance.absent) {
@@ -189,7 +202,8 @@ pub(super) fn check_applied(
                 if here.contains(need.recipe.as_str()) || elsewhere.contains(need.recipe.as_str()) {
                     continue;
                 }
-                let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str());
+                let removed = instances.iter().any(|other| other.recipe.name == need.recipe);
+                let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str(), removed);
                 let lacking = lacking.entry(key).or_insert_with(|| Lacking {
                     span: need.span,
                     label: need.label,
@@ -199,10 +213,17 @@ pub(super) fn check_applied(
             }
         }
     }
-    for ((entry, recipe, needed), Lacking { span, label, hosts }) in lacking {
-        let message = format!("`{recipe}` needs `{needed}`, which is not applied to {}", names(&hosts));
+    for ((entry, recipe, needed, removed), Lacking { span, label, hosts }) in lacking {
+        let what = if removed { "removed from" } else { "not applied to" };
+        let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", names(&hosts));
         diags.push(Diag::error(Code::EdgeNotApplied, message).at(entry).also(span, label));
     }
+}
+
+/// Returns every recipe that is applied to some host and not only removed.
+fn present(applied: &Applied) -> impl Iterator<Item = &Arc<Recipe>> {
+    let instances = applied.instances.values().flatten().filter(|instance| !instance.absent);
+    instances.map(|instance| &instance.recipe)
 }
 
 /// Steps of scope `one` and `fleet` serve hosts that do not have the recipe themselves.

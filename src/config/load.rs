@@ -90,6 +90,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         recipes: IndexMap::new(),
         instances: IndexMap::new(),
         graph: Graph::default(),
+        removals: Default::default(),
         rollout: rollout.unwrap_or_default(),
         secrets: Default::default(),
         programs,
@@ -206,6 +207,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
     links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
     links::check_exports(&applied, known, project, diags);
     project.graph = links::graph(&applied, project, diags);
+    project.removals = links::removals(&applied, &project.graph);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {
         position.entry(project.graph.step(*index).recipe.to_string()).or_insert(at);

@@ -5,7 +5,7 @@ use crate::graph::Graph;
 use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// An inventory with its recipes, read and checked. Nothing has been contacted.
@@ -25,14 +25,26 @@ pub struct Project {
     pub recipes: IndexMap<String, Arc<Recipe>>,
     /// What is applied to each host, in graph order of the recipes.
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
-    /// Steps and who waits for whom, equal for every host.
+    /// Steps and who waits for whom where nothing is removed.
     pub graph: Graph,
+    /// The graphs of hosts that recipes are removed from; hosts share them.
+    pub(super) removals: HashMap<HostName, Arc<Graph>>,
     pub rollout: Rollout,
     pub secrets: SecretStore,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,
     /// Local files that recipes name.
     pub(super) files: super::files::Files,
+}
+
+impl Project {
+    /// Returns the steps of a host and who waits for whom there. Steps have the same index on every host.
+    pub fn graph_of(&self, host: &HostName) -> &Graph {
+        match self.removals.is_empty() {
+            true => &self.graph,
+            false => self.removals.get(host).map_or(&self.graph, Arc::as_ref),
+        }
+    }
 }
 
 /// A host of the inventory.

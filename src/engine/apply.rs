@@ -13,7 +13,7 @@ use super::rollout::canaries;
 use super::run::{Events, InFlight, Ledger, Options, Run};
 use crate::config::{Expander, Project};
 use crate::model::{HostName, Phase};
-use crate::plan::{self, HostPlan, HostSeen, Plan, Spans, StepTable};
+use crate::plan::{HostPlan, HostSeen, Plan, Spans, StepTable};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,6 @@ pub async fn apply(
     let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = Expander::new(project);
-    let positions = plan::positions(&project.graph);
     let board = Board::new(Shared { published, exports, secrets });
     let facts = facts_used(project);
     // Nobody waits for a host that this run has no sight of.
@@ -49,7 +48,6 @@ pub async fn apply(
     let run = Run {
         project,
         expander: &expander,
-        positions: &positions,
         chosen: &chosen,
         spans: Spans { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
         canaries: &canaries(&project.rollout, plan),

@@ -53,7 +53,7 @@ impl HostRun<'_> {
     }
 
     fn needs_changed(&self, group: &Group) -> bool {
-        let graph = &self.run.project.graph;
+        let graph = self.graph();
         group.steps.iter().flat_map(|index| graph.waits_for(*index)).any(|edge| {
             let id = graph.step(edge.from);
             self.changed.iter().any(|c| c.recipe == id.recipe && c.step == id.step)
@@ -99,13 +99,15 @@ impl HostRun<'_> {
         let shared = self.run.board.shared();
         let (mut reports, mut due) = (Vec::new(), Vec::new());
         let mut stopped: Option<(StepIndex, StepId)> = None;
+        let mut siblings = Siblings::default();
         if let Some(case) = self.run.case(&shared, self.host(), &self.seen) {
             let turns = case.turns();
             for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
-                let ruling = self.ruling(&case, turn, &turns);
+                let ruling = self.ruling(&case, turn, &turns, siblings.ahead(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
                 let result = match (self.decide(turn, &ruling), above) {
                     (Decision::Act, None) => {
+                        siblings.act(turn);
                         due.push(self.due(&case, turn, &turns, ruling));
                         continue;
                     }
@@ -125,10 +127,10 @@ impl HostRun<'_> {
     }
 
     /// Judges a turn as the plan did: by the rules of its recipe first.
-    fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Ruling {
+    fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
         match plan::rule(case, turn.instance) {
             Some(judgement) => Ruling { judgement, basis: String::new(), until: None },
-            None => plan::judge(case, turn, turns, &Ahead::default()),
+            None => plan::judge(case, turn, turns, ahead),
         }
     }
 
@@ -250,6 +252,31 @@ fn proven(judgement: Judgement) -> Result<StepResult, String> {
         Verdict::Change => Err(format!("still differs after the change: {}", describe(&judgement.changes))),
         Verdict::Unknown => Err(format!("cannot be proven: {}", judgement.reason.raw())),
         Verdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
+    }
+}
+
+/// What the turns of one step that are going to act bring about for those behind them in the same script: a folder
+/// for the folder in it. Whether what they wait for came true is judged afterwards.
+#[derive(Default)]
+struct Siblings {
+    step: Option<StepIndex>,
+    ahead: Ahead,
+}
+
+impl Siblings {
+    fn ahead(&mut self, turn: &Turn<'_>) -> &Ahead {
+        if self.step != Some(turn.index) {
+            *self = Self { step: Some(turn.index), ahead: Ahead::default() };
+        }
+        &self.ahead
+    }
+
+    /// A command tells only once it ran what it brings about.
+    fn act(&mut self, turn: &Turn<'_>) {
+        if super::group::is_judged_alone(turn.step) {
+            self.ahead.predicted.after = Some(turn.expanded.id.to_string());
+            self.ahead.predicted.will_exist.extend(plan::provided(turn));
+        }
     }
 }
 

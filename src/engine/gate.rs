@@ -23,7 +23,7 @@ impl HostRun<'_> {
     /// # Errors
     /// The group does not run.
     pub(super) async fn gate(&self, group: &Group) -> Result<(), Closed> {
-        let graph = &self.run.project.graph;
+        let graph = self.graph();
         for edge in group.steps.iter().flat_map(|index| graph.waits_for(*index)) {
             if group.steps.contains(&edge.from) {
                 continue;
@@ -44,7 +44,7 @@ impl HostRun<'_> {
         };
         self.run.board.now(|standing| {
             let ran = |step| standing.of(step, self.host()).is_some();
-            let Some(from) = above(&self.run.project.graph, edge, ran) else { return Ok(()) };
+            let Some(from) = above(self.graph(), edge, ran) else { return Ok(()) };
             match (standing.got_to(from, self.host(), phase), standing.unproven(from, self.host())) {
                 (Some(false), Some(why)) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(from)))),
                 (Some(false), None) => {

@@ -20,12 +20,12 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
     let mut groups: Vec<Group> = Vec::new();
     let mut open = false;
     for (index, instance, step) in case.steps() {
-        if !case.runs(index, step) {
+        if !case.runs(index, instance, step) {
             continue;
         }
         let name = &instance.recipe.name;
         let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
-        let fits = |last: &Group| last.recipe == *name && waits_for_no_more(&run.project.graph, index, &last.steps);
+        let fits = |last: &Group| last.recipe == *name && waits_for_no_more(case.graph, index, &last.steps);
         match groups.last_mut().filter(|last| open && !alone && fits(last)) {
             Some(last) => last.steps.push(index),
             None => groups.push(Group { recipe: name.clone(), steps: vec![index] }),
@@ -37,8 +37,16 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
 
 /// Whether looking at the step before its predecessors acted tells the truth about it.
 fn is_quiet(step: &Step) -> bool {
-    let judged_alone = matches!(step.kind, "file" | "directory" | "user" | "unit");
-    judged_alone && !step.long && step.restart_on.is_empty() && step.scope == Scope::Host && step.effective.is_none()
+    is_judged_alone(step)
+        && !step.long
+        && step.restart_on.is_empty()
+        && step.scope == Scope::Host
+        && step.effective.is_none()
+}
+
+/// Whether what a step does is all that its resource says.
+pub(super) fn is_judged_alone(step: &Step) -> bool {
+    matches!(step.kind, "file" | "directory" | "user" | "unit")
 }
 
 /// Whether a step waits for nothing that the first of `group` does not wait for too: a group waits as a whole, and

@@ -9,7 +9,7 @@ use super::link::{Busy, Link, Locked, SHORT, broken, said};
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::rollout::{Halt, turn};
 use super::run::Run;
-use crate::graph::StepIndex;
+use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
 use crate::state::Record;
@@ -292,6 +292,11 @@ fn owner(run: &Run<'_>) -> Owner {
 impl HostRun<'_> {
     pub fn host(&self) -> &HostName {
         &self.plan.host
+    }
+
+    /// Returns the steps in the order of this host.
+    pub fn graph(&self) -> &Graph {
+        self.run.project.graph_of(self.host())
     }
 
     /// Makes forge's folders and key on the host.

@@ -39,7 +39,6 @@ impl AsRef<[HostSeen]> for Observed {
 struct Look<'a> {
     project: &'a Project,
     expander: &'a Expander<'a>,
-    positions: &'a [u32],
     options: &'a Options,
     events: &'a Events,
     facts: &'a BTreeSet<String>,
@@ -58,12 +57,10 @@ pub async fn observe(
     keep: bool,
 ) -> Observed {
     let expander = Expander::new(project);
-    let positions = plan::positions(&project.graph);
     let facts = facts_used(project);
     let look = Look {
         project,
         expander: &expander,
-        positions: &positions,
         options,
         events,
         facts: &facts,
@@ -134,7 +131,6 @@ impl Look<'_> {
             filter: &self.options.filter,
             exports,
             chosen,
-            positions: self.positions,
             secrets,
         }
     }

@@ -179,10 +179,11 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
     }
 }
 
-/// Returns the names of the facts that the project's templates read: only these are asked for. Where that
-/// cannot be told beforehand, all are.
+/// Returns the names of the facts that the project's templates read, and of those that tell hosts apart: only these
+/// are asked for. Where that cannot be told beforehand, all are.
 pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
     let read = project.facts_read();
-    let used = |name: &&str| read.as_ref().is_none_or(|read| read.contains(*name));
+    let always = |name: &str| matches!(name, "identity" | "boot");
+    let used = |name: &&str| always(name) || read.as_ref().is_none_or(|read| read.contains(*name));
     crate::facts::all().iter().map(|fact| fact.name).filter(used).map(str::to_owned).collect()
 }

@@ -27,9 +27,11 @@ fn needs_record(case: &Case<'_>, plan: &HostPlan, turn: &Turn<'_>) -> bool {
 }
 
 fn recorded(case: &Case<'_>, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
-    let record = case.seen.records.get(&turn.expanded.id.to_string());
-    let digest = record.and_then(|r| r.get("digest")).and_then(Value::as_str);
-    digest == Some(&*desired_digest(resource, case.ground.secrets, case.seen.key.as_deref()))
+    let Some(record) = case.record(&turn.expanded.id) else { return false };
+    let text = |key: &str| record.get(key).and_then(Value::as_str);
+    let digest = desired_digest(resource, case.ground.secrets, case.seen.key.as_deref());
+    // One of before that knows no cluster is written anew.
+    text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
 impl HostRun<'_> {
@@ -72,7 +74,9 @@ impl HostRun<'_> {
         let secret = SecretStore::mentions(&canonical(&desired));
         let digest = desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
         let title = SecretStore::mask(&resource.title());
-        let mut record = Record::new(&turn.expanded.id, resource.kind(), &title, digest, (!secret).then_some(desired));
+        let (cluster, value) = (&case.ground.project.cluster, (!secret).then_some(desired));
+        let mut record = Record::new(cluster, &turn.expanded.id, resource.kind(), &title, digest, value);
+        record.absent = turn.expanded.absent;
         record.run = self.run.options.run.clone();
         record.plan = Some(self.run.plan.to_owned());
         record.controller = self.run.options.controller.clone();

@@ -40,7 +40,6 @@ pub struct Options {
 pub struct Run<'a> {
     pub project: &'a Project,
     pub expander: &'a Expander<'a>,
-    pub positions: &'a [u32],
     pub chosen: &'a Chosen,
     /// Edges across the hosts that this run works on.
     pub spans: Spans<'a>,
@@ -83,7 +82,6 @@ impl<'a> Run<'a> {
             filter: &self.options.filter,
             exports: &shared.exports,
             chosen: self.chosen,
-            positions: self.positions,
             secrets: &shared.secrets,
         }
     }

@@ -3,7 +3,7 @@
 //! An inventory names it by `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may lay faults:
 //! `refuse` no session opens, `deaf` no question is answered, `held` somebody holds the lock, `lost` the link is lost
 //! with the acting script that made the file, `full` records cannot be written, `plain` forge acts as a user of that name.
-//! Where there is no such fault, forge acts as root, whoever runs the test.
+//! Where there is no such fault, forge acts as root, whoever runs the test. `machine-id` and `hostname` say who it is.
 
 use super::link::Locked;
 use crate::config::{Connect, TransportKind};
@@ -72,6 +72,10 @@ impl Sim {
         let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
         let root = if self.has("plain") { "false" } else { "true" };
         let text = text.replace("[ \"$(id -u)\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
+        // Simulated hosts are one machine: they are told apart only where a test says who they are.
+        let own = |file: &str| self.root.join(".sim").join(file).into_string();
+        let text =
+            text.replace("/etc/machine-id", &own("machine-id")).replace("/proc/sys/kernel/hostname", &own("hostname"));
         let mut shell = tokio::process::Command::new("sh");
         let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
         Finished {

@@ -76,18 +76,18 @@ impl Graph {
         for (at, link) in links.iter().enumerate() {
             edges.extend(unfold(at, link, steps, &by_recipe));
         }
-        edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
-        edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
-        let waits = waits(steps.len(), &edges);
-        let order = order(steps.len(), &waits);
-        if order.len() < steps.len() {
-            return Err(cycle::report(steps, links, &waits));
+        let graph = graph(steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect(), edges);
+        match graph.order.len() < steps.len() {
+            true => Err(cycle::report(steps, links, &waits(steps.len(), &graph.edges))),
+            false => Ok(Graph { links: links.to_vec(), ..graph }),
         }
-        Ok(Graph::assemble(steps, links, edges, order))
     }
 
-    fn assemble(steps: &[Declared], links: &[Link], edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
-        let steps: Vec<StepId> = steps.iter().map(|step| StepId::new(&step.recipe, &step.step)).collect();
+    fn assemble(steps: Vec<StepId>, edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
+        let mut positions = vec![0; steps.len()];
+        for (position, index) in order.iter().enumerate() {
+            positions[index.0 as usize] = position as u32;
+        }
         let mut index: HashMap<String, HashMap<String, StepIndex>> = HashMap::new();
         for (at, id) in steps.iter().enumerate() {
             index.entry(id.recipe.to_string()).or_default().insert(id.step.to_string(), StepIndex(at as u32));
@@ -96,8 +96,16 @@ impl Graph {
         for at in 0..steps.len() {
             starts[at + 1] = edges.partition_point(|edge| edge.to.0 as usize <= at) as u32;
         }
-        Graph { links: links.to_vec(), steps, edges, order: order.into(), index, starts }
+        Graph { links: Vec::new(), steps, edges, order: order.into(), positions, index, starts }
     }
+}
+
+/// Builds the graph of unfolded edges. In the order of one with cycles steps are missing.
+pub(super) fn graph(steps: Vec<StepId>, mut edges: Vec<Edge>) -> Graph {
+    edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
+    edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
+    let order = order(steps.len(), &waits(steps.len(), &edges));
+    Graph::assemble(steps, edges, order)
 }
 
 fn positions(steps: &[Declared]) -> BTreeMap<&str, Vec<usize>> {

@@ -1,10 +1,11 @@
 //! The graph of (step, phase): who waits for whom on a host, cycles printed whole, and a stable order.
 //!
-//! The graph is the same for every host: it is made of recipes, and a host takes the part of it that is
-//! applied to it. Nothing here knows of recipes' files or values; `config` translates what was written.
+//! The graph is made of recipes, and a host takes the part of it that is applied to it; hosts that something is
+//! removed from run that part of it backwards. Nothing here knows of recipes' files or values; `config` translates what was written.
 
 mod build;
 mod cycle;
+mod removal;
 mod waves;
 
 pub use build::{Declared, Endpoint, Link, Why};
@@ -37,6 +38,8 @@ pub struct Graph {
     /// As they were declared.
     links: Vec<Link>,
     pub(crate) order: Arc<[StepIndex]>,
+    /// Position of each step in `order`.
+    positions: Vec<u32>,
     /// Recipe → step → position.
     index: HashMap<String, HashMap<String, StepIndex>>,
     /// Where the edges that end at each step begin: `edges` is ordered by the step that waits.
@@ -48,6 +51,11 @@ impl Graph {
     /// which they were declared.
     pub fn order(&self) -> &[StepIndex] {
         &self.order
+    }
+
+    /// Returns the position of a step in [`order`](Self::order).
+    pub fn position(&self, index: StepIndex) -> Option<u32> {
+        self.positions.get(index.0 as usize).copied()
     }
 
     /// Returns the identity (without key) of a step.

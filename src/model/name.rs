@@ -40,20 +40,29 @@ impl StepId {
         Self { recipe: recipe.into(), step: step.into(), key: None }
     }
 
-    /// Returns the name of the record file of this step under `/var/lib/forge/applied/`:
-    /// every byte outside `[A-Za-z0-9._-]` is `%XX`, so that no name can leave the folder.
-    pub fn record_name(&self) -> String {
-        let mut name = String::new();
-        for byte in self.to_string().bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte as char),
-                b'.' if !name.is_empty() => name.push('.'),
-                other => name.push_str(&format!("%{other:02X}")),
-            }
-        }
-        name.push_str(".json");
-        name
+    /// Returns the name of the record file of this step under `/var/lib/forge/applied/`: the cluster, `@` and the
+    /// step, where every byte outside `[A-Za-z0-9._-]` is `%XX`, so that no name can leave the folder. Two clusters
+    /// with steps of one name keep a record each.
+    pub fn record_name(&self, cluster: &str) -> String {
+        format!("{}@{}", escaped(cluster), self.old_record_name())
     }
+
+    /// Returns the name that the file had when records did not know their cluster.
+    pub fn old_record_name(&self) -> String {
+        format!("{}.json", escaped(&self.to_string()))
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte as char),
+            b'.' if !name.is_empty() => name.push('.'),
+            other => name.push_str(&format!("%{other:02X}")),
+        }
+    }
+    name
 }
 
 impl fmt::Display for StepId {

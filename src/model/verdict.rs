@@ -7,9 +7,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockClass {
+    /// The host has not what it takes.
     Hardware,
+    /// A `rule:` of the recipe does not hold.
     Rule,
+    /// Something uses it now.
     Busy,
+    /// Something on the host is missing or in the way: a folder, a unit, a version that apt does not offer.
+    Host,
+    /// What is declared makes no sense for this host: a part of a fact that does not exist, a value that does not
+    /// fit its field, two names for one machine.
+    Declaration,
 }
 
 impl BlockClass {
@@ -18,6 +26,8 @@ impl BlockClass {
             Self::Hardware => "hardware",
             Self::Rule => "rule",
             Self::Busy => "busy",
+            Self::Host => "host",
+            Self::Declaration => "declaration",
         }
     }
 }

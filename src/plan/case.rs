@@ -1,9 +1,9 @@
 //! One host with everything that is known of it: the ground that planner and engine judge on.
 
-use super::HostSeen;
+use super::{HostSeen, undeclared};
 use crate::config::{Expanded, Expander, Exports, FactSource, Host, Instance, Known, Project, Step, StepFilter};
-use crate::graph::StepIndex;
-use crate::model::{HostName, Scope};
+use crate::graph::{Graph, StepIndex};
+use crate::model::{HostName, Scope, StepId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,8 +18,6 @@ pub struct Ground<'a> {
     pub filter: &'a StepFilter,
     pub exports: &'a Exports,
     pub chosen: &'a Chosen,
-    /// Position of each step in the graph's order, by its index.
-    pub positions: &'a [u32],
     /// With the secrets that hosts exported.
     pub secrets: &'a crate::model::SecretStore,
 }
@@ -30,6 +28,8 @@ pub struct Case<'a> {
     pub ground: Ground<'a>,
     pub host: &'a Host,
     pub seen: &'a HostSeen,
+    /// The steps in the order of this host.
+    pub graph: &'a Graph,
 }
 
 /// One turn of a step on the host, in the order it would run.
@@ -41,18 +41,10 @@ pub struct Turn<'a> {
     pub expanded: Expanded,
 }
 
-/// Returns the position of each step in the graph's order, by its index.
-pub fn positions(graph: &crate::graph::Graph) -> Vec<u32> {
-    let mut positions = vec![0; graph.order().len()];
-    for (position, index) in graph.order().iter().enumerate() {
-        positions[index.0 as usize] = position as u32;
-    }
-    positions
-}
-
 impl<'a> Case<'a> {
     pub fn new(ground: Ground<'a>, host: &'a HostName, seen: &'a HostSeen) -> Option<Self> {
-        Some(Self { ground, host: ground.project.hosts.get(host)?, seen })
+        let project = ground.project;
+        Some(Self { ground, host: project.hosts.get(host)?, seen, graph: project.graph_of(host) })
     }
 
     pub fn known(&self) -> Known<'a> {
@@ -64,13 +56,26 @@ impl<'a> Case<'a> {
         Known { facts, exports: self.ground.exports }
     }
 
+    /// Returns the record of the last verified apply of a turn.
+    pub fn record(&self, turn: &StepId) -> Option<&'a Value> {
+        match self.seen.records.is_empty() {
+            true => None,
+            false => self.seen.record(&self.ground.project.cluster, &turn.to_string()),
+        }
+    }
+
+    /// Returns whether a record says that a turn was made here, and none that it was taken away again.
+    pub fn made(&self, turn: &StepId) -> bool {
+        self.record(turn).is_some_and(|record| !undeclared::removed(record))
+    }
+
     pub fn instances(&self) -> &'a [Arc<Instance>] {
         self.ground.project.instances.get(&self.host.name).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the steps of this host in graph order, without those the filter leaves out.
     pub fn steps(&self) -> Vec<(StepIndex, &'a Arc<Instance>, &'a Arc<Step>)> {
-        let graph = &self.ground.project.graph;
+        let graph = self.graph;
         let mut steps: Vec<_> = self
             .instances()
             .iter()
@@ -78,14 +83,16 @@ impl<'a> Case<'a> {
             .filter(|(instance, step)| self.ground.filter.admits(&instance.recipe.name, &step.name))
             .filter_map(|(instance, step)| Some((graph.find(&instance.recipe.name, &step.name)?, instance, step)))
             .collect();
-        steps.sort_by_key(|(index, _, _)| self.ground.positions.get(index.0 as usize).copied());
+        steps.sort_by_key(|(index, _, _)| graph.position(*index));
         steps
     }
 
-    /// Returns whether this host is the one that runs a step of scope `one` or `fleet`, or every host does.
-    pub fn runs(&self, index: StepIndex, step: &Step) -> bool {
+    /// Returns whether this host is the one that runs a step of scope `one` or `fleet`, or every host does. What one
+    /// host made for all is removed from every host: any of them may have been the one.
+    pub fn runs(&self, index: StepIndex, instance: &Instance, step: &Step) -> bool {
         match step.scope {
             Scope::Host => true,
+            Scope::One if instance.absent => true,
             Scope::One | Scope::Fleet => {
                 self.ground.chosen.get(&index).is_some_and(|hosts| hosts.contains(&self.host.name))
             }
@@ -95,26 +102,31 @@ impl<'a> Case<'a> {
 
     /// Expands the steps that run here.
     pub fn turns(&self) -> Vec<Turn<'a>> {
-        self.expand(|case, index, step| case.runs(index, step))
+        self.expand(|case, index, instance, step| case.runs(index, instance, step))
     }
 
     /// Expands the steps that could run here: a `one` step is looked at on every host before one is chosen.
     pub fn candidate_turns(&self) -> Vec<Turn<'a>> {
-        self.expand(|case, index, step| match step.scope {
-            Scope::One => case.ground.chosen.get(&index).is_none_or(|hosts| hosts.contains(&case.host.name)),
-            _ => case.runs(index, step),
+        self.expand(|case, index, instance, step| match step.scope {
+            Scope::One if case.ground.chosen.get(&index).is_none() => true,
+            _ => case.runs(index, instance, step),
         })
     }
 
-    fn expand(&self, admits: impl Fn(&Self, StepIndex, &Step) -> bool) -> Vec<Turn<'a>> {
+    fn expand(&self, admits: impl Fn(&Self, StepIndex, &Instance, &Step) -> bool) -> Vec<Turn<'a>> {
         let known = self.known();
         let mut turns = Vec::new();
         for (index, instance, step) in self.steps() {
-            if !admits(self, index, step) {
+            if !admits(self, index, instance, step) {
                 continue;
             }
             let expanded = self.ground.expander.expand(self.host, instance, step, &known);
-            turns.extend(expanded.iter().map(|e| Turn { index, instance, step, expanded: e.clone() }));
+            let own = expanded.iter().map(|e| Turn { index, instance, step, expanded: e.clone() });
+            // What was made in the order of a list is taken away from its end.
+            match instance.absent {
+                true => turns.extend(own.rev()),
+                false => turns.extend(own),
+            }
         }
         turns
     }

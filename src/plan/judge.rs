@@ -4,7 +4,8 @@ use super::basis::{canonical, digest};
 use super::case::{Case, Turn};
 use super::demand::{effective_probe, inputs_of};
 use crate::config::{Deferred, Judged, Need, State};
-use crate::model::{Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
 use crate::probe::{Probe, Reading};
 use crate::resource::{Context, Input, Judgement, Predicted, Resource};
 use secrecy::ExposeSecret;
@@ -35,7 +36,7 @@ pub struct Ahead {
 pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
     let (judgement, until) = match &turn.expanded.state {
         State::NotApplicable(why) => (not_applicable(why), None),
-        State::Invalid(diags) => (invalid(diags), None),
+        State::Invalid(diags) => (invalid(case, diags), None),
         State::Deferred(deferred) => deferral(deferred, turn, ahead),
         State::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
     };
@@ -79,7 +80,7 @@ pub fn context<'c>(
 ) -> Context<'c> {
     Context {
         predicted,
-        record: case.seen.records.get(&turn.expanded.id.to_string()),
+        record: case.record(&turn.expanded.id),
         inputs,
         run: "",
         key: case.seen.key.as_deref(),
@@ -167,9 +168,15 @@ pub(super) fn unknown(why: &str) -> Judgement {
     Judgement { verdict: Verdict::Unknown, ..Judgement::ok(why, Value::Null) }
 }
 
-fn invalid(diags: &[crate::diag::Diag]) -> Judgement {
-    let messages: Vec<&str> = diags.iter().map(|d| d.message.as_str()).collect();
-    Judgement::blocked(crate::model::BlockClass::Rule, messages.join("; "), Value::Null)
+/// What is declared makes no sense with what this host says: told with its place, which need not be the step's.
+fn invalid(case: &Case<'_>, diags: &[Diag]) -> Judgement {
+    let one = |diag: &Diag| match diag.span {
+        Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.place(span)),
+        None => diag.message.clone(),
+    };
+    let reason = diags.iter().map(one).collect::<Vec<_>>().join("; ");
+    let hint = diags.iter().find_map(|diag| diag.hint.clone());
+    Judgement { hint, ..Judgement::blocked(BlockClass::Declaration, reason, Value::Null) }
 }
 
 /// A step whose text waits for something: predicted when an earlier step is going to bring it.

@@ -5,6 +5,7 @@
 mod basis;
 mod case;
 mod demand;
+mod identity;
 mod judge;
 mod model;
 mod outside;
@@ -17,10 +18,10 @@ mod verify;
 mod walk;
 
 pub use basis::{canonical, digest};
-pub use case::{Case, Chosen, Ground, Turn, positions};
+pub use case::{Case, Chosen, Ground, Turn};
 pub use demand::{demand, export_probes, of_turn, verify_probes};
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
-pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan};
+pub use model::{Counts, Envelope, HostPlan, Plan, StepPlan, VerifyPlan, Warning};
 pub use planner::{Inputs, hosts_of, plan};
 pub use scope::{Published, choose, exported, published, read_turn};
 pub use seen::{HostSeen, Reach, Refused, Unreachable};

@@ -30,9 +30,21 @@ pub struct HostPlan {
     /// In the order they would run.
     pub steps: Vec<StepPlan>,
     pub verify: Vec<VerifyPlan>,
+    /// What makes one doubt that this is the host that is meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// Steps recorded on the host whose declaration is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<Untrusted>,
+}
+
+/// Something odd about a host that keeps nothing from running.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Warning {
+    /// A lowercase fragment that goes on from the host's name.
+    pub why: Untrusted,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// One step on one host.

@@ -1,6 +1,7 @@
 //! From what was seen of hosts to a plan.
 
-use super::case::{Case, Chosen, Ground, positions};
+use super::case::{Case, Chosen, Ground};
+use super::identity::Identities;
 use super::model::{HostPlan, Plan};
 use super::outside::{Outside, Told};
 use super::span::{Spans, StepTable};
@@ -30,14 +31,12 @@ pub struct Inputs<'a> {
 /// Makes the plan. Pure: equal inputs give equal plans.
 pub fn plan(inputs: &Inputs<'_>) -> Plan {
     let expander = Expander::new(inputs.project);
-    let positions = positions(&inputs.project.graph);
     let ground = Ground {
         project: inputs.project,
         expander: &expander,
         filter: inputs.filter,
         exports: inputs.exports,
         chosen: inputs.chosen,
-        positions: &positions,
         secrets: inputs.secrets,
     };
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();
@@ -61,9 +60,10 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
 fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPlan> {
     let observed = seen.iter().filter(|s| s.is_observed()).map(|s| s.host.clone()).collect();
     let mut outside = Outside::hopeful(spans, observed);
+    let identities = Identities::new(ground.project, seen);
     loop {
         let mut told = Told::default();
-        let plans = seen.iter().map(|seen| host_plan(ground, seen, &outside, &mut told)).collect();
+        let plans = seen.iter().map(|seen| host_plan(ground, seen, &identities, &outside, &mut told)).collect();
         if !outside.learn(told) {
             return plans;
         }
@@ -75,18 +75,25 @@ fn identity(plan: &Plan) -> String {
     basis::digest_of(plan)
 }
 
-fn host_plan(ground: Ground<'_>, seen: &HostSeen, outside: &Outside<'_>, told: &mut Told) -> HostPlan {
+fn host_plan(
+    ground: Ground<'_>,
+    seen: &HostSeen,
+    identities: &Identities<'_>,
+    outside: &Outside<'_>,
+    told: &mut Told,
+) -> HostPlan {
     let mut plan = HostPlan {
         host: seen.host.clone(),
         reach: seen.reach.clone(),
         refused: seen.refused(),
         steps: Vec::new(),
         verify: Vec::new(),
+        warnings: identities.warning(seen).into_iter().collect(),
         undeclared: Vec::new(),
     };
     let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.turns();
-    plan.steps = Walk::new(&case, &turns, outside).run(told);
+    plan.steps = Walk::new(&case, &turns, outside, identities.twin(&seen.host)).run(told);
     plan.verify = verifications(&case, &plan.steps);
     plan.undeclared = undeclared(&case, &turns);
     plan

@@ -5,7 +5,7 @@ use super::case::{Case, Chosen, Ground, Turn};
 use super::demand::export_probes;
 use super::judge::{Ahead, judge};
 use super::walk::rule;
-use crate::config::{Export, Exports, State, Step};
+use crate::config::{Export, Exports, Instance, State, Step};
 use crate::graph::StepIndex;
 use crate::model::{HostName, Scope, SecretStore, StepId, Value, Verdict};
 use crate::probe::Reading;
@@ -34,12 +34,12 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     let mut candidates = Candidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
-        if !case.steps().iter().any(|(_, _, step)| matches!(step.scope, Scope::One | Scope::Fleet)) {
+        if !case.steps().iter().any(|(_, instance, step)| is_chosen(instance, step)) {
             continue;
         }
         let turns = case.candidate_turns();
         for (index, instance, step) in case.steps() {
-            if !matches!(step.scope, Scope::One | Scope::Fleet) {
+            if !is_chosen(instance, step) {
                 continue;
             }
             let selection = std::sync::Arc::as_ptr(&instance.selection) as usize;
@@ -55,11 +55,16 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     chosen
 }
 
+/// Whether one host is chosen for a step. Nobody is to remove what was made.
+fn is_chosen(instance: &Instance, step: &Step) -> bool {
+    !instance.absent && matches!(step.scope, Scope::One | Scope::Fleet)
+}
+
 fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
     let own: Vec<&Turn<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
     let verdict = |turn: &&Turn<'_>| judge(case, turn, turns, &Ahead::default()).judgement.verdict;
     let verdicts: Vec<Verdict> = own.iter().map(verdict).collect();
-    let recorded = |turn: &&Turn<'_>| case.seen.records.contains_key(&turn.expanded.id.to_string());
+    let recorded = |turn: &&Turn<'_>| case.made(&turn.expanded.id);
     match own.first().map(|turn| rule(case, turn.instance)) {
         None => Fitness::Blocked,
         Some(_) if verdicts.iter().all(|verdict| *verdict == Verdict::Ok) => Fitness::Settled,

@@ -46,8 +46,8 @@ pub struct HostSeen {
     pub reach: Reach,
     pub observation: Observation,
     pub facts: Facts,
-    /// The applied records of the host, by step (`recipe/step[key]`).
-    pub records: BTreeMap<String, Value>,
+    /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
+    pub records: BTreeMap<String, Vec<Value>>,
     /// Hex of the host's key for digests of secret values, once it has one.
     pub key: Option<String>,
     /// The account that forge acts as there, where that is not root.
@@ -88,6 +88,15 @@ impl HostSeen {
         self.observation.merge(later);
     }
 
+    /// Returns the record that `cluster` has of a step. One of before records knew their cluster counts as its own.
+    pub fn record(&self, cluster: &str, step: &str) -> Option<&Value> {
+        let records = self.records.get(step)?;
+        let of = |wanted: Option<&str>| {
+            records.iter().find(|record| record.get("cluster").and_then(Value::as_str) == wanted)
+        };
+        of(Some(cluster)).or_else(|| of(None))
+    }
+
     pub fn is_observed(&self) -> bool {
         self.reach == Reach::Observed
     }
@@ -106,14 +115,15 @@ fn account(observation: &Observation) -> Option<Untrusted> {
 }
 
 /// A record that is not JSON is as good as none: the step is judged without it.
-fn records(observation: &Observation) -> (BTreeMap<String, Value>, Option<String>) {
+fn records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
     let Ok(Reading::Records(state)) = observation.get(&Probe::Records) else {
         return Default::default();
     };
-    let parsed = state.records.values().filter_map(|text| {
-        let value: Value = serde_json::from_str(text.raw()).ok()?;
-        let step = value.get("step")?.as_str()?.to_owned();
-        Some((step, value))
-    });
-    (parsed.collect(), state.key.clone())
+    let mut records: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for text in state.records.values() {
+        let Ok(value) = serde_json::from_str::<Value>(text.raw()) else { continue };
+        let Some(step) = value.get("step").and_then(Value::as_str).map(str::to_owned) else { continue };
+        records.entry(step).or_default().push(value);
+    }
+    (records, state.key.clone())
 }

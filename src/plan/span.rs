@@ -107,10 +107,11 @@ pub fn above(graph: &Graph, edge: &Edge, runs: impl Fn(StepIndex) -> bool) -> Op
 
 impl Spans<'_> {
     /// Returns whom an edge lets a step of `host` wait for on other hosts, if it does. A step that the filter
-    /// leaves out is waited for by nobody.
+    /// leaves out is waited for by nobody, and a removal waits for nobody.
     pub fn wait(&self, host: &HostName, edge: &Edge) -> Option<Wait> {
         let (recipe, from) = self.steps.get(edge.from)?;
-        if !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
+        let removal = self.is_removed(host, &self.project.graph.step(edge.to).recipe);
+        if removal || !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
             return None;
         }
         let one = matches!(from.scope, Scope::One | Scope::Fleet);
@@ -132,12 +133,17 @@ impl Spans<'_> {
         hosts.into_iter().filter(|host| chosen.is_some_and(|chosen| chosen.contains(host))).collect()
     }
 
+    fn is_removed(&self, host: &HostName, recipe: &str) -> bool {
+        let own = self.project.instances.get(host).into_iter().flatten();
+        own.filter(|instance| instance.absent).any(|instance| instance.recipe.name == recipe)
+    }
+
     /// Returns the hosts that have `recipe`: of the selection that `host` has it through, or all when it has
     /// it not itself.
     fn counted(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
         let has = |host: &&HostName| {
             let own = self.project.instances.get(*host);
-            own.is_some_and(|own| own.iter().any(|instance| instance.recipe.name == recipe))
+            own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
         };
         match self.selection(host, recipe) {
             Some(selection) => selection.iter().filter(has).cloned().collect(),
@@ -148,7 +154,9 @@ impl Spans<'_> {
     /// Returns the hosts of the entry that gives `host` the recipe.
     pub fn selection(&self, host: &HostName, recipe: &str) -> Option<&Arc<Vec<HostName>>> {
         let own = self.project.instances.get(host)?;
-        own.iter().find(|instance| instance.recipe.name == recipe).map(|instance| &instance.selection)
+        own.iter()
+            .find(|instance| !instance.absent && instance.recipe.name == recipe)
+            .map(|instance| &instance.selection)
     }
 
     /// Returns the barrier that was written for an edge.

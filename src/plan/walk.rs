@@ -24,15 +24,17 @@ pub(super) struct Walk<'w, 'a> {
     status: BTreeMap<StepIndex, Status>,
     /// Of steps that are as desired but stand behind one that gets nowhere: that one.
     behind: BTreeMap<StepIndex, String>,
-    /// Recipes that a rule forbids here.
+    /// Recipes that a rule forbids here, or what the host is.
     ruled: BTreeMap<String, Judgement>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>) -> Self {
+    /// `twin` says of a machine with several names that nothing runs on it.
+    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>, twin: Option<Judgement>) -> Self {
         let mut ahead = Ahead::default();
         ahead.predicted.exporters = outside.exporters().clone();
-        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), rule(case, i)?))).collect();
+        let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
+        let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, status, behind) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         Self { case, turns, outside, ahead, opaque, status, behind, ruled }
     }
@@ -53,7 +55,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn tell(&self, told: &mut Told) {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         for (step, status) in &self.status {
             let Some(proof) = self.outside.waited_for(*step) else { continue };
             let proven = proof && *status == Status::Through && self.unproven(&graph.step(*step).recipe).is_none();
@@ -91,8 +93,12 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
     /// look at: then nobody can tell whether there is something to do. A record says that it was done here.
     fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
-        let known = || self.case.seen.records.contains_key(&turn.expanded.id.to_string());
-        if turn.step.scope != Scope::One || ruling.judgement.verdict != Verdict::Change || known() {
+        let known = || self.case.made(&turn.expanded.id);
+        if turn.step.scope != Scope::One
+            || turn.instance.absent
+            || ruling.judgement.verdict != Verdict::Change
+            || known()
+        {
             return ruling;
         }
         let members = self.outside.spans.members;
@@ -112,7 +118,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     where
         'a: 'w,
     {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         let edges = graph.waits_for(turn.index).filter(|edge| edge.why != Why::After);
         let mut needed: Vec<&str> = edges.map(|edge| &*graph.step(edge.from).recipe).collect();
         needed.push(&graph.step(turn.index).recipe);
@@ -129,12 +135,12 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Returns the step that keeps `turn` from running.
     fn stopped_by(&self, turn: &Turn<'_>) -> Option<String> {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         graph.waits_for(turn.index).find_map(|edge| self.stopped_here(edge).or_else(|| self.stopped_outside(edge)))
     }
 
     fn stopped_here(&self, edge: &Edge) -> Option<String> {
-        let graph = &self.case.ground.project.graph;
+        let graph = self.case.graph;
         let needed = match edge.why {
             Why::After | Why::Restart | Why::Export | Why::Barrier => return None,
             Why::Order => Status::Configured,
@@ -234,7 +240,9 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     for rule in &instance.recipe.rules {
         match judge(rule) {
             Judged::Fails { .. } => {
-                return Some(Judgement::blocked(BlockClass::Rule, rule.otherwise.clone(), Value::Null));
+                let place = case.ground.project.sources.place(rule.require.span);
+                let reason = format!("{} (rule at {place})", rule.otherwise);
+                return Some(Judgement::blocked(BlockClass::Rule, reason, Value::Null));
             }
             Judged::Unknown { why, .. } => {
                 open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why}")));

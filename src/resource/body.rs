@@ -134,7 +134,7 @@ impl Target {
             PathState::Present(info) => match info.kind {
                 PathType::File => self.compare(info, cx),
                 PathType::Directory => Ok(Judgement::blocked(
-                    BlockClass::Rule,
+                    BlockClass::Host,
                     format!("`{}` is a directory", self.path),
                     type_basis(info),
                 )
@@ -209,7 +209,7 @@ impl Target {
         };
         if info.kind == PathType::Directory {
             let reason = format!("`{}` is a directory", self.path);
-            return Judgement::blocked(BlockClass::Rule, reason, type_basis(info))
+            return Judgement::blocked(BlockClass::Host, reason, type_basis(info))
                 .hint("a `file` step never removes a directory; remove it with a `directory` step");
         }
         let from = match info.kind {
@@ -285,15 +285,18 @@ pub(super) fn missing_parent(path: &str, seen: &Observation, predicted: Option<&
     match path_state(seen, &bare(parent))? {
         // What a link points to is the host's business: the action fails clearly when it is no directory.
         PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(Parent::There),
-        PathState::Present(info) => Ok(Parent::Blocks(Box::new(Judgement::blocked(
-            BlockClass::Rule,
-            format!("`{parent}` is a {}, not a directory", type_words(info)),
-            json!({ "type": "absent", "parent": info.kind }),
-        )))),
+        PathState::Present(info) => Ok(Parent::Blocks(Box::new(
+            Judgement::blocked(
+                BlockClass::Host,
+                format!("`{parent}` is a {}, not a directory", type_words(info)),
+                json!({ "type": "absent", "parent": info.kind }),
+            )
+            .hint(format!("remove `{parent}` with a `file` step before this one, or choose another path")),
+        ))),
         PathState::Absent if brought(predicted, &Provision::Path(parent.to_owned())) => Ok(Parent::Comes),
         PathState::Absent => Ok(Parent::Blocks(Box::new(
             Judgement::blocked(
-                BlockClass::Rule,
+                BlockClass::Host,
                 format!("directory `{parent}` does not exist and no earlier step makes it"),
                 json!({ "type": "absent", "parent": "absent" }),
             )

@@ -90,7 +90,7 @@ impl Directory {
             None => "remove it with a `file` step before this one".to_owned(),
         };
         let reason = format!("`{}` is a {}, not a directory", self.path, type_words(info));
-        Judgement::blocked(BlockClass::Rule, reason, type_basis(info)).hint(hint)
+        Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
     fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
@@ -153,7 +153,7 @@ impl Directory {
                 remove(format!("`{}` is not empty now, and `{step}` runs before", self.path), json!(false)).predicted()
             }
             (1, None) => Judgement::blocked(
-                BlockClass::Rule,
+                BlockClass::Host,
                 format!("`{}` is not empty", self.path),
                 json!({ "type": "directory", "empty": false }),
             )

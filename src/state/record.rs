@@ -22,10 +22,17 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     pub version: u32,
+    /// The cluster whose inventory declares the step. Absent in the first records that forge wrote: such a
+    /// record counts as one of whichever cluster asks, until that writes its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// `recipe/step[key]`
     pub step: String,
     pub kind: String,
     pub title: String,
+    /// Whether the step was a removal, and what it names was seen to be gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
     /// `sha256:…` over the canonical desired value, `keyed:…` when it holds a secret.
     pub digest: String,
     /// The desired value; absent when it holds a secret.
@@ -55,9 +62,11 @@ pub struct Started {
 
 impl Record {
     /// Builds the record of a step whose result was verified just now.
-    pub fn new(id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
+    pub fn new(cluster: &str, id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
         Self {
             version: VERSION,
+            cluster: Some(cluster.to_owned()),
+            absent: false,
             step: id.to_string(),
             kind: kind.to_owned(),
             title: title.to_owned(),
@@ -96,28 +105,26 @@ od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
     )
 }
 
-/// Returns the script that writes `records`, each whole or not at all.
+/// Returns the script that writes `records`, each whole or not at all. What a record was called before it knew its
+/// cluster goes once the new one is there.
 pub fn write(records: &[(StepId, Record)]) -> Fragment {
     let helper = Fragment::new().code(
         r#"
 forge_record() {
   t="/var/lib/forge/applied/.new.$1"
-  printf %s "$2" | base64 -d > "$t" && sync "$t" && mv -f "$t" "/var/lib/forge/applied/$1"
+  printf %s "$2" | base64 -d > "$t" && sync "$t" && mv -f "$t" "/var/lib/forge/applied/$1" &&
+  rm -f "/var/lib/forge/applied/$3"
 }
 "#,
     );
     records.iter().fold(helper, |script, (id, record)| {
         script
             .code("forge_record")
-            .word(id.record_name())
+            .word(id.record_name(record.cluster.as_deref().unwrap_or_default()))
             .data(record.to_value().to_string().into_bytes())
+            .word(id.old_record_name())
             .code(" || exit 1\n")
     })
-}
-
-/// Returns the script that removes the record of a step that was taken away.
-pub fn remove(id: &StepId) -> Fragment {
-    Fragment::new().code("cd /var/lib/forge/applied && rm -f --").word(id.record_name()).code("\n")
 }
 
 #[cfg(test)]
@@ -128,21 +135,23 @@ mod tests {
 
     #[test]
     fn a_record_name_cannot_leave_the_folder() {
-        assert_eq!(StepId::new("a", "../../etc/passwd").record_name(), "a%2F..%2F..%2Fetc%2Fpasswd.json");
-        assert_eq!(StepId::new("..", "x y").record_name(), "%2E.%2Fx%20y.json");
+        let name = StepId::new("a", "../../etc/passwd").record_name("lab");
+        assert_eq!(name, "lab@a%2F..%2F..%2Fetc%2Fpasswd.json");
+        assert_eq!(StepId::new("..", "x y").record_name("../@"), "%2E.%2F%40@%2E.%2Fx%20y.json");
     }
 
     #[test]
     fn a_record_survives_the_way_to_the_host() {
         let id = StepId::new("r", "it's $(here)\n");
-        let record = Record::new(&id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
-        let script = write(&[(id, record.clone())]).render(&SecretStore::default()).unwrap();
+        let record = Record::new("lab", &id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
+        let script = write(&[(id.clone(), record.clone())]).render(&SecretStore::default()).unwrap();
         let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(id.old_record_name()), "{}").unwrap();
         let text = script.expose_secret().replace("/var/lib/forge/applied", dir.path().to_str().unwrap());
         let status = std::process::Command::new("sh").arg("-c").arg(text).status().unwrap();
         assert!(status.success());
         let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
-        assert_eq!(files.len(), 1);
+        assert_eq!(files.len(), 1, "the one of before is gone: {files:?}");
         let read: Record = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
         assert_eq!(read, record);
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
-use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::resource::Change;
 use std::time::Duration;
 
@@ -88,6 +88,7 @@ pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         refused: None,
         steps,
         verify: Vec::new(),
+        warnings: Vec::new(),
         undeclared: Vec::new(),
     }
 }
@@ -130,6 +131,7 @@ pub fn rich_plan() -> Plan {
         verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
     ];
     odd.undeclared = vec!["old/agent".into()];
+    odd.warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
     hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
     plan(hosts)
@@ -144,6 +146,8 @@ fn odd_steps() -> Vec<StepPlan> {
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", Verdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch is there"),
         blocked("gpu-rule", BlockClass::Rule, "open kernel modules ignore it"),
+        blocked("folder", BlockClass::Host, "directory `/opt/x` does not exist and no earlier step makes it"),
+        blocked("value", BlockClass::Declaration, "`facts.os.idd` does not exist (at recipes/x.yaml:7:20)"),
         blocked("unload", BlockClass::Busy, "pid 4711 (python3) holds /dev/nvidia0"),
         step("mlx", "command", "mlx", Verdict::NotApplicable, "`when` is false"),
     ]
@@ -173,6 +177,7 @@ pub fn hostile_plan(text: &str) -> Plan {
     first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
     first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
     first.undeclared = vec![text.into()];
+    first.warnings = vec![Warning { why: text.into(), hint: None }];
     let why = Unreachable { why: text.into(), hint: texts() };
     let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
     Plan {

@@ -151,6 +151,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         refused: None,
         steps: vec![step],
         verify: vec![],
+        warnings: vec![],
         undeclared: vec![],
     }
 }

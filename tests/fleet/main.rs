@@ -16,6 +16,7 @@ mod faults;
 mod harness;
 mod kill;
 mod kinds;
+mod removal;
 mod scopes;
 mod speed;
 mod support;

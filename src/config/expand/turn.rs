@@ -32,6 +32,10 @@ pub(super) fn expand(
 ) -> Vec<Expanded> {
     let work = Work { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
+    if instance.absent && step.scope == Scope::Fleet {
+        let state = State::NotApplicable("a `fleet` step made nothing that could be removed".to_owned());
+        return vec![Expanded { id, state, reads: BTreeSet::new(), absent: true }];
+    }
     if step.each.is_none() {
         return vec![work.turn(id, bindings, true)];
     }

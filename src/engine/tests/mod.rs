@@ -2,5 +2,7 @@
 
 mod across;
 mod faults;
+mod identity;
+mod removal;
 mod rollout;
 mod stage;

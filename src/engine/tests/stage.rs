@@ -53,6 +53,22 @@ impl Stage {
         Utf8Path::from_path(self.dir.path()).unwrap()
     }
 
+    /// Declares something else: `apply` replaces what stood in the inventory below the hosts.
+    pub fn declare(&self, apply: &str) {
+        let path = self.path().join("inventory.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let hosts = text.split("apply:\n").next().unwrap();
+        std::fs::write(path, format!("{hosts}{apply}")).unwrap();
+    }
+
+    /// Gives the cluster another name.
+    pub fn rename(&self, cluster: &str) {
+        let path = self.path().join("inventory.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (_, rest) = text.split_once('\n').unwrap();
+        std::fs::write(path, format!("cluster: {cluster}\n{rest}")).unwrap();
+    }
+
     pub fn root(&self, host: &str) -> Utf8PathBuf {
         self.path().join(host)
     }
@@ -73,7 +89,7 @@ impl Stage {
     }
 
     pub fn record(&self, host: &str, step: &str) -> bool {
-        self.has(host, &format!("state/applied/{}.json", step.replace('/', "%2F")))
+        self.has(host, &format!("state/applied/test@{}.json", step.replace('/', "%2F")))
     }
 
     pub fn project(&self) -> Project {

@@ -63,7 +63,7 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     if want.update {
         return change(with_manager(want, format!("{offers}: the lists are updated first"), seen));
     }
-    Judgement::blocked(BlockClass::Rule, offers, basis)
+    Judgement::blocked(BlockClass::Host, offers, basis)
         .hint("declare the repository before this step, or set `update: if-missing`")
 }
 

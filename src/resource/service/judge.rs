@@ -28,8 +28,8 @@ fn not_found(want: &Service, cx: &Context<'_>) -> Judgement {
         return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
     }
     let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
-    Judgement::blocked(BlockClass::Rule, reason, basis)
-        .hint("add the `package` or `unit` step that brings it before this one, or say `provides` at that step")
+    Judgement::blocked(BlockClass::Host, reason, basis)
+        .hint("check its name; add the `package` or `unit` step that brings it before this one, or say `provides` at that step")
 }
 
 fn from_nothing(want: &Service) -> Vec<Change> {
@@ -47,7 +47,7 @@ fn unloadable(want: &Service, unit: &UnitState, load: &str, cx: &Context<'_>) ->
         let reason = format!("unit `{}` is {load}, and its files change", want.unit);
         return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
     }
-    Judgement::blocked(BlockClass::Rule, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
+    Judgement::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
         .hint(format!("`systemctl status {}` and `systemd-analyze verify` on the host say why", want.unit))
 }
 
@@ -85,13 +85,13 @@ fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
     if want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
         let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
-        return Some(Judgement::blocked(BlockClass::Rule, reason, basis()).hint(
+        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint(
             "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",
         ));
     }
     if want.enabled == Some(true) && unit.file_state == "static" {
         let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
-        return Some(Judgement::blocked(BlockClass::Rule, reason, basis()).hint("leave `enabled` out"));
+        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint("leave `enabled` out"));
     }
     None
 }

@@ -3,7 +3,7 @@
 use super::group::{self, Group};
 use super::{on_hosts, step};
 use crate::model::{BlockClass, HostName, Verdict};
-use crate::plan::{Counts, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use crate::plan::{Counts, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{count, escape, words};
 use anstyle::Style;
@@ -13,6 +13,7 @@ use std::io::{self, Write};
 
 /// Writes every part that is not empty.
 pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    warnings(plan, out)?;
     match verbose {
         true => WAITING.write(plan, verbose, out)?,
         false => waiting(plan, out)?,
@@ -59,6 +60,12 @@ const PARTS: &[Part] = &[
         "blocked by a rule",
         |s| is(s, Verdict::Blocked(BlockClass::Rule)),
         "change the parameters of the recipe for these hosts, or leave them out with `--on`",
+    ),
+    part("blocked: something on the host is missing or in the way", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
+    part(
+        "blocked: what is declared does not fit",
+        |s| is(s, Verdict::Blocked(BlockClass::Declaration)),
+        "correct what is named, or leave these hosts out with `--on`",
     ),
     part("blocked, busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are free"),
     Part {
@@ -221,6 +228,24 @@ fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -
         writeln!(out, "    {}", escape::text(&verify.reason))?;
     }
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+}
+
+/// Names what is odd about hosts, equal things once.
+fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let mut groups: IndexMap<&Warning, Vec<&HostName>> = IndexMap::new();
+    for host in &plan.hosts {
+        host.warnings.iter().for_each(|warning| groups.entry(warning).or_default().push(&host.host));
+    }
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "warnings"))?;
+    for (warning, hosts) in &groups {
+        writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
+        warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    writeln!(out)
 }
 
 fn undeclared(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {

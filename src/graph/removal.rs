@@ -1,0 +1,80 @@
+//! The graph of hosts that something is removed from: what was built last goes first.
+
+use super::{Edge, Graph, StepIndex, Why, build};
+use crate::model::Phase;
+use std::collections::BTreeSet;
+
+impl Graph {
+    /// Returns the same steps as they run on a host where the recipes `absent` are removed. Among these every edge is
+    /// turned round: the steps of a recipe from the last to the first, and what needs a recipe before that recipe.
+    /// Between a recipe that is removed and one that stays the removal comes first, whichever way the edge was
+    /// written. A removal waits for nothing that its recipe would have needed of others.
+    pub fn removing(&self, absent: &BTreeSet<&str>) -> Graph {
+        let gone = |at: StepIndex| absent.contains(&*self.step(at).recipe);
+        let edges = self.edges.iter().filter_map(|edge| turned(edge, gone(edge.from), gone(edge.to)));
+        // Turned round as a whole a graph without cycles stays one, and no edge leads from what stays to what goes.
+        build::graph(self.steps.clone(), edges.collect())
+    }
+}
+
+fn turned(edge: &Edge, from_gone: bool, to_gone: bool) -> Option<Edge> {
+    let (phase, why) = match (from_gone, edge.why) {
+        _ if !to_gone => return Some(edge.clone()),
+        (_, Why::Export) => return None,
+        (true, Why::Order) => (Phase::Configured, Why::Order),
+        (true, Why::Needs) => (Phase::Effective, Why::Needs),
+        _ => (Phase::Configured, Why::After),
+    };
+    Some(Edge { from: edge.to, to: edge.from, phase, why, link: edge.link })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{FileId, Span};
+    use crate::graph::{Declared, Endpoint, Link};
+
+    fn graph() -> Graph {
+        let span = Span { file: FileId(0), start: 0, end: 0 };
+        let step = |recipe: &str, step: &str| Declared { recipe: recipe.into(), step: step.into(), span };
+        let end = |recipe: &str| Endpoint { recipe: recipe.into(), step: None };
+        let link = |to, from, phase, why| Link { from: end(from), phase, to: end(to), why, span };
+        let steps = [step("base", "1"), step("base", "2"), step("app", "1"), step("app", "2"), step("new", "1")];
+        let links = [
+            link("app", "base", Phase::Verified, Why::Needs),
+            link("new", "app", Phase::Configured, Why::After),
+            link("app", "base", Phase::Configured, Why::Export),
+        ];
+        Graph::build(&steps, &links).unwrap()
+    }
+
+    fn order(absent: &[&str]) -> Vec<String> {
+        let graph = graph().removing(&absent.iter().copied().collect());
+        graph.order().iter().map(|index| graph.step(*index).to_string()).collect()
+    }
+
+    #[test]
+    fn what_was_built_last_goes_first() {
+        assert_eq!(order(&["base", "app"]), ["app/2", "app/1", "base/2", "base/1", "new/1"]);
+        assert_eq!(order(&["base", "app", "new"]), ["new/1", "app/2", "app/1", "base/2", "base/1"]);
+        assert_eq!(order(&[]), ["base/1", "base/2", "app/1", "app/2", "new/1"]);
+    }
+
+    #[test]
+    fn what_goes_comes_before_what_stays() {
+        assert_eq!(order(&["app"]), ["app/2", "app/1", "base/1", "base/2", "new/1"]);
+        assert_eq!(order(&["new"]), ["base/1", "base/2", "new/1", "app/1", "app/2"]);
+    }
+
+    #[test]
+    fn a_removal_waits_for_nothing_but_removals() {
+        let only_app = graph().removing(&BTreeSet::from(["app"]));
+        let last = only_app.find("app", "2").unwrap();
+        assert_eq!(only_app.waits_for(last).count(), 0);
+        let both = graph().removing(&BTreeSet::from(["app", "base"]));
+        let waits = both.waits_for(both.find("base", "2").unwrap());
+        let waits: Vec<_> = waits.map(|edge| (both.step(edge.from).to_string(), edge.phase, edge.why)).collect();
+        let needs = |step: &str| (step.to_owned(), Phase::Effective, Why::Needs);
+        assert_eq!(waits, [needs("app/1"), needs("app/2")]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Hosts that are not who the inventory says: two names of one machine, a name that another host answers with.
+
+use super::{HostSeen, Warning};
+use crate::config::Project;
+use crate::model::{BlockClass, HostName, Value};
+use crate::resource::Judgement;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What tells a machine apart from every other: machine id, boot id and host name. The first is the same on clones and
+/// the second in the containers of one kernel; all three at once are one machine.
+type Machine<'a> = [&'a str; 3];
+
+/// What hosts say of themselves, against the inventory.
+pub(super) struct Identities<'a> {
+    project: &'a Project,
+    /// Machines that answered to several names, by each of them.
+    twins: BTreeMap<&'a HostName, (Machine<'a>, BTreeSet<&'a HostName>)>,
+}
+
+impl<'a> Identities<'a> {
+    pub fn new(project: &'a Project, seen: &'a [HostSeen]) -> Self {
+        let mut machines: BTreeMap<Machine<'a>, BTreeSet<&HostName>> = BTreeMap::new();
+        for (machine, seen) in seen.iter().filter_map(|seen| Some((machine(seen)?, seen))) {
+            machines.entry(machine).or_default().insert(&seen.host);
+        }
+        let several = machines.into_iter().filter(|(_, names)| names.len() > 1);
+        let twins =
+            several.flat_map(|(machine, names)| names.clone().into_iter().map(move |n| (n, (machine, names.clone()))));
+        Self { project, twins: twins.collect() }
+    }
+
+    /// Returns the judgement of every step of a host that is reached under another name too: written through both,
+    /// what one name declares and the other does not would come and go.
+    pub fn twin(&self, host: &HostName) -> Option<Judgement> {
+        let ([machine, boot, _], names) = self.twins.get(host)?;
+        let others = names.iter().filter(|name| **name != host).map(|name| self.reached(name));
+        let reason = format!(
+            "{} is the same machine as {}: machine id {machine}, boot {boot}",
+            self.reached(host),
+            others.collect::<Vec<_>>().join(", ")
+        );
+        let hint = "correct the `address` of one of them, or take one out of the inventory";
+        Some(Judgement::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
+    }
+
+    fn reached(&self, host: &HostName) -> String {
+        let address = self.project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
+        match address == host.as_str() || address.is_empty() {
+            true => format!("`{host}`"),
+            false => format!("`{host}` (`{address}`)"),
+        }
+    }
+
+    /// Returns what makes one doubt that a host is the one that is meant: it calls itself as another host of the
+    /// inventory is called. A name that is merely another one is the host's own affair.
+    pub fn warning(&self, seen: &HostSeen) -> Option<Warning> {
+        let own = text(seen, "identity", "hostname")?;
+        let called = |host: &HostName| host.as_str() == own || short(host.as_str()) == short(own);
+        let exactly = |host: &&HostName| host.as_str() == own;
+        let shortly = |host: &&HostName| host.as_str() == short(own);
+        let others = || self.project.hosts.keys();
+        let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
+        Some(Warning {
+            why: format!("calls itself `{own}`, and {} is another host of the inventory", self.reached(other)).into(),
+            hint: Some(
+                "the `address` of the two may be mixed up; `forge facts` shows what each says of itself".to_owned(),
+            ),
+        })
+    }
+}
+
+fn short(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+fn machine(seen: &HostSeen) -> Option<Machine<'_>> {
+    let all = [text(seen, "identity", "machine_id")?, text(seen, "boot", "id")?, text(seen, "identity", "hostname")?];
+    seen.is_observed().then_some(all)
+}
+
+fn text<'a>(seen: &'a HostSeen, fact: &str, field: &str) -> Option<&'a str> {
+    let value = seen.facts.0.get(fact)?.as_ref().ok()?.get(field)?.as_str()?;
+    (!value.is_empty()).then_some(value)
+}
