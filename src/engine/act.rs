@@ -106,7 +106,8 @@ pub fn tail(output: &Untrusted) -> Untrusted {
     const LINES: usize = 20;
     const BYTES: usize = 16 * 1024;
     let text = output.raw();
-    let text = &text[text.ceil_char_boundary(text.len().saturating_sub(BYTES))..];
+    let from = (text.len().saturating_sub(BYTES)..text.len()).find(|at| text.is_char_boundary(*at));
+    let text = &text[from.unwrap_or(text.len())..];
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n").into()
 }

@@ -543,3 +543,18 @@ async fn the_cost_is_near_the_floor() {
     eprintln!("floor {floor:?}, open and one script {ours:?}");
     assert!(ours < floor * 2, "floor {floor:?}, open and one script {ours:?}");
 }
+
+#[tokio::test]
+async fn the_lock_is_not_touched_by_who_is_not_root() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (host, secrets) = (HostName::new(&nodes[0].name), SecretStore::default());
+    let session = open(&host, &target(&nodes[0], "plain", &folder), &secrets).await.unwrap();
+    let error = match Reader::new(session).lock(&owner("r1"), None).await {
+        Err(LockError::Transport(error)) => error,
+        other => panic!("{:?}", other.err()),
+    };
+    assert_eq!((error.kind, &*error.message), (ErrorKind::NotRoot, "acts as `plain`, and root is needed"));
+    assert_eq!(error.hint.as_deref(), Some("set `connect: { sudo: … }` or log in as root"));
+    assert!(!nodes[0].exists("/run/lock/forge") && !nodes[0].exists("/run/lock/forge.act"));
+}
