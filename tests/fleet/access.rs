@@ -247,3 +247,20 @@ fn an_agent_holds_the_key() {
     let output = output.expect("forge runs");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn two_names_of_one_machine_change_nothing_there() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let second = format!("{}.200", nodes[0].address.rsplit_once('.').unwrap().0);
+    nodes[0].must(&format!("ip address add {second}/24 dev host0"));
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    let connect = format!("{{ identity: {}, known_hosts: hosts, host_key: accept_new }}", fleet.key.display());
+    let twin = Node { name: "another".to_owned(), address: second };
+    let project = with_connect(&[nodes[0].clone(), nodes[1].clone(), twin], &connect);
+    let before = nodes[0].must("cat /etc/motd");
+    let out = apply(&project);
+    expect(&out, 3);
+    assert!(out.stdout.contains(&format!("is the same machine as `{}`", nodes[0].name)), "{out}");
+    assert_eq!((nodes[0].must("cat /etc/motd"), nodes[1].must("cat /etc/motd")), (before, "by forge".to_owned()));
+    assert!(!nodes[0].exists("/var/lib/forge"), "not even a record");
+}
