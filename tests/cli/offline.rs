@@ -230,3 +230,23 @@ fn the_version_is_said_at_once() {
     let best = (0..40).map(|_| once()).min().unwrap();
     assert!(best < std::time::Duration::from_millis(5), "`--version` took {best:?}");
 }
+
+/// A secret is named, never shown, by whichever verb and writer.
+#[test]
+fn secrets_stay_hidden() {
+    let inventory = "cluster: c\nhosts: { a: { vars: { token: { env: CANARY } } } }\napply: [{ recipe: t, on: a }]\n";
+    let recipe = "recipe: t\nparams: { token: { type: secret } }\nsteps:\n  - { name: s, file: { path: /t, content: '{{ params.token }}' } }\n";
+    let place =
+        Place::new().file("inventory.yaml", inventory).file("recipes/t.yaml", recipe).env("CANARY", "hunter2hunter2");
+    let verbs: &[&[&str]] =
+        &[&["explain", "t.token"], &["explain", "vars.token"], &["explain", "t/s"], &["recipes", "t"], &["graph"]];
+    for arguments in verbs {
+        for format in ["text", "json"] {
+            let said = place.forge(&[*arguments, &["--format", format]].concat());
+            assert!(said.starts_with("exit 0\n"), "{arguments:?}: {said}");
+            assert!(!said.contains("hunter2") && !said.contains('\u{e000}'), "{arguments:?}: {said}");
+        }
+    }
+    let said = place.forge(&["explain", "t.token"]);
+    assert!(said.contains("t.token = \"(secret CANARY)\"  on a\n  from host"), "{said}");
+}

@@ -14,6 +14,7 @@ mod careless;
 mod converge;
 mod faults;
 mod harness;
+mod history;
 mod kill;
 mod kinds;
 mod removal;
