@@ -42,8 +42,13 @@ pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
             found.push(RunFolder { cluster, run, path });
         }
     }
-    // A run's name begins with its time.
-    found.sort_by(|a, b| b.run.cmp(&a.run).then_with(|| a.cluster.cmp(&b.cluster)));
+    // A run's name begins with its time, in seconds; of one second the folder that was made later is the later run.
+    let begun = |of: &RunFolder| {
+        let second = of.run.split('-').next().unwrap_or_default().to_owned();
+        let made = of.path.metadata().and_then(|about| about.created()).ok();
+        (second, made, of.run.clone())
+    };
+    found.sort_by_cached_key(|of| (std::cmp::Reverse(begun(of)), of.cluster.clone()));
     Ok(found)
 }
 
