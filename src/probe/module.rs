@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// whether this kernel takes modules; `files` and the lines of the indexes that name one; for each module
 /// `module`, its name, what it is, its reference count, then `holder` and `param` fields.
 ///
-/// A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
+/// Containers may have no `/sys/module`. A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
 /// cannot be read has no value here.
 const SNIPPET: &str = r#"
 forge_modules() {
@@ -24,6 +24,7 @@ l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^[^:]*/(${e#?})\.ko" modules.
 printf 'files\0%s\0' "$l"
 for m; do
 d=/sys/module/$m s=none r=
+[ -d /sys/module ] || s=hidden
 if [ -f "$d/initstate" ]; then IFS= read -r s <"$d/initstate"; elif [ -d "$d" ]; then s=builtin; fi
 [ ! -f "$d/refcnt" ] || IFS= read -r r <"$d/refcnt"
 printf 'module\0%s\0%s\0%s\0' "$m" "$s" "$r"
@@ -117,7 +118,8 @@ impl Common<'_> {
             paths.any(|path| stem(path) == name)
         };
         let presence = match state {
-            "none" if lists("modules.builtin") => Presence::Builtin,
+            "none" | "hidden" if lists("modules.builtin") => Presence::Builtin,
+            "hidden" => Presence::Hidden,
             "none" => Presence::NotLoaded,
             "builtin" => Presence::Builtin,
             "live" => Presence::Loaded,
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(core.parameters["multipath"].raw(), "Y");
         assert!(!core.parameters.contains_key("hidden"));
         let texts: Vec<&str> = core.modprobe.iter().map(|line| line.text.as_str()).collect();
-        assert_eq!(texts, ["options nvme_core  multipath=Y", "blacklist nouveau"]);
+        assert_eq!(texts, ["blacklist nouveau", "options nvme_core  multipath=Y"]);
         assert_eq!(core.modules_load[0].text, "nvme-core");
         assert_eq!(ask("ext4", &raw).unwrap().presence, Presence::Builtin);
         let dummy = ask("dummy", &raw).unwrap();

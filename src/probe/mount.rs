@@ -196,7 +196,8 @@ mod tests {
     }
 
     fn sample() -> Raw {
-        recorded(include_str!("../../tests/fixtures/probe/mount.txt"))
+        let raw = recorded(include_str!("../../tests/fixtures/probe/mount.txt"));
+        printed(String::from_utf8(raw.stdout).unwrap().replace("<BS>", "\\"))
     }
 
     #[test]

@@ -245,6 +245,8 @@ pub enum Presence {
     Builtin,
     /// Being loaded or unloaded.
     Changing,
+    /// The host does not show it: most containers.
+    Hidden,
 }
 
 /// One kernel module and what is configured of modules.

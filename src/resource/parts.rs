@@ -15,7 +15,7 @@ impl Parts {
     }
 
     /// Returns one judgement over all parts. What could not be judged or cannot be done decides alone; then
-    /// changes of all parts, then what is pending.
+    /// changes of all parts, then what is pending. A part whose reason is empty leaves it to the others.
     pub fn judgement(self) -> Judgement {
         let of = |wanted: fn(Verdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
         let stopped = of(|v| v == Verdict::Unknown).or_else(|| of(|v| matches!(v, Verdict::Blocked(_))));
@@ -32,7 +32,7 @@ impl Parts {
 
     fn all(&self, verdict: Verdict) -> Judgement {
         let parts = || self.0.iter().filter(|(_, part)| part.verdict == verdict);
-        let reasons: Vec<&str> = parts().map(|(_, part)| part.reason.raw()).collect();
+        let reasons: Vec<&str> = parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
         Judgement {
             verdict,
             reason: Untrusted::new(reasons.join("; ")),

@@ -97,6 +97,7 @@ fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let basis = json!(state.presence);
     match (state.presence, want.loaded) {
         (Presence::Changing, _) => Judgement::unknown(&Unknown::new("the module is being loaded or unloaded")),
+        (Presence::Hidden, _) => hidden(),
         (Presence::Loaded, Some(true)) => Judgement::ok("it is loaded", basis),
         (Presence::Builtin, Some(true)) => Judgement::ok("it is built into the kernel", basis),
         (Presence::NotLoaded, Some(true)) => load(want, state, cx),
@@ -112,6 +113,11 @@ fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
 }
 
 const STILL_LOADED: &str = "blacklisted, and still loaded until it is unloaded or the host reboots";
+
+fn hidden() -> Judgement {
+    Judgement::unknown(&Unknown::new("this host does not show which modules are loaded: it has no `/sys/module`"))
+        .hint("a container uses the modules of its machine: declare them there")
+}
 
 fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let change = |reason: String| loaded_change("not loaded", "loaded", reason, Disruption::D0);
@@ -151,6 +157,9 @@ fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
 fn options(want: &Module, state: &ModuleState) -> Judgement {
     if state.presence == Presence::NotLoaded {
         return Judgement::ok("it is not loaded, so none of its options is in force yet", json!(null));
+    }
+    if state.presence == Presence::Hidden {
+        return hidden();
     }
     let seen: Vec<_> = want.options.iter().filter(|(key, _)| !want.hidden.contains(key)).collect();
     let basis = json!(seen.iter().map(|(key, _)| (key, state.parameters.get(*key))).collect::<Vec<_>>());

@@ -23,8 +23,8 @@ each run.
 
 **Compared** are both units as kind `unit` compares them, and the timer as kind `service` does: enabled, active, and started
 after its unit last changed. A timer that is active and will never elapse again is no good: it is **blocked**. Nothing to do reads
-`… running and enabled; nothing it runs on changed since it started; next at 2026-11-22 00:00:00 UTC`; a time that counts from
-the last run or the start of the host is not named, since it differs from host to host.
+`both units are as declared, and systemd has read them; running and enabled; nothing it runs on changed since it started; next
+at 2026-11-22 00:00:00 UTC`; a time that counts from the last run or the start of the host is not named, since it differs from host to host.
 
 **A change** has `calendar` judged by `systemd-analyze calendar` on the host before anything is written, writes the service
 before the timer, reloads the manager, and enables and starts the timer. A changed timer is restarted (D1 by the
@@ -128,6 +128,13 @@ impl Timer {
         Judgement { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
     }
 
+    fn both_ok(&self) -> &'static str {
+        match self.absent {
+            true => "there are no such units, as declared",
+            false => "both units are as declared, and systemd has read them",
+        }
+    }
+
     fn check_calendar(&self) -> Fragment {
         match &self.calendar {
             Some(calendar) => {
@@ -150,6 +157,14 @@ impl Timer {
         let start = if self.absent { Fragment::new() } else { self.check_calendar() };
         let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
         steps.into_iter().fold(start.code(":\n"), and)
+    }
+}
+
+/// A no-op says of two units together what is so of both.
+fn said_once(judgement: Judgement, reason: &str) -> Judgement {
+    match judgement.verdict {
+        Verdict::Ok => Judgement { reason: reason.into(), ..judgement },
+        _ => judgement,
     }
 }
 
@@ -184,8 +199,8 @@ impl Resource for Timer {
         let timer = self.timer.judge(seen, cx);
         let state = self.judge_state(&timer, seen, cx);
         Parts::default()
-            .with("service", self.service.judge(seen, cx))
-            .with("timer", timer)
+            .with("service", said_once(self.service.judge(seen, cx), self.both_ok()))
+            .with("timer", said_once(timer, ""))
             .with("state", state)
             .judgement()
     }
