@@ -109,7 +109,8 @@ fn daemon(name: &str) -> Probe {
 }
 
 impl Cron {
-    /// Judges whether something is going to read the file.
+    /// Judges whether something is going to read the file. No change rests on that, so it is no part of the basis: an
+    /// earlier step may well start cron.
     fn judge_daemon(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let mut there = None;
         for name in DAEMONS {
@@ -120,13 +121,13 @@ impl Cron {
             match (unit.load.as_str(), unit.active.as_str()) {
                 ("not-found", _) => {}
                 (_, "active" | "reloading" | "refreshing") => {
-                    return Judgement::ok(format!("{name} runs it"), json!({ "daemon": name }));
+                    return Judgement::ok(format!("{name} runs it"), Value::Null);
                 }
                 (_, active) => there = there.or(Some((name, active))),
             }
         }
         if let Some(name) = DAEMONS.iter().find(|name| brought(cx.predicted, &Provision::Unit((**name).to_owned()))) {
-            return Judgement::ok(format!("an earlier step brings {name}"), json!({ "daemon": null }));
+            return Judgement::ok(format!("an earlier step brings {name}"), Value::Null);
         }
         match there {
             Some((name, active)) => pending(format!("configured, and nothing runs it: `{name}` is {active}"))
@@ -138,7 +139,7 @@ impl Cron {
 }
 
 fn pending(reason: String) -> Judgement {
-    Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, json!({ "daemon": null })) }
+    Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, Value::Null) }
 }
 
 const EXPLAIN: &[(&str, &str)] = &[

@@ -7,7 +7,7 @@ use crate::probe::{ModuleState, Observation, Presence, Unknown};
 use crate::resource::body::Target;
 use crate::resource::parts::Parts;
 use crate::resource::support::{join, ticked};
-use crate::resource::{Context, Judgement};
+use crate::resource::{Change, Context, Judgement};
 use serde_json::json;
 
 /// Judges one of the step's own files.
@@ -43,9 +43,13 @@ fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let settings = settings(state, &want.name);
     let others: Vec<&Setting> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
     let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
-    let blocked = |reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
+    let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
         // An earlier step may take it away; it is judged again when its turn comes.
-        Some(step) => Judgement::ok(format!("{reason} now, and `{step}` runs before"), basis.clone()),
+        Some(step) => {
+            let reason = format!("{reason} now, and `{step}` runs before");
+            let change = Change::new("others", Some(place), None);
+            Judgement::change(reason, vec![change], Disruption::D0, basis.clone()).predicted()
+        }
         None => Judgement::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint),
     };
     if let Some(over) = overriding(want, &others) {
@@ -57,13 +61,13 @@ fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             want.name,
             want.modprobe.path
         );
-        return blocked(reason, "remove that option with a step before this one");
+        return blocked(&over.place, reason, "remove that option with a step before this one");
     }
     let loaders = loaders(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
     if let Some(line) = foreign.filter(|_| want.at_boot == Some(false) || want.blacklisted) {
         let reason = format!("`{}` loads `{}` at boot", line.place(), want.name);
-        return blocked(reason, "remove that line with a step before this one");
+        return blocked(&line.place(), reason, "remove that line with a step before this one");
     }
     Judgement::ok(more(want, &others), basis)
 }

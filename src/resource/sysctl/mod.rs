@@ -136,20 +136,25 @@ impl Sysctl {
         ))
     }
 
-    fn judge_loaded(&self, state: &SysctlState) -> Judgement {
-        let key = self.key();
+    fn judge_loaded(&self, state: &SysctlState, cx: &Context<'_>) -> Judgement {
         match &state.value {
-            SysctlValue::Unread { .. } => Judgement::unknown(&Unknown::new(format!("`{key}` cannot be read"))),
-            SysctlValue::Absent => Judgement {
-                verdict: Verdict::Pending,
-                ..Judgement::ok(
-                    format!("configured; the kernel has no `{key}` now"),
-                    json!({ "loaded": null }),
-                )
-            }
-            .hint("the module that brings the key is not loaded, or this kernel does not know it"),
+            SysctlValue::Unread { .. } => Judgement::unknown(&Unknown::new(format!("`{}` cannot be read", self.key()))),
+            SysctlValue::Absent => self.no_key(cx),
             SysctlValue::Set { value, fixed } => self.compare(&value::canonical(value), *fixed),
         }
+    }
+
+    /// A module that an earlier step loads may bring the key.
+    fn no_key(&self, cx: &Context<'_>) -> Judgement {
+        let (key, basis) = (self.key(), json!({ "loaded": null }));
+        if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
+            let reason = format!("the kernel has no `{key}` now, and `{step}` runs before");
+            let change = Change::new("loaded", None, Some(&self.value));
+            return Judgement::change(reason, vec![change], Disruption::D0, basis).predicted();
+        }
+        let reason = format!("configured; the kernel has no `{key}` now");
+        Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, basis) }
+            .hint("the module that brings the key is not loaded, or this kernel does not know it")
     }
 
     fn compare(&self, value: &str, fixed: bool) -> Judgement {
@@ -246,7 +251,7 @@ impl Resource for Sysctl {
         match sysctl_state(seen, &self.probe()) {
             Ok(state) => Parts::default()
                 .with("file", self.judge_file(state, seen, cx))
-                .with("loaded", self.judge_loaded(state))
+                .with("loaded", self.judge_loaded(state, cx))
                 .judgement(),
             Err(unknown) => Judgement::unknown(&unknown),
         }

@@ -18,8 +18,8 @@ pub(super) const KIND: Kind = Kind {
     summary: "A command that systemd runs at given times: a timer with its service.",
     doc: "\
 `/etc/systemd/system/NAME.service` (a oneshot) runs `command` with the shell, `NAME.timer` starts it. With `calendar`
-it runs at times that `systemd-analyze calendar` understands, with `every` that long after the timer started and after
-each run.
+it runs at times that `systemd-analyze calendar` understands, to the minute; with `every` that long after the
+timer started and after each run, to a tenth of that time where this is less than a minute.
 
 **Compared** are both units as kind `unit` compares them, and the timer as kind `service` does: enabled, active, and started
 after its unit last changed. A timer that is active and will never elapse again is no good: it is **blocked**. Nothing to do reads
@@ -101,7 +101,8 @@ impl Timer {
         let inputs = self.inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
         let cx = Context { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
-            true => self.state.judge_coming(seen, &cx),
+            // It rests on this very step, whose changes are seen.
+            true => Judgement { predicted: false, ..self.state.judge_coming(seen, &cx) },
             false => self.state.judge(seen, &cx),
         };
         match (judgement.verdict, self.absent) {

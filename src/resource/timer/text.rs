@@ -37,6 +37,7 @@ pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
         }
         // The first run counts from the start of the timer: there is none yet to count from.
         lines.push(format!("OnActiveSec={every}s\nOnUnitActiveSec={every}s"));
+        lines.extend(accuracy(every));
     }
     if let Some(delay) = fields.int("delay").filter(|delay| *delay > 0) {
         lines.push(format!("RandomizedDelaySec={delay}s"));
@@ -45,6 +46,11 @@ pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
         lines.push("Persistent=true".to_owned());
     }
     Ok(lines.join("\n") + "\n\n[Install]\nWantedBy=timers.target\n")
+}
+
+/// systemd gathers what is due within a minute, which is longer than some timers wait.
+fn accuracy(every: i64) -> Option<String> {
+    (every < 600).then(|| format!("AccuracySec={}s", (every / 10).max(1)))
 }
 
 fn description(fields: &Fields) -> Result<String, Diag> {
@@ -115,6 +121,17 @@ mod tests {
             "[Unit]\nDescription=scrub\n\n[Timer]\nOnCalendar=daily\nRandomizedDelaySec=600s\nPersistent=true\n\n\
              [Install]\nWantedBy=timers.target\n"
         );
+    }
+
+    #[test]
+    fn short_times_are_kept() {
+        let text = |every: i64| {
+            let fields = [("name", json!("a")), ("every", json!(every))];
+            timer(&Fields(fields.into_iter().collect())).unwrap()
+        };
+        assert!(text(2).contains("OnActiveSec=2s\nOnUnitActiveSec=2s\nAccuracySec=1s\n"));
+        assert!(text(300).contains("AccuracySec=30s\n"));
+        assert!(!text(600).contains("AccuracySec"));
     }
 
     #[test]
