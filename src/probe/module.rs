@@ -205,6 +205,9 @@ mod tests {
         let whole = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0\0module\0dummy\0none\0\0";
         assert!(ask("dummy", &printed(whole)).is_ok());
         assert!(ask("dummy", &printed(&whole[..40])).is_err());
-        assert_eq!(ask("other", &printed(whole)), Err("reading `/sys/module` and `modprobe.d` did not answer it".into()));
+        assert_eq!(
+            ask("other", &printed(whole)),
+            Err("reading `/sys/module` and `modprobe.d` did not answer it".into())
+        );
     }
 }

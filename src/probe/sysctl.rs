@@ -69,7 +69,8 @@ fn parse(stdout: &[u8]) -> Option<Parsed<'_>> {
         match fields.next()? {
             b"key" => {
                 let [key, state] = fields.row()?;
-                let value = if state == b"none" { SysctlValue::Absent } else { SysctlValue::Unread { fixed: state == b"ro" } };
+                let value =
+                    if state == b"none" { SysctlValue::Absent } else { SysctlValue::Unread { fixed: state == b"ro" } };
                 values.insert(text(key)?, value);
             }
             b"values" => break,

@@ -32,7 +32,8 @@ impl Parts {
 
     fn all(&self, verdict: Verdict) -> Judgement {
         let parts = || self.0.iter().filter(|(_, part)| part.verdict == verdict);
-        let reasons: Vec<&str> = parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
+        let reasons: Vec<&str> =
+            parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
         Judgement {
             verdict,
             reason: Untrusted::new(reasons.join("; ")),

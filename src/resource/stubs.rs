@@ -336,3 +336,14 @@ fn a_calendar_is_judged_before_anything_is_written() {
     assert_eq!(said(&output), text);
     assert_eq!(stubs.calls(&[]), ["systemd-analyze calendar -- dayly"]);
 }
+
+#[test]
+fn a_calendar_that_never_comes_is_refused() {
+    let stubs = Stubs::new(&[
+        ("systemd-analyze", "printf 'Normalized form: x\\n    Next elapse: never\\n'"),
+        ("systemctl", ""),
+    ]);
+    let timer = json!({ "name": "job", "command": "true", "calendar": "2020-01-01" });
+    let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
+    assert_eq!(said(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
+}

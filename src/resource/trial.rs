@@ -408,7 +408,8 @@ fn fstab_is_edited_line_by_line() {
     for shell in SHELLS {
         let around = "# a \\ comment\n/dev/sda1 / ext4 defaults 0 1\n";
         let old = "/dev/x\t/no/such/mount\\040point\text4\tdefaults\n";
-        let (trial, path) = with_fstab(Some(&format!("{old}{around}/dev/y /no/such/mount\\040point xfs\n{old}/dev/sdb1 none swap")));
+        let (trial, path) =
+            with_fstab(Some(&format!("{old}{around}/dev/y /no/such/mount\\040point xfs\n{old}/dev/sdb1 none swap")));
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
         trial.converge(shell, entry(&trial, false).as_ref());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{ENTRY}{around}/dev/sdb1 none swap\n"));

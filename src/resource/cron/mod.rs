@@ -58,8 +58,9 @@ struct Cron {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?;
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
-        return Err(bad_value(format!("cron passes over a file named `{name}`"))
-            .hint("use letters, digits, `_` and `-` only"));
+        return Err(
+            bad_value(format!("cron passes over a file named `{name}`")).hint("use letters, digits, `_` and `-` only")
+        );
     }
     let body = if absent { String::new() } else { body(fields)? };
     let mode = if SecretStore::mentions(&body) { 0o600 } else { 0o644 };
@@ -80,7 +81,9 @@ fn body(fields: &Fields) -> Result<String, Diag> {
         return Err(bad_value("the command of the job is empty"));
     }
     if command.contains("\\%") {
-        return Err(bad_value("`\\%` in a command would reach the shell as it stands").hint("write `%`: forge escapes it"));
+        return Err(
+            bad_value("`\\%` in a command would reach the shell as it stands").hint("write `%`: forge escapes it")
+        );
     }
     let user = fields.text("user").unwrap_or("root");
     super::support::account_name("user", user)?;
@@ -143,7 +146,10 @@ fn pending(reason: String) -> Judgement {
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("directory /etc/cron.d does not exist", "no cron is installed: add its `package` step before this one, or declare a `timer`"),
+    (
+        "directory /etc/cron.d does not exist",
+        "no cron is installed: add its `package` step before this one, or declare a `timer`",
+    ),
     ("No space left on device", "the file system is full; the old file is untouched"),
 ];
 
@@ -238,6 +244,9 @@ mod tests {
         assert_eq!(refused("command", json!(" ")), "the command of the job is empty");
         assert_eq!(refused("command", json!("date +\\%F")), "`\\%` in a command would reach the shell as it stands");
         assert_eq!(refused("env", json!({ "A-B": "" })), "`A-B` cannot name an environment variable");
-        assert_eq!(refused("env", json!({ "A": "\"x\"" })), "the value of `A` holds a quote, which cron would take away");
+        assert_eq!(
+            refused("env", json!({ "A": "\"x\"" })),
+            "the value of `A` holds a quote, which cron would take away"
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! Schedules of cron, checked before any host is asked: five fields, or a word with `@`.
 
-const WORDS: [&str; 8] =
-    ["@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const WORDS: [&str; 8] = ["@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
 struct Unit {
     name: &'static str,
@@ -35,10 +34,16 @@ pub(super) fn parse(text: &str) -> Result<String, String> {
             false => Err(format!("`{word}` is no schedule of cron: it knows {}", WORDS.join(", "))),
         },
         fields if fields.len() == UNITS.len() => {
-            UNITS.iter().zip(fields).try_for_each(|(unit, field)| field.split(',').try_for_each(|item| unit.item(item)))?;
+            UNITS
+                .iter()
+                .zip(fields)
+                .try_for_each(|(unit, field)| field.split(',').try_for_each(|item| unit.item(item)))?;
             Ok(fields.join(" "))
         }
-        fields => Err(format!("a schedule has five fields (minute, hour, day, month, day of the week), found {}", fields.len())),
+        fields => Err(format!(
+            "a schedule has five fields (minute, hour, day, month, day of the week), found {}",
+            fields.len()
+        )),
     }
 }
 
@@ -92,10 +97,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let said = |text: &str| parse(text).unwrap_err();
-        assert_eq!(
-            said("0 4 * *"),
-            "a schedule has five fields (minute, hour, day, month, day of the week), found 4"
-        );
+        assert_eq!(said("0 4 * *"), "a schedule has five fields (minute, hour, day, month, day of the week), found 4");
         assert_eq!(said("60 4 * * *"), "`60` is not a minute (0 to 59)");
         assert_eq!(said("0 4 0 * *"), "`0` is not a day of the month (1 to 31)");
         assert_eq!(said("0 4 * foo *"), "`foo` is not a month (1 to 12)");

@@ -47,7 +47,12 @@ pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
 
 fn setting(place: &str, file: &str, word: &str) -> Setting {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    Setting { place: place.to_owned(), file: file.to_owned(), key: key.to_owned(), value: value.trim_matches('"').to_owned() }
+    Setting {
+        place: place.to_owned(),
+        file: file.to_owned(),
+        key: key.to_owned(),
+        value: value.trim_matches('"').to_owned(),
+    }
 }
 
 /// Returns the lines of `modules-load.d` that load `name`.
@@ -115,7 +120,11 @@ mod tests {
         let words: Vec<String> = settings.iter().map(|s| format!("{} {}={}", s.place, s.key, s.value)).collect();
         assert_eq!(
             words,
-            ["/etc/modprobe.d/a.conf:1 multipath=N", "/etc/modprobe.d/a.conf:1 x=", "the kernel's command line multipath=Y"]
+            [
+                "/etc/modprobe.d/a.conf:1 multipath=N",
+                "/etc/modprobe.d/a.conf:1 x=",
+                "the kernel's command line multipath=Y"
+            ]
         );
     }
 

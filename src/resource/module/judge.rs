@@ -133,7 +133,8 @@ fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
         return change("it is not loaded".to_owned());
     }
     if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
-        return change(format!("the running kernel has no module `{}` yet, and `{step}` runs before", want.name)).predicted();
+        return change(format!("the running kernel has no module `{}` yet, and `{step}` runs before", want.name))
+            .predicted();
     }
     let reason = format!("the running kernel has no module `{}`", want.name);
     Judgement::blocked(BlockClass::Rule, reason, json!("not-available"))
@@ -148,7 +149,9 @@ fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let reason = match (state.refcount, state.holders.as_slice()) {
         (None, _) => format!("`{}` cannot be unloaded: this kernel keeps what it has loaded", want.name),
         (Some(count), []) => format!("`{}` is in use {count} times", want.name),
-        (Some(count), holders) => format!("`{}` is in use {count} times, by {} among others", want.name, ticked(holders)),
+        (Some(count), holders) => {
+            format!("`{}` is in use {count} times, by {} among others", want.name, ticked(holders))
+        }
     };
     match cx.predicted.is_some_and(|p| p.after.is_some()) {
         true => Judgement { reason: reason.into(), ..change() }.predicted(),
@@ -167,7 +170,8 @@ fn options(want: &Module, state: &ModuleState) -> Judgement {
     }
     let seen: Vec<_> = want.options.iter().filter(|(key, _)| !want.hidden.contains(key)).collect();
     let basis = json!(seen.iter().map(|(key, _)| (key, state.parameters.get(*key))).collect::<Vec<_>>());
-    let unseen: Vec<&String> = seen.iter().map(|(key, _)| *key).filter(|key| !state.parameters.contains_key(*key)).collect();
+    let unseen: Vec<&String> =
+        seen.iter().map(|(key, _)| *key).filter(|key| !state.parameters.contains_key(*key)).collect();
     let differ: Vec<String> = seen
         .iter()
         .filter_map(|(key, value)| Some((key, value, state.parameters.get(*key)?.raw())))
@@ -179,11 +183,14 @@ fn options(want: &Module, state: &ModuleState) -> Judgement {
     }
     if !unseen.is_empty() {
         let why = format!("the kernel does not show whether {} in force", is_are(&unseen));
-        return Judgement::unknown(&Unknown::new(why)).hint("list it in `hidden` if only its configuration is to be compared");
+        return Judgement::unknown(&Unknown::new(why))
+            .hint("list it in `hidden` if only its configuration is to be compared");
     }
     let reason = match want.hidden.as_slice() {
         [] => "loaded with options as configured".to_owned(),
-        hidden => format!("loaded with options as configured, but for {}, which the kernel does not show", ticked(hidden)),
+        hidden => {
+            format!("loaded with options as configured, but for {}, which the kernel does not show", ticked(hidden))
+        }
     };
     Judgement::ok(reason, basis)
 }

@@ -276,7 +276,10 @@ mod tests {
             refused(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
             "option `b` has a value that modprobe would not read as one word"
         );
-        assert_eq!(refused(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]), "`b c` is not the name of an option");
+        assert_eq!(
+            refused(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
+            "`b c` is not the name of an option"
+        );
         assert_eq!(
             refused(&[("name", json!("a")), ("hidden", json!(["b"]))]),
             "`hidden` lists `b`, which `options` does not set"

@@ -57,7 +57,10 @@ const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then syst
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("cannot make the mount point", "add a `directory` step for the directory above it"),
-    ("unknown filesystem type", "the kernel has no such file system: add the `kernel_module` or `package` step that brings it"),
+    (
+        "unknown filesystem type",
+        "the kernel has no such file system: add the `kernel_module` or `package` step that brings it",
+    ),
     ("special device", "the device does not exist: see `lsblk` on the host"),
     ("can't find", "no device has that name: see `blkid` on the host"),
     ("bad option", "the file system refuses an option or its source, or the helper `mount.TYPE` is not installed"),

@@ -1,10 +1,10 @@
 //! One line of fstab: how it is spelled, and how the one that is there compares.
 
 use super::Mount;
+use crate::model::Disruption;
 use crate::model::Untrusted;
 use crate::probe::{FstabLine, MountState};
 use crate::resource::{Change, Judgement};
-use crate::model::Disruption;
 use serde_json::json;
 
 /// Returns the line that is declared.

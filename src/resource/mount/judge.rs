@@ -35,7 +35,8 @@ fn is_other(want: &Mount, state: &MountState, top: &Mounted) -> Option<String> {
     let type_fits = want.fstype == "auto" || top.fstype == want.fstype || top.fstype == format!("{}4", want.fstype);
     let trimmed = |name: &str| name.trim_end_matches('/').to_owned();
     let same_name = trimmed(&top.source) == trimmed(&want.source);
-    let same_device = state.device.is_some() && (state.device == top.device || state.device.as_ref() == Some(&top.source));
+    let same_device =
+        state.device.is_some() && (state.device == top.device || state.device.as_ref() == Some(&top.source));
     match (type_fits, same_name || same_device) {
         (true, true) => None,
         (false, _) => Some(format!("{what}, not {}", want.fstype)),
@@ -78,8 +79,8 @@ fn read_only(top: &Mounted, basis: Value) -> Judgement {
 /// Options that never reach the kernel.
 fn is_for_mount(option: &str) -> bool {
     const WORDS: [&str; 13] = [
-        "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group", "bind", "rbind",
-        "loop",
+        "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group", "bind",
+        "rbind", "loop",
     ];
     WORDS.contains(&option) || ["x-", "X-", "comment=", "loop=", "offset="].iter().any(|p| option.starts_with(p))
 }
@@ -89,12 +90,7 @@ pub(super) fn unmounted(want: &Mount, state: &MountState, seen: &Observation, cx
     try_unmounted(want, state, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
 }
 
-fn try_unmounted(
-    want: &Mount,
-    state: &MountState,
-    seen: &Observation,
-    cx: &Context<'_>,
-) -> Result<Judgement, Unknown> {
+fn try_unmounted(want: &Mount, state: &MountState, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
     let Some(top) = state.mounts.last() else { return Ok(Judgement::ok("nothing is mounted", json!(null))) };
     let holders = holders(want, seen)?;
     let basis = json!({ "source": top.source, "holders": !holders.is_empty(), "below": state.below });

@@ -126,7 +126,9 @@ fn word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
 fn check_option(option: &str) -> Result<(), Diag> {
     let bad = |c: char| c.is_whitespace() || c.is_control() || c == ',' || c == '#';
     match option.is_empty() || option.contains(bad) {
-        true => Err(bad_value(format!("`{option}` is not one option")).hint("write them as a list: `[noatime, nofail]`")),
+        true => {
+            Err(bad_value(format!("`{option}` is not one option")).hint("write them as a list: `[noatime, nofail]`"))
+        }
         false => Ok(()),
     }
 }

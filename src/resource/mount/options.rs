@@ -11,8 +11,14 @@ pub(super) enum Found {
 }
 
 /// Pairs of a flag and its opposite; the kernel shows the second one only, except for `rw`.
-const FLAGS: [(&str, &str); 6] =
-    [("rw", "ro"), ("suid", "nosuid"), ("dev", "nodev"), ("exec", "noexec"), ("async", "sync"), ("symfollow", "nosymfollow")];
+const FLAGS: [(&str, &str); 6] = [
+    ("rw", "ro"),
+    ("suid", "nosuid"),
+    ("dev", "nodev"),
+    ("exec", "noexec"),
+    ("async", "sync"),
+    ("symfollow", "nosymfollow"),
+];
 
 /// Options that imply `nosuid`, `nodev` and for some `noexec`, unless said otherwise.
 const OF_USERS: [&str; 4] = ["user", "users", "owner", "group"];
@@ -90,10 +96,7 @@ pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static
         return Vec::new();
     }
     let said = |option: &&str| declared.iter().any(|d| d == option);
-    FLAGS
-        .into_iter()
-        .filter(|(good, bad)| shown.iter().any(|s| s == bad) && !said(good) && !said(bad))
-        .collect()
+    FLAGS.into_iter().filter(|(good, bad)| shown.iter().any(|s| s == bad) && !said(good) && !said(bad)).collect()
 }
 
 #[cfg(test)]

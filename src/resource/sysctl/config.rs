@@ -15,9 +15,18 @@ pub(super) struct Override {
 /// one then stands for itself.
 pub(super) fn normal(key: &str) -> String {
     match key.find(['.', '/']) {
-        Some(at) if key[at..].starts_with('.') => {
-            key.chars().map(|c| if c == '.' { '/' } else if c == '/' { '.' } else { c }).collect()
-        }
+        Some(at) if key[at..].starts_with('.') => key
+            .chars()
+            .map(|c| {
+                if c == '.' {
+                    '/'
+                } else if c == '/' {
+                    '.'
+                } else {
+                    c
+                }
+            })
+            .collect(),
         _ => key.to_owned(),
     }
 }
@@ -81,7 +90,8 @@ mod tests {
     #[test]
     fn only_what_is_read_later_overrides() {
         assert_eq!(over(&[("10-a.conf", "net.ipv4.conf.all.rp_filter = 2")]), None);
-        let later = [("90-forge.conf", "net.ipv4.conf.all.rp_filter = 1"), ("99-a.conf", "-net/ipv4/conf/all/rp_filter=2")];
+        let later =
+            [("90-forge.conf", "net.ipv4.conf.all.rp_filter = 1"), ("99-a.conf", "-net/ipv4/conf/all/rp_filter=2")];
         assert_eq!(over(&later).as_deref(), Some("/etc/sysctl.d/99-a.conf:3 2"));
         assert_eq!(over(&[("99-a.conf", "net.ipv4.conf.all.rp_filter=0x1")]), None, "the same value");
         let twice = [("95-a.conf", "net.ipv4.conf.all.rp_filter=2"), ("99-b.conf", "net.ipv4.conf.all.rp_filter=1")];

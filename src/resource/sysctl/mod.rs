@@ -224,7 +224,10 @@ const MAKE_FOLDER: &str = r#"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("the kernel does not take", "the value is out of its range, or another setting stands in the way; nothing was configured"),
+    (
+        "the kernel does not take",
+        "the value is out of its range, or another setting stands in the way; nothing was configured",
+    ),
     ("No space left on device", "the file system is full; the old file is untouched"),
 ];
 
@@ -304,7 +307,10 @@ mod tests {
             refused(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
             "`net.ipv4.conf.*.forwarding` is not the name of a kernel setting"
         );
-        assert_eq!(refused(&[("key", "swappiness"), ("value", "1")]), "`swappiness` is not the name of a kernel setting");
+        assert_eq!(
+            refused(&[("key", "swappiness"), ("value", "1")]),
+            "`swappiness` is not the name of a kernel setting"
+        );
         assert_eq!(
             refused(&[("key", "net/../../etc/x"), ("value", "1")]),
             "`net/../../etc/x` is not the name of a kernel setting"

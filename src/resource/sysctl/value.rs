@@ -8,7 +8,8 @@ pub(super) fn canonical(value: &str) -> String {
 /// Returns whether two canonical values mean the same: word by word, numbers by their value.
 pub(super) fn same(one: &str, other: &str) -> bool {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.split(' ').collect(), other.split(' ').collect());
-    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| a == b || number(a).is_some_and(|n| Some(n) == number(b)))
+    one.len() == other.len()
+        && one.iter().zip(&other).all(|(a, b)| a == b || number(a).is_some_and(|n| Some(n) == number(b)))
 }
 
 /// Reads a number as the kernel does: decimal, or hexadecimal with `0x`. One with a zero in front would be octal to

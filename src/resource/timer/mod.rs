@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
     summary: "A command that systemd runs at given times: a timer with its service.",
     doc: "\
 `/etc/systemd/system/NAME.service` (a oneshot) runs `command` with the shell, `NAME.timer` starts it. With `calendar`
-it runs at times that `systemd-analyze calendar` understands, to the minute; with `every` that long after the
+it runs at times that `systemd-analyze calendar` understands and that come again, to the minute; with `every` that long after the
 timer started and after each run, to a tenth of that time where this is less than a minute.
 
 **Compared** are both units as kind `unit` compares them, and the timer as kind `service` does: enabled, active, and started
@@ -138,9 +138,7 @@ impl Timer {
 
     fn check_calendar(&self) -> Fragment {
         match &self.calendar {
-            Some(calendar) => {
-                shell::close(shell::usual().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n")
-            }
+            Some(calendar) => shell::close(shell::usual().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n"),
             None => Fragment::new(),
         }
     }
@@ -171,11 +169,16 @@ fn said_once(judgement: Judgement, reason: &str) -> Judgement {
 
 const CALENDAR: &str = r#"
 command -v systemd-analyze >/dev/null 2>&1 || exit 0
-systemd-analyze calendar -- "$1" >/dev/null || fail "systemd does not understand the calendar '$1': nothing was written"
+next=$(systemd-analyze calendar -- "$1") || fail "systemd does not understand the calendar '$1': nothing was written"
+case $next in *"Next elapse: never"*) fail "the calendar '$1' never comes again: nothing was written" ;; esac
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("systemd does not understand", "`systemd-analyze calendar TEXT` shows what it makes of a text; `man systemd.time` has examples"),
+    (
+        "systemd does not understand",
+        "`systemd-analyze calendar TEXT` shows what it makes of a text; `man systemd.time` has examples",
+    ),
+    ("never comes again", "its time lies in the past, or on a day that does not exist"),
     ("No space left on device", "the file system is full; the old unit is untouched"),
 ];
 
