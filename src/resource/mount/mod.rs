@@ -155,7 +155,7 @@ impl Mount {
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
-            timeout_s: 20,
+            timeout_s: Some(20),
         }
     }
 }
