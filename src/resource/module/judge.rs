@@ -50,7 +50,7 @@ fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             let change = Change::new("others", Some(place), None);
             Judgement::change(reason, vec![change], Disruption::D0, basis.clone()).predicted()
         }
-        None => Judgement::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint),
+        None => Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint(hint),
     };
     if let Some(over) = overriding(want, &others) {
         let reason = format!(
@@ -137,7 +137,7 @@ fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             .predicted();
     }
     let reason = format!("the running kernel has no module `{}`", want.name);
-    Judgement::blocked(BlockClass::Rule, reason, json!("not-available"))
+    Judgement::blocked(BlockClass::Host, reason, json!("not-available"))
         .hint("add the `package` step that brings it for this kernel before this one; `depmod` lists what is there")
 }
 
@@ -202,7 +202,7 @@ fn is_are(options: &[&String]) -> String {
 fn not_in_force(want: &Module, state: &ModuleState, differ: &str, basis: crate::model::Value) -> Judgement {
     if state.presence == Presence::Builtin {
         let reason = format!("`{}` is built into the kernel, which reads no file for it: {differ}", want.name);
-        return Judgement::blocked(BlockClass::Rule, reason, basis)
+        return Judgement::blocked(BlockClass::Host, reason, basis)
             .hint(format!("set it on the kernel's command line, as `{}.OPTION=VALUE`", want.name));
     }
     let reason = format!("configured, not yet in force: {differ}; needs a reload of the module or a reboot");

@@ -19,7 +19,7 @@ pub(super) fn mounted(want: &Mount, state: &MountState) -> Judgement {
     }
     let basis = json!({ "source": top.source, "fstype": top.fstype, "root": top.root, "options": top.options });
     match is_other(want, state, top) {
-        Some(what) => Judgement::blocked(BlockClass::Rule, format!("`{}` holds {what}", want.path), basis)
+        Some(what) => Judgement::blocked(BlockClass::Host, format!("`{}` holds {what}", want.path), basis)
             .hint("unmount it in a step before this one: forge mounts nothing over it and takes nothing away"),
         None => options(want, top, basis),
     }

@@ -131,7 +131,7 @@ impl Sysctl {
     fn blocked(&self, file: &Judgement, over: &Override) -> Judgement {
         let name = over.place.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
         let later = format!("{FOLDER}/{}-forge-{}.conf", after(name), self.place.replace('/', "."));
-        Judgement::blocked(BlockClass::Rule, self.overridden(over), basis(file, over)).hint(format!(
+        Judgement::blocked(BlockClass::Host, self.overridden(over), basis(file, over)).hint(format!(
             "remove that line with a step before this one, or say `file: {later}`, which is read after it"
         ))
     }
@@ -165,7 +165,7 @@ impl Sysctl {
         let reason = format!("the kernel has `{value}`");
         if fixed {
             let reason = format!("{reason}, and `/proc/sys/{}` cannot be written here", self.place);
-            return Judgement::blocked(BlockClass::Rule, reason, basis)
+            return Judgement::blocked(BlockClass::Host, reason, basis)
                 .hint("a container has a read-only `/proc/sys`: set it on the machine itself");
         }
         let change = Change::new("loaded", Some(value), Some(&self.value));

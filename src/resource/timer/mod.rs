@@ -119,7 +119,7 @@ impl Timer {
         };
         if unit.sub == "elapsed" {
             let basis = json!({ "unit": judgement.basis, "sub": unit.sub });
-            return Judgement::blocked(BlockClass::Rule, "it will never elapse again", basis)
+            return Judgement::blocked(BlockClass::Declaration, "it will never elapse again", basis)
                 .hint("its time lies in the past: see `systemctl list-timers --all` on the host");
         }
         let next = match text::moment(unit.next_elapse) {
