@@ -47,7 +47,10 @@ unloaded nor blacklisted, and gets options only from the command line. Disruptio
 
 **The initramfs** is not rebuilt here: a module that is loaded from it gets the options that were in it when it was made.
 
-**Removal** removes both files. What is loaded stays loaded.",
+**Removal** removes both files. What is loaded stays loaded.
+
+What the proof below shows on real hosts is what is configured, with kmod's own reading of it. Loading, unloading and options in
+force are pinned by recorded cases: the test hosts cannot load modules.",
     fields: &[
         Field::required("name", Type::Name, "Name of the module."),
         Field::optional("loaded", Type::Bool, "Whether it is loaded now. Not looked at when left out."),
