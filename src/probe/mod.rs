@@ -8,10 +8,13 @@
 
 mod apt;
 mod check;
+mod confd;
 mod fact;
 mod frame;
 mod group;
 mod manager;
+mod module;
+mod mount;
 mod observation;
 mod package;
 mod path;
@@ -20,6 +23,7 @@ mod records;
 mod section;
 mod sections;
 mod shell;
+mod sysctl;
 mod unit;
 mod user;
 
@@ -47,6 +51,12 @@ pub enum Probe {
     User { name: String },
     /// The account that scripts run as: root, or one that may change nothing.
     Account,
+    /// One kernel setting, by its place under `/proc/sys`: `net/ipv4/ip_forward`; with every line of `sysctl.d`.
+    Sysctl { key: String },
+    /// One kernel module, its name with underscores; with every line of `modprobe.d` and `modules-load.d`.
+    Module { name: String },
+    /// What is mounted at a path and what fstab says of it; `source` is looked up among devices and mounts.
+    Mount { path: String, source: String },
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,

@@ -15,6 +15,9 @@ pub enum Reading {
     User(UserState),
     Account(Account),
     Records(RecordsState),
+    Sysctl(SysctlState),
+    Module(ModuleState),
+    Mount(MountState),
     /// Of a check or a fact.
     Output(Output),
 }
@@ -122,6 +125,13 @@ pub struct UnitState {
     pub service_type: String,
     pub remain_after_exit: bool,
     pub can_reload: bool,
+    /// Of a timer: when it elapses next by the clock, seconds since the epoch; 0 when by none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_elapse: f64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// One account.
@@ -186,4 +196,113 @@ pub struct Output {
     pub stderr: Untrusted,
     /// Whether output was cut at the cap.
     pub truncated: bool,
+}
+
+/// One line of a configuration snippet, in the order in which snippets count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfLine {
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
+    /// Without blanks around it; never empty, never a comment.
+    pub text: String,
+}
+
+impl ConfLine {
+    /// Returns the place as `file:line`.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.file, self.line)
+    }
+}
+
+/// One key of the kernel's settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SysctlState {
+    pub value: SysctlValue,
+    /// Every line of every snippet of `sysctl.d` that is not masked.
+    pub lines: Vec<ConfLine>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SysctlValue {
+    /// The kernel has no such key now.
+    #[default]
+    Absent,
+    /// It cannot be read. `fixed` as below.
+    Unread { fixed: bool },
+    /// `fixed`: not even root may write it here.
+    Set { value: String, fixed: bool },
+}
+
+/// What a kernel module is at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    #[default]
+    NotLoaded,
+    Loaded,
+    Builtin,
+    /// Being loaded or unloaded.
+    Changing,
+    /// The host does not show it: most containers.
+    Hidden,
+}
+
+/// One kernel module and what is configured of modules.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModuleState {
+    pub presence: Presence,
+    /// Whether the running kernel's index names a file of it.
+    pub available: bool,
+    /// Whether the running kernel takes modules at all.
+    pub loadable: bool,
+    /// How often it is in use; `None` when not loaded, or where the kernel cannot unload.
+    pub refcount: Option<u64>,
+    /// Modules that use it.
+    pub holders: Vec<String>,
+    /// Parameters in force that can be read.
+    pub parameters: BTreeMap<String, Untrusted>,
+    /// Every line of `modprobe.d` and of `modules-load.d`.
+    pub modprobe: Vec<ConfLine>,
+    pub modules_load: Vec<ConfLine>,
+    /// The kernel's command line.
+    pub cmdline: Untrusted,
+}
+
+/// What is mounted at a path, and what fstab says of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MountState {
+    /// From the bottom up: the last one is seen by who opens the path.
+    pub mounts: Vec<Mounted>,
+    /// Paths of mounts below it.
+    pub below: Vec<String>,
+    /// The lines of fstab for it.
+    pub fstab: Vec<FstabLine>,
+    /// The device that the asked source names (a tag or a link), `None` if it names none here.
+    pub device: Option<String>,
+    /// What a bind mount of the asked source would show as root, with its file system's number: `8:1 /srv/a`.
+    pub bind: Option<String>,
+}
+
+/// One mount, from `/proc/self/mountinfo`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mounted {
+    pub source: String,
+    /// The device behind `source` if that is a link.
+    pub device: Option<String>,
+    pub fstype: String,
+    /// Options of the mount and of its file system.
+    pub options: Vec<String>,
+    /// Number of the file system and the path in it: `8:1 /srv/a`.
+    pub root: String,
+}
+
+/// One entry of fstab.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FstabLine {
+    /// Counted from 1.
+    pub line: u64,
+    /// As it stands there.
+    pub text: Untrusted,
 }

@@ -117,6 +117,14 @@ impl<'a> Fields<'a> {
         Some(row)
     }
 
+    /// Returns what follows up to a line break, without it; `None` unless there is one.
+    pub fn line(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == b'\n')?;
+        let line = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(line)
+    }
+
     /// Returns all that was not taken yet.
     pub fn rest(self) -> &'a [u8] {
         self.0

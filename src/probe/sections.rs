@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, check, fact, group, manager, package, path, records, unit, user};
+use super::{apt, check, fact, group, manager, module, mount, package, path, records, sysctl, unit, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -37,6 +37,9 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     let listing = package::listing(&packages);
     quick.extend(package::section(packages.clone(), &listing));
     quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager)), &listing));
+    quick.extend(sysctl::section(of(|p| matches!(p, Probe::Sysctl { .. }))));
+    quick.extend(module::section(of(|p| matches!(p, Probe::Module { .. }))));
+    quick.extend(mount::section(of(|p| matches!(p, Probe::Mount { .. }))));
     quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
     quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
     quick.extend(together);
@@ -56,6 +59,9 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
         Probe::User { name } if !user::is_name(name) => "is not a user name",
+        Probe::Sysctl { key } if !sysctl::is_key(key) => "is not a kernel setting",
+        Probe::Module { name } if !module::is_name(name) => "is not a module name",
+        Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount holds a NUL byte",
         Probe::Check { script, user, cwd, env, .. } => {
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);
             if nul([Some(script), user.as_ref(), cwd.as_ref()].into_iter().chain(env)) {

@@ -14,6 +14,7 @@ const SNIPPET: &str = r#"need systemctl; need grep
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
+p=$p,NextElapseUSecRealtime
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -118,6 +119,7 @@ fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
         service_type: text("Type"),
         remain_after_exit: yes("RemainAfterExit"),
         can_reload: yes("CanReload"),
+        next_elapse: timestamp(&text("NextElapseUSecRealtime"))?,
     })
 }
 

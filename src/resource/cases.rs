@@ -6,7 +6,8 @@
 use super::support::sha256_hex;
 use super::{Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type, kind};
 use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
-use crate::probe::{Observation, PackageManagerState, PackageState, Probe, Reading, UnitState, Unknown, UserInfo};
+use crate::probe::{ModuleState, MountState, Observation, PackageManagerState, PackageState, Probe, Reading};
+use crate::probe::{SysctlState, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -255,6 +256,9 @@ fn key(probe: &Probe) -> String {
         Probe::PackageManager => "package manager".to_owned(),
         Probe::Unit { name } => format!("unit {name}"),
         Probe::User { name } => format!("user {name}"),
+        Probe::Sysctl { key } => format!("sysctl {key}"),
+        Probe::Module { name } => format!("module {name}"),
+        Probe::Mount { path, .. } => format!("mount {path}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         other => panic!("{other:?}"),
     }
@@ -278,6 +282,9 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Unit { .. } => ("unit", over(&UnitState::default(), answer)),
         Probe::User { .. } if answer == "absent" => ("user", json!("absent")),
         Probe::User { .. } => ("user", json!({ "present": over(&UserInfo::default(), answer) })),
+        Probe::Sysctl { .. } => ("sysctl", over(&SysctlState::default(), answer)),
+        Probe::Module { .. } => ("module", over(&ModuleState::default(), answer)),
+        Probe::Mount { .. } => ("mount", over(&MountState::default(), answer)),
         _ => ("output", over(&crate::probe::Output::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))

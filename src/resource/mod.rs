@@ -8,12 +8,16 @@ mod body;
 #[cfg(test)]
 mod cases;
 mod command;
+mod cron;
 mod diff;
 mod directory;
 pub mod field;
 mod file;
 mod judgement;
+mod module;
+mod mount;
 mod package;
+mod parts;
 pub mod reference;
 pub mod schema;
 mod service;
@@ -21,6 +25,8 @@ mod shell;
 #[cfg(test)]
 mod stubs;
 mod support;
+mod sysctl;
+mod timer;
 #[cfg(test)]
 mod trial;
 mod unit;
@@ -109,8 +115,20 @@ pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
-    static KINDS: [Kind; 7] =
-        [file::KIND, directory::KIND, package::KIND, service::KIND, unit::KIND, user::KIND, command::KIND];
+    static KINDS: [Kind; 12] = [
+        file::KIND,
+        directory::KIND,
+        package::KIND,
+        service::KIND,
+        unit::KIND,
+        user::KIND,
+        command::KIND,
+        sysctl::KIND,
+        module::KIND,
+        mount::KIND,
+        cron::KIND,
+        timer::KIND,
+    ];
     &KINDS
 }
 

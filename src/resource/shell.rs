@@ -86,6 +86,31 @@ mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
 sync -- "$dir/" || fail "cannot sync $dir"
 "#;
 
+/// Returns the action that puts an edited body at a path in one step, with the owner and mode of the file that is
+/// there. `edit` defines a function of that name, which is given `words`, prints the new body and reads the old one
+/// at `$from`.
+pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static str, words: [String; N]) -> Fragment {
+    let action = words.into_iter().fold(private().word(path).word(run), Fragment::word);
+    let action = action
+        .code("\npath=$1 run=$2 keep=yes validate=\nshift 2")
+        .code(OF_OLD)
+        .code(PREPARE)
+        .code("tmp=$dir/.$name.forge-$run\nrm -f -- \"$tmp\"\n")
+        .code("trap 'rm -f -- \"$tmp\"' EXIT\ntrap 'exit 143' HUP INT TERM")
+        .code(edit)
+        .code("set -C\nedit \"$@\" > \"$tmp\" || fail \"cannot write $tmp\"\nset +C\n")
+        .code(GO_LIVE);
+    close(action)
+}
+
+const OF_OLD: &str = r#"
+if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
+own=root:root mode=0644 from=/dev/null
+if [ -e "$path" ]; then
+  own=$(stat -c %u:%g -- "$path") && mode=$(stat -c %a -- "$path") && from=$path || fail "cannot read $path"
+fi
+"#;
+
 /// Returns the action that changes owner and mode of what stands at a path and is no link.
 pub(super) fn give(path: &str, owner: &str, group: &str, mode: u32) -> Fragment {
     let action = private().word(path).word(format!("{owner}:{group}")).word(super::support::octal(mode)).code(GIVE);

@@ -1,5 +1,5 @@
-//! Actions of `package` and `service` carried out with stand-ins for apt, dpkg and systemctl, which note how
-//! they were called: order, holds and what happens on failure. What the real programs do is proven on the
+//! Actions carried out with stand-ins for apt, dpkg, systemctl, mount and modprobe, which note how they were
+//! called: order, holds and what happens on failure. What the real programs do is proven on the
 //! fleet.
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
@@ -55,7 +55,8 @@ impl Stubs {
             .expose_secret()
             .replace("/var/lib/dpkg", &own("dpkg-state"))
             .replace("/var/lib/apt", &own("apt-state"))
-            .replace("/run/forge", &own("run"));
+            .replace("/run/forge", &own("run"))
+            .replace("/etc/fstab", &own("fstab"));
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().display());
         Command::new("dash").args(["-u", "-c", &text]).env_clear().env("PATH", path).output().unwrap()
     }
@@ -284,4 +285,65 @@ fn a_stop_only_stops() {
         &["state", "enabled"],
     );
     assert_eq!(stubs.calls(&SYSTEMD_QUIET), ["systemctl disable -- a.timer", "systemctl stop -- a.timer"]);
+}
+
+const SCRATCH: &str = "tmpfs /none tmpfs size=1m 0 0";
+
+fn scratch(stubs: &Stubs) -> Value {
+    let path = stubs.dir.path().join("point");
+    json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] })
+}
+
+#[test]
+fn a_mount_that_fails_leaves_fstab_as_it_was() {
+    let stubs = Stubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
+    std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
+    let output = stubs.act("mount", scratch(&stubs), false, &["mounted", "fstab entry"]);
+    assert!(!output.status.success());
+    let said = said(&output);
+    assert!(said.contains("wrong fs type, bad option\nforge: cannot mount tmpfs at "), "{said}");
+    assert!(said.ends_with("(exit status 32): fstab is left as it was\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(stubs.dir.path().join("fstab")).unwrap(), SCRATCH);
+}
+
+#[test]
+fn what_is_mounted_is_remounted_and_the_entry_stays() {
+    let stubs = Stubs::new(&[("mount", ""), ("systemctl", "")]);
+    let output = stubs.act("mount", scratch(&stubs), false, &["mounted options"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let point = stubs.dir.path().join("point");
+    assert_eq!(stubs.calls(&[]), [format!("mount -o remount,size=1m -- {}", point.display())]);
+}
+
+#[test]
+fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
+    let stubs = Stubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
+    let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
+    assert!(stubs.act("kernel_module", module(true), false, &["loaded"]).status.success());
+    let output = stubs.act("kernel_module", module(false), false, &["loaded"]);
+    assert!(!output.status.success());
+    assert_eq!(said(&output), "Module dummy_x is in use\nforge: cannot unload module dummy_x\n");
+    assert_eq!(stubs.calls(&[]), ["modprobe -- dummy_x", "rmmod -- dummy_x"]);
+}
+
+#[test]
+fn a_calendar_is_judged_before_anything_is_written() {
+    let stubs = Stubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
+    let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
+    let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
+    assert!(!output.status.success());
+    let text = "forge: systemd does not understand the calendar 'dayly': nothing was written\n";
+    assert_eq!(said(&output), text);
+    assert_eq!(stubs.calls(&[]), ["systemd-analyze calendar -- dayly"]);
+}
+
+#[test]
+fn a_calendar_that_never_comes_is_refused() {
+    let stubs = Stubs::new(&[
+        ("systemd-analyze", "printf 'Normalized form: x\\n    Next elapse: never\\n'"),
+        ("systemctl", ""),
+    ]);
+    let timer = json!({ "name": "job", "command": "true", "calendar": "2020-01-01" });
+    let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
+    assert_eq!(said(&output), "forge: the calendar '2020-01-01' never comes again: nothing was written\n");
 }

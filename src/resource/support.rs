@@ -2,8 +2,8 @@
 
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
-use crate::probe::{Observation, Output, PackageManagerState, PackageState, PathState, Probe, Reading, Unknown};
-use crate::probe::{UnitState, UserState};
+use crate::probe::{ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, PathState, Probe};
+use crate::probe::{Reading, SysctlState, UnitState, Unknown, UserState};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {
@@ -27,6 +27,9 @@ answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);
 answer!(output, Output);
+answer!(sysctl_state, Sysctl, SysctlState);
+answer!(module_state, Module, ModuleState);
+answer!(mount_state, Mount, MountState);
 
 /// The suffixes that make a name a unit name.
 const UNIT_TYPES: [&str; 11] =

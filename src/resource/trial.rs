@@ -379,3 +379,69 @@ fn a_unit_is_verified_under_its_own_name() {
     let taken = act(build("/bin/true").as_ref());
     assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
 }
+
+/// A trial whose fstab lies in its own place.
+fn with_fstab(text: Option<&str>) -> (Trial, String) {
+    let mut trial = Trial::new();
+    let path = trial.path("fstab");
+    trial.moved.push(("/etc/fstab", path.clone()));
+    if let Some(text) = text {
+        std::fs::write(&path, text).unwrap();
+    }
+    (trial, path)
+}
+
+fn entry(trial: &Trial, absent: bool) -> Box<dyn Resource> {
+    let written = json!({
+        "path": "/no/such/mount point", "source": "LABEL=a b", "fstype": "ext4", "options": ["noauto"], "state": "fstab",
+    });
+    trial.build("mount", &written, absent)
+}
+
+const ENTRY: &str = "LABEL=a\\040b /no/such/mount\\040point ext4 noauto 0 0\n";
+
+#[test]
+fn fstab_is_edited_line_by_line() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let around = "# a \\ comment\n/dev/sda1 / ext4 defaults 0 1\n";
+        let old = "/dev/x\t/no/such/mount\\040point\text4\tdefaults\n";
+        let (trial, path) =
+            with_fstab(Some(&format!("{old}{around}/dev/y /no/such/mount\\040point xfs\n{old}/dev/sdb1 none swap")));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        trial.converge(shell, entry(&trial, false).as_ref());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{ENTRY}{around}/dev/sdb1 none swap\n"));
+        assert_eq!(mode(&path), 0o640);
+        trial.converge(shell, entry(&trial, true).as_ref());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{around}/dev/sdb1 none swap\n"));
+        trial.converge(shell, entry(&trial, false).as_ref());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{around}/dev/sdb1 none swap\n{ENTRY}"));
+    }
+}
+
+#[test]
+fn a_missing_fstab_is_made() {
+    if !is_root() {
+        return;
+    }
+    let (trial, path) = with_fstab(None);
+    trial.converge("dash", entry(&trial, false).as_ref());
+    assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), mode(&path)), (ENTRY, 0o644));
+}
+
+#[test]
+fn an_entry_that_changed_meanwhile_is_left() {
+    if !is_root() {
+        return;
+    }
+    let (trial, path) = with_fstab(Some("/dev/x /no/such/mount\\040point ext4\n"));
+    let resource = entry(&trial, false);
+    let judgement = trial.judge(resource.as_ref());
+    std::fs::write(&path, "/dev/z /no/such/mount\\040point ext4\n").unwrap();
+    let output = trial.act("dash", resource.act(&judgement, &trial.context()).body);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.starts_with("forge: fstab changed meanwhile\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "/dev/z /no/such/mount\\040point ext4\n");
+}

@@ -49,7 +49,7 @@ const DROP_IN: &[Field] = &[
 const UNITS: &str = "/etc/systemd/system";
 
 #[derive(Debug)]
-struct Unit {
+pub(super) struct Unit {
     name: String,
     target: Target,
     drop_in: bool,
@@ -87,6 +87,17 @@ pub(super) fn is_unit(path: &str) -> bool {
 }
 
 impl Unit {
+    /// Builds a whole unit; `name` has its type.
+    pub fn whole(name: &str, content: &str, absent: bool) -> Self {
+        let path = format!("{UNITS}/{name}");
+        let target = Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
+        Self { name: name.to_owned(), target, drop_in: false, backup: true, absent }
+    }
+
+    pub fn path(&self) -> &str {
+        &self.target.path
+    }
+
     fn probe(&self) -> Probe {
         Probe::Unit { name: self.name.clone() }
     }

@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
 readonly SUITE=bookworm
-readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils
+readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron
 readonly PASSWORD='correct horse'
 
 # Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.
@@ -63,7 +63,7 @@ END
   printf '[Journal]\nStorage=volatile\n' >"$etc/systemd/journald.conf.d/fleet.conf"
   systemctl --root="$1" -q enable systemd-networkd.service
   systemctl --root="$1" -q disable apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
-    e2scrub_all.timer e2scrub_reap.service fstrim.timer
+    e2scrub_all.timer e2scrub_reap.service fstrim.timer cron.service
   # Masked: static units that would clean up at a random moment, wait for a network without a route,
   # or mount the real machine's debug file systems into the node.
   for unit in systemd-tmpfiles-clean.timer systemd-networkd-wait-online.service dev-hugepages.mount \

@@ -5,8 +5,8 @@ use forge::facts::Facts;
 use forge::model::Untrusted;
 use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
 use forge::probe::{
-    Account, Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, UnitState, Unknown,
-    UserInfo,
+    Account, ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, Probe, Reading,
+    RecordsState, SysctlState, UnitState, Unknown, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -98,6 +98,9 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::PackageManager => ("package manager".to_owned(), json!({})),
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),
+        Probe::Sysctl { key } => (format!("sysctl {key}"), json!({})),
+        Probe::Module { name } => (format!("module {name}"), json!({})),
+        Probe::Mount { path, .. } => (format!("mount {path}"), json!({})),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
     };
@@ -116,6 +119,9 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::Unit { .. } => json!({ "unit": over(&UnitState::default(), given) }),
         Probe::User { .. } if given == "absent" => json!({ "user": "absent" }),
         Probe::User { .. } => json!({ "user": { "present": over(&UserInfo::default(), given) } }),
+        Probe::Sysctl { .. } => json!({ "sysctl": over(&SysctlState::default(), given) }),
+        Probe::Module { .. } => json!({ "module": over(&ModuleState::default(), given) }),
+        Probe::Mount { .. } => json!({ "mount": over(&MountState::default(), given) }),
         _ => json!({ "output": over(&Output::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))

@@ -25,14 +25,20 @@ fn not_found(want: &Service, cx: &Context<'_>) -> Judgement {
     }
     if brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` does not exist yet, an earlier step brings it", want.unit);
-        return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
+        return Judgement { reason: reason.into(), ..from_nothing(want) }.predicted();
     }
     let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
     Judgement::blocked(BlockClass::Host, reason, basis)
         .hint("check its name; add the `package` or `unit` step that brings it before this one, or say `provides` at that step")
 }
 
-fn from_nothing(want: &Service) -> Vec<Change> {
+/// Judges a unit that is not there and is going to be.
+pub(super) fn from_nothing(want: &Service) -> Judgement {
+    let reason = format!("unit `{}` does not exist", want.unit);
+    Judgement::change(reason, all_new(want), Disruption::D0, json!({ "load": "not-found" }))
+}
+
+fn all_new(want: &Service) -> Vec<Change> {
     let mut changes = Vec::new();
     if let Some(enabled) = want.enabled {
         changes.push(Change::new("enabled", None, Some(enabled_word(enabled))));
@@ -45,7 +51,7 @@ fn unloadable(want: &Service, unit: &UnitState, load: &str, cx: &Context<'_>) ->
     let basis = json!({ "load": load });
     if unit.need_daemon_reload || brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` is {load}, and its files change", want.unit);
-        return Judgement::change(reason, from_nothing(want), Disruption::D0, basis).predicted();
+        return Judgement::change(reason, all_new(want), Disruption::D0, basis).predicted();
     }
     Judgement::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
         .hint(format!("`systemctl status {}` and `systemd-analyze verify` on the host say why", want.unit))

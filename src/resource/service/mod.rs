@@ -59,7 +59,7 @@ enabled. A masked unit is unmasked when it is to run or to be enabled.
 };
 
 #[derive(Debug)]
-struct Service {
+pub(super) struct Service {
     unit: String,
     running: bool,
     enabled: Option<bool>,
@@ -81,7 +81,21 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 }
 
 impl Service {
-    fn probe(&self) -> Probe {
+    /// Builds the state of a unit that runs and starts at boot, or neither.
+    pub fn enabled(unit: &str, on: bool) -> Self {
+        Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
+    }
+
+    /// Judges a unit whose files change in the same step.
+    pub fn judge_coming(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        match unit_state(seen, &self.probe()) {
+            Ok(unit) if unit.load == "not-found" => judge::from_nothing(self),
+            Ok(_) => self.judge(seen, cx),
+            Err(unknown) => Judgement::unknown(&unknown),
+        }
+    }
+
+    pub fn probe(&self) -> Probe {
         Probe::Unit { name: self.unit.clone() }
     }
 

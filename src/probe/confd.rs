@@ -1,0 +1,97 @@
+//! Folders of configuration snippets (`sysctl.d`, `modprobe.d`, `modules-load.d`): every file and line of them,
+//! in the order in which they count.
+
+use super::ConfLine;
+use super::section::{Fields, text};
+use std::collections::BTreeMap;
+
+/// `forge_confd DIR…`, highest priority first, prints fields: `file` and a path for each snippet; `lines`, and
+/// then, as `grep` prints them, path, NUL, number, colon and one line, over and over; `end`. Lines without
+/// content and comments are left out. A link to `/dev/null` has no lines and masks its name all the same.
+pub(super) const SNIPPET: &str = r#"need grep
+forge_confd() {
+n=$#
+for d; do
+for f in "$d"/*.conf; do
+[ -e "$f" ] || [ -L "$f" ] || continue
+printf 'file\0%s\0' "$f"
+[ ! -f "$f" ] || set -- "$@" "$f"
+done
+done
+shift "$n"
+printf 'lines\0'
+[ "$#" = 0 ] || grep -aHnZv '^[[:space:]]*\([#;].*\)\{0,1\}$' -- "$@" || [ "$?" = 1 ] || exit 2
+printf 'end\0'
+}
+"#;
+
+/// Reads what `forge_confd` printed, up to and with `end`; `None` if it is something else.
+pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
+    // The first folder to hold a name wins it; a sorted map is the order that programs read names in.
+    let mut winners: BTreeMap<String, (String, Vec<ConfLine>)> = BTreeMap::new();
+    loop {
+        match fields.next()? {
+            b"file" => {
+                let path = text(fields.next()?)?.to_owned();
+                let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+                winners.entry(name).or_insert((path, Vec::new()));
+            }
+            b"lines" => break,
+            _ => return None,
+        }
+    }
+    while let Some(line) = line(fields)? {
+        let name = line.file.rsplit('/').next().unwrap_or_default();
+        let winner = winners.get_mut(name)?;
+        if winner.0 == line.file {
+            winner.1.push(line);
+        }
+    }
+    Some(winners.into_values().flat_map(|(_, lines)| lines).collect())
+}
+
+/// Reads one line; `Some(None)` at the end.
+fn line(fields: &mut Fields<'_>) -> Option<Option<ConfLine>> {
+    let file = text(fields.next()?)?.to_owned();
+    if file == "end" {
+        return Some(None);
+    }
+    let rest = fields.line()?;
+    let rest = String::from_utf8_lossy(rest);
+    let (number, text) = rest.split_once(':')?;
+    Some(Some(ConfLine { file, line: number.parse().ok()?, text: text.trim().to_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(printed: &str) -> Option<Vec<(String, String)>> {
+        let lines = lines(&mut Fields::new(printed.as_bytes()))?;
+        Some(lines.into_iter().map(|line| (format!("{}:{}", line.file, line.line), line.text)).collect())
+    }
+
+    #[test]
+    fn names_are_in_order_and_a_name_counts_once() {
+        let printed = "file\0/etc/x.d/50.conf\0file\0/etc/x.d/99.conf\0file\0/usr/lib/x.d/10.conf\0\
+                       file\0/usr/lib/x.d/50.conf\0lines\0/etc/x.d/50.conf\x003:ours\n\
+                       /usr/lib/x.d/10.conf\x001: first:one \n/usr/lib/x.d/50.conf\x001:masked\nend\0";
+        let read = read(printed).unwrap();
+        let pairs: Vec<(&str, &str)> = read.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        assert_eq!(pairs, [("/usr/lib/x.d/10.conf:1", "first:one"), ("/etc/x.d/50.conf:3", "ours")]);
+    }
+
+    #[test]
+    fn an_empty_file_masks_its_name() {
+        let printed = "file\0/etc/x.d/50.conf\0file\0/usr/lib/x.d/50.conf\0lines\0\
+                       /usr/lib/x.d/50.conf\x001:masked\nend\0";
+        assert_eq!(read(printed), Some(vec![]));
+    }
+
+    #[test]
+    fn what_was_cut_is_no_answer() {
+        assert_eq!(read("file\0/etc/x.d/50.conf\0lines\0"), None);
+        assert_eq!(read("file\0/etc/x.d/50.conf\0lines\0/etc/x.d/50.conf\x001:a"), None);
+        assert_eq!(read("nonsense\0"), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Kernel modules: what is loaded with which parameters, and every line of `modprobe.d` and `modules-load.d`.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{ConfLine, ModuleState, Observation, Presence, Probe, Reading, confd};
+use crate::model::Untrusted;
+use std::collections::BTreeMap;
+
+/// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and
+/// whether this kernel takes modules; `files` and the lines of the indexes that name one; for each module
+/// `module`, its name, what it is, its reference count, then `holder` and `param` fields.
+///
+/// Containers may have no `/sys/module`. A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
+/// cannot be read has no value here.
+const SNIPPET: &str = r#"
+forge_modules() {
+IFS= read -r l </proc/cmdline || [ -n "$l" ] || exit 2
+printf 'cmdline\0%s\0' "$l"
+l=no; [ ! -e /proc/modules ] || l=yes
+printf 'loadable\0%s\0' "$l"
+k=$(uname -r) e=
+for m; do e="$e|$(printf %s "$m" | sed 's/_/[_-]/g')"; done
+set -- "$@"
+l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^[^:]*/(${e#?})\.ko" modules.dep modules.builtin 2>/dev/null)
+printf 'files\0%s\0' "$l"
+for m; do
+d=/sys/module/$m s=none r=
+[ -d /sys/module ] || s=hidden
+if [ -f "$d/initstate" ]; then IFS= read -r s <"$d/initstate"; elif [ -d "$d" ]; then s=builtin; fi
+[ ! -f "$d/refcnt" ] || IFS= read -r r <"$d/refcnt"
+printf 'module\0%s\0%s\0%s\0' "$m" "$s" "$r"
+for h in "$d"/holders/*; do [ ! -e "$h" ] || printf 'holder\0%s\0' "${h##*/}"; done
+for p in "$d"/parameters/*; do
+[ -f "$p" ] || continue
+if { IFS= read -r v <"$p"; } 2>/dev/null; then printf 'param\0%s\0%s\0' "${p##*/}" "$v"; fi
+done
+done
+}
+need uname; need sed
+forge_confd /etc/modprobe.d /run/modprobe.d /usr/local/lib/modprobe.d /usr/lib/modprobe.d /lib/modprobe.d
+forge_confd /etc/modules-load.d /run/modules-load.d /usr/local/lib/modules-load.d /usr/lib/modules-load.d /lib/modules-load.d
+forge_modules"#;
+
+/// Returns whether `name` may be a module's name, with underscores.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < 56 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("reading `/sys/module` and `modprobe.d`", probes, read);
+    let body = section.body.code(confd::SNIPPET).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn name(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Module { name } => Some(name),
+        _ => None,
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+    for probe in &section.probes {
+        let state = seen.as_ref().zip(name(probe)).and_then(|(seen, name)| seen.get(name));
+        let answer = state.map(|state| Reading::Module(state.clone())).ok_or_else(|| raw.lack(section));
+        out.insert(probe.clone(), answer);
+    }
+}
+
+/// What holds for every module of a host.
+struct Common<'a> {
+    modprobe: Vec<ConfLine>,
+    modules_load: Vec<ConfLine>,
+    cmdline: Untrusted,
+    loadable: bool,
+    files: &'a str,
+}
+
+fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
+    let mut fields = Fields::new(stdout);
+    let modprobe = joined(confd::lines(&mut fields)?);
+    let modules_load = confd::lines(&mut fields)?;
+    let [b"cmdline", cmdline, b"loadable", loadable, b"files", files] = fields.row()? else { return None };
+    let common = Common {
+        modprobe,
+        modules_load,
+        cmdline: Untrusted::from_bytes(cmdline),
+        loadable: loadable == b"yes",
+        files: text(files)?,
+    };
+    let mut modules: BTreeMap<&str, ModuleState> = BTreeMap::new();
+    let mut current = None;
+    while let Some(tag) = fields.next() {
+        match tag {
+            b"module" => {
+                let [name, state, count] = fields.row()?;
+                let name = text(name)?;
+                modules.insert(name, common.module(name, text(state)?, text(count)?));
+                current = Some(name);
+            }
+            b"holder" => modules.get_mut(current?)?.holders.push(text(fields.next()?)?.to_owned()),
+            b"param" => {
+                let [param, value] = fields.row()?;
+                let value = Untrusted::from_bytes(value);
+                modules.get_mut(current?)?.parameters.insert(text(param)?.to_owned(), value);
+            }
+            _ => return None,
+        }
+    }
+    Some(modules)
+}
+
+impl Common<'_> {
+    fn module(&self, name: &str, state: &str, count: &str) -> ModuleState {
+        let lists = |index: &str| {
+            let mut paths = self.files.lines().filter_map(|line| line.strip_prefix(index)?.strip_prefix(':'));
+            paths.any(|path| stem(path) == name)
+        };
+        let presence = match state {
+            "none" | "hidden" if lists("modules.builtin") => Presence::Builtin,
+            "hidden" => Presence::Hidden,
+            "none" => Presence::NotLoaded,
+            "builtin" => Presence::Builtin,
+            "live" => Presence::Loaded,
+            _ => Presence::Changing,
+        };
+        ModuleState {
+            presence,
+            available: lists("modules.dep"),
+            loadable: self.loadable,
+            // A kernel that cannot unload has no counts.
+            refcount: count.parse().ok(),
+            holders: Vec::new(),
+            parameters: BTreeMap::new(),
+            modprobe: self.modprobe.clone(),
+            modules_load: self.modules_load.clone(),
+            cmdline: self.cmdline.clone(),
+        }
+    }
+}
+
+/// Returns the name of the module in a file: `kernel/drivers/net/dummy-x.ko` is `dummy_x`.
+fn stem(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().trim_end_matches(".ko").replace('-', "_")
+}
+
+/// Joins lines that end with a backslash with the next one of their file.
+fn joined(lines: Vec<ConfLine>) -> Vec<ConfLine> {
+    let mut out: Vec<ConfLine> = Vec::new();
+    for line in lines {
+        match out.last_mut() {
+            Some(last) if last.file == line.file && last.text.ends_with('\\') => {
+                last.text.pop();
+                last.text.push(' ');
+                last.text.push_str(&line.text);
+            }
+            _ => out.push(line),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed, recorded};
+
+    fn ask(name: &str, raw: &Raw) -> Result<ModuleState, String> {
+        let probe = Probe::Module { name: name.to_owned() };
+        let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+        match seen.get(&probe) {
+            Ok(Reading::Module(state)) => Ok(state.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        }
+    }
+
+    #[test]
+    fn a_module_is_read_with_holders_and_parameters() {
+        let raw = recorded(include_str!("../../tests/fixtures/probe/module.txt"));
+        let core = ask("nvme_core", &raw).unwrap();
+        assert_eq!((core.presence, core.refcount, core.available), (Presence::Loaded, Some(5), true));
+        assert_eq!(core.holders, ["nvme"]);
+        assert_eq!(core.parameters["multipath"].raw(), "Y");
+        assert!(!core.parameters.contains_key("hidden"));
+        let texts: Vec<&str> = core.modprobe.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["blacklist nouveau", "options nvme_core  multipath=Y"]);
+        assert_eq!(core.modules_load[0].text, "nvme-core");
+        assert_eq!(ask("ext4", &raw).unwrap().presence, Presence::Builtin);
+        let dummy = ask("dummy", &raw).unwrap();
+        assert_eq!((dummy.presence, dummy.available), (Presence::NotLoaded, true));
+        assert!(!ask("nouveau", &raw).unwrap().available);
+    }
+
+    #[test]
+    fn a_kernel_without_modules_is_told() {
+        let raw = recorded(include_str!("../../tests/fixtures/probe/module-none.txt"));
+        let module = ask("loop", &raw).unwrap();
+        assert_eq!((module.presence, module.loadable), (Presence::Builtin, false));
+    }
+
+    #[test]
+    fn what_was_cut_is_unknown() {
+        let whole = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0\0module\0dummy\0none\0\0";
+        assert!(ask("dummy", &printed(whole)).is_ok());
+        assert!(ask("dummy", &printed(&whole[..40])).is_err());
+        assert_eq!(
+            ask("other", &printed(whole)),
+            Err("reading `/sys/module` and `modprobe.d` did not answer it".into())
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Mounts: the kernel's table, fstab, and the devices that sources name. Nothing here opens or asks for a mount
+//! point, so that a network file system whose server is gone cannot hold the observation up.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{FstabLine, MountState, Mounted, Observation, Probe, Reading};
+use crate::model::Untrusted;
+use std::collections::BTreeMap;
+
+/// Prints fields: `table` and the kernel's table; `fstab` and its text; for each source that is a device
+/// `device`, its name, and what it is a link to in the end. Only names below `/dev` are followed.
+const SNIPPET: &str = r#"need cat; need readlink
+forge_mounts() {
+t=$(cat /proc/self/mountinfo) || exit 2
+printf 'table\0%s\0' "$t"
+f=
+[ ! -e /etc/fstab ] || f=$(cat /etc/fstab) || exit 2
+printf 'fstab\0%s\0' "$f"
+set -f
+for d in $(printf '%s\n' "$t" | sed -n 's/.* - [^ ]* \(\/dev\/[^ ]*\) .*/\1/p' | sort -u) "$@"; do
+case $d in /dev/*) ;; *) continue ;; esac
+r=$(readlink -e -- "$d") || r=
+printf 'device\0%s\0%s\0' "$d" "$r"
+done
+printf 'end\0'
+}
+need sed; need sort
+forge_mounts"#;
+
+/// Where udev keeps the links that tags stand for.
+const TAGS: [(&str, &str); 4] = [
+    ("UUID=", "/dev/disk/by-uuid/"),
+    ("LABEL=", "/dev/disk/by-label/"),
+    ("PARTUUID=", "/dev/disk/by-partuuid/"),
+    ("PARTLABEL=", "/dev/disk/by-partlabel/"),
+];
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("reading the mounts", probes, read);
+    let body = section.body.code(SNIPPET);
+    section.body = section.probes.iter().filter_map(asked).fold(body, |body, (_, source)| body.word(device(source)));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn asked(probe: &Probe) -> Option<(&str, &str)> {
+    match probe {
+        Probe::Mount { path, source } => Some((path, source)),
+        _ => None,
+    }
+}
+
+/// Returns the name of the device that a source means. udev escapes what no name of a file can hold.
+fn device(source: &str) -> String {
+    for (tag, folder) in TAGS {
+        if let Some(value) = source.strip_prefix(tag) {
+            let value = value.trim_matches('"');
+            return format!("{folder}{}", value.replace('\\', "\\x5c").replace('/', "\\x2f").replace(' ', "\\x20"));
+        }
+    }
+    source.to_owned()
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = if raw.is_whole(&[0]) { Seen::parse(&raw.stdout) } else { None };
+    for probe in &section.probes {
+        let state = seen.as_ref().zip(asked(probe)).map(|(seen, (path, source))| seen.state(path, source));
+        out.insert(probe.clone(), state.map(Reading::Mount).ok_or_else(|| raw.lack(section)));
+    }
+}
+
+/// One row of the kernel's table.
+struct Row {
+    /// `8:1`.
+    number: String,
+    /// The path in the file system that is seen at the mount point.
+    root: String,
+    point: String,
+    mounted: Mounted,
+}
+
+/// All that was printed.
+struct Seen {
+    rows: Vec<Row>,
+    fstab: Vec<(String, FstabLine)>,
+    devices: BTreeMap<String, String>,
+}
+
+impl Seen {
+    fn parse(stdout: &[u8]) -> Option<Self> {
+        let mut fields = Fields::new(stdout);
+        let [b"table", table, b"fstab", fstab] = fields.row()? else { return None };
+        let rows: Vec<Row> = text(table)?.lines().map(row).collect::<Option<_>>()?;
+        let fstab = String::from_utf8_lossy(fstab);
+        let fstab = fstab.lines().zip(1..).filter_map(|(text, line)| entry(text, line)).collect();
+        let mut devices = BTreeMap::new();
+        loop {
+            match fields.next()? {
+                b"device" => {
+                    let [name, target] = fields.row()?;
+                    devices.insert(text(name)?.to_owned(), text(target)?.to_owned());
+                }
+                b"end" => return Some(Self { rows, fstab, devices }),
+                _ => return None,
+            }
+        }
+    }
+
+    fn state(&self, path: &str, source: &str) -> MountState {
+        let below = format!("{}/", path.trim_end_matches('/'));
+        MountState {
+            mounts: self.rows.iter().filter(|row| row.point == path).map(|row| self.mounted(row)).collect(),
+            below: self.rows.iter().filter(|row| row.point.starts_with(&below)).map(|row| row.point.clone()).collect(),
+            fstab: self.fstab.iter().filter(|(point, _)| point == path).map(|(_, line)| line.clone()).collect(),
+            device: self.device(&device(source)),
+            bind: self.bind(path, source),
+        }
+    }
+
+    fn mounted(&self, row: &Row) -> Mounted {
+        let device = self.device(&row.mounted.source);
+        Mounted { device, root: format!("{} {}", row.number, row.root), ..row.mounted.clone() }
+    }
+
+    fn device(&self, name: &str) -> Option<String> {
+        self.devices.get(name).filter(|target| !target.is_empty()).cloned()
+    }
+
+    /// Returns what a bind mount of the folder `source` would show: the place in the file system that holds it.
+    fn bind(&self, path: &str, source: &str) -> Option<String> {
+        let inside = |row: &&Row| {
+            let point = row.point.trim_end_matches('/');
+            row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        // Of equal points the later one covers the earlier one.
+        let holder = self.rows.iter().filter(inside).max_by_key(|row| row.point.trim_end_matches('/').len())?;
+        let rest = &source[holder.point.trim_end_matches('/').len()..];
+        let root = format!("{}{rest}", holder.root.trim_end_matches('/'));
+        Some(format!("{} {}", holder.number, if root.is_empty() { "/" } else { &root }))
+    }
+}
+
+/// Reads `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
+fn row(line: &str) -> Option<Row> {
+    let (own, file_system) = line.split_once(" - ")?;
+    let own: Vec<&str> = own.split(' ').collect();
+    let [_, _, number, root, point, options, ..] = own.as_slice() else { return None };
+    let mut parts = file_system.split(' ');
+    let (fstype, source, more) = (parts.next()?, parts.next()?, parts.next().unwrap_or_default());
+    let mut all: Vec<String> = options.split(',').map(unescape).collect();
+    for option in more.split(',').filter(|o| !o.is_empty()).map(unescape) {
+        // The file system's own `rw` says nothing about a mount that is read-only.
+        if !all.contains(&option) && option != "rw" {
+            all.push(option);
+        }
+    }
+    let mounted = Mounted { source: unescape(source), fstype: fstype.to_owned(), options: all, ..Mounted::default() };
+    Some(Row { number: (*number).to_owned(), root: unescape(root), point: unescape(point), mounted })
+}
+
+/// Returns the mount point of a line of fstab, `None` for comments.
+fn entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
+    let mut fields = text.split_ascii_whitespace();
+    if fields.next()?.starts_with('#') {
+        return None;
+    }
+    let point = unescape(fields.next()?);
+    let point = if point.len() > 1 { point.trim_end_matches('/').to_owned() } else { point };
+    Some((point, FstabLine { line, text: Untrusted::from(text) }))
+}
+
+/// Reads `\040` and the like: a backslash and three octal digits stand for a byte.
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let byte = code.and_then(|code| u8::from_str_radix(super::section::text(code)?, 8).ok());
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 4 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed, recorded};
+
+    fn ask(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
+        let probe = Probe::Mount { path: path.to_owned(), source: source.to_owned() };
+        let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
+        match seen.get(&probe) {
+            Ok(Reading::Mount(state)) => Ok(state.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        }
+    }
+
+    fn sample() -> Raw {
+        let raw = recorded(include_str!("../../tests/fixtures/probe/mount.txt"));
+        printed(String::from_utf8(raw.stdout).unwrap().replace("<BS>", "\\"))
+    }
+
+    #[test]
+    fn a_mount_has_its_device_options_and_line() {
+        let data = ask("/data", "UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55", &sample()).unwrap();
+        let [mounted] = data.mounts.as_slice() else { panic!("{data:?}") };
+        assert_eq!((mounted.source.as_str(), mounted.fstype.as_str()), ("/dev/mapper/vg-data", "ext4"));
+        assert_eq!(mounted.device, data.device);
+        assert_eq!(data.device.as_deref(), Some("/dev/dm-0"));
+        assert_eq!(mounted.options, ["rw", "noatime", "errors=remount-ro"]);
+        assert_eq!(data.fstab.iter().map(|line| line.line).collect::<Vec<_>>(), [4, 6]);
+        assert_eq!(data.below, ["/data/with space"]);
+    }
+
+    #[test]
+    fn a_read_only_mount_of_a_writable_file_system() {
+        let bind = ask("/srv/ro", "/data/pub", &sample()).unwrap();
+        assert_eq!(bind.mounts[0].options, ["ro", "relatime", "errors=remount-ro"]);
+        assert_eq!(bind.bind, Some(bind.mounts[0].root.clone()));
+        assert_eq!(ask("/x", "/etc", &sample()).unwrap().bind.as_deref(), Some("8:1 /etc"));
+    }
+
+    #[test]
+    fn names_with_blanks_and_tags_without_a_device() {
+        let odd = ask("/data/with space", "LABEL=none such", &sample()).unwrap();
+        assert_eq!((odd.mounts.len(), odd.fstab.len(), odd.device), (1, 1, None));
+        assert_eq!(device("LABEL=a b/c"), "/dev/disk/by-label/a\\x20b\\x2fc");
+    }
+
+    #[test]
+    fn what_was_cut_is_unknown() {
+        assert!(ask("/data", "tmpfs", &printed("table\0\0fstab\0\0")).is_err());
+        assert!(ask("/data", "tmpfs", &printed("table\0half a row\0fstab\0\0end\0")).is_err());
+        assert_eq!(ask("/data", "tmpfs", &printed("table\0\0fstab\0\0end\0")), Ok(MountState::default()));
+    }
+}

@@ -1,0 +1,150 @@
+//! Kernel settings: the value of each key under `/proc/sys`, and every line of `sysctl.d`.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{ConfLine, Observation, Probe, Reading, SysctlState, SysctlValue, confd};
+use std::collections::BTreeMap;
+
+/// Prints the snippets, then fields: `key`, its place, and `none`, `ro` or `rw`; `values`, and then, as `grep`
+/// prints them, path, NUL and one line, over and over; `end`. Shells read by the byte, of which these files
+/// give only the first. A read-only `/proc/sys` fails `-w` for root too; for others the mode does, which
+/// says nothing about root.
+const SNIPPET: &str = r#"
+forge_sysctls() {
+n=$# u=
+for k; do
+f=/proc/sys/$k s=none
+if [ -f "$f" ]; then
+set -- "$@" "$f"
+s=rw
+if [ ! -w "$f" ] && [ "${u:=$(id -u)}" = 0 ]; then s=ro; fi
+fi
+printf 'key\0%s\0%s\0' "$k" "$s"
+done
+shift "$n"
+printf 'values\0'
+[ "$#" = 0 ] || grep -aHZ '' -- "$@"
+printf 'end\0'
+}
+forge_confd /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d /lib/sysctl.d
+forge_sysctls"#;
+
+/// Returns whether `key` is a place under `/proc/sys`: names with slashes, nothing that leads out.
+pub(crate) fn is_key(key: &str) -> bool {
+    let bad = |c: char| c.is_control() || c.is_whitespace() || "*?[]=".contains(c);
+    !key.contains(bad) && key.contains('/') && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("reading `/proc/sys` and `sysctl.d`", probes, read);
+    let body = section.body.code(confd::SNIPPET).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(key).fold(body, |body, key| body.word(key));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn key(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Sysctl { key } => Some(key),
+        _ => None,
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+    for probe in &section.probes {
+        let state = seen.as_ref().zip(key(probe)).and_then(|((lines, values), key)| {
+            Some(SysctlState { value: values.get(key)?.clone(), lines: lines.clone() })
+        });
+        out.insert(probe.clone(), state.map(Reading::Sysctl).ok_or_else(|| raw.lack(section)));
+    }
+}
+
+type Parsed<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
+
+/// Reads all of it; `None` unless it came to its end.
+fn parse(stdout: &[u8]) -> Option<Parsed<'_>> {
+    let mut fields = Fields::new(stdout);
+    let lines = confd::lines(&mut fields)?;
+    let mut values = BTreeMap::new();
+    loop {
+        match fields.next()? {
+            b"key" => {
+                let [key, state] = fields.row()?;
+                let value =
+                    if state == b"none" { SysctlValue::Absent } else { SysctlValue::Unread { fixed: state == b"ro" } };
+                values.insert(text(key)?, value);
+            }
+            b"values" => break,
+            _ => return None,
+        }
+    }
+    loop {
+        let path = text(fields.next()?)?;
+        if path == "end" {
+            return Some((lines, values));
+        }
+        let line = String::from_utf8_lossy(fields.line()?);
+        values.get_mut(path.strip_prefix("/proc/sys/")?)?.extend(&line);
+    }
+}
+
+impl SysctlValue {
+    /// Adds a line of the value.
+    fn extend(&mut self, line: &str) {
+        match self {
+            Self::Absent => {}
+            Self::Unread { fixed } => *self = Self::Set { value: line.to_owned(), fixed: *fixed },
+            Self::Set { value, .. } => {
+                value.push('\n');
+                value.push_str(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed, recorded};
+
+    fn ask(keys: &[&str], raw: &Raw) -> Vec<Result<SysctlState, String>> {
+        let probes: Vec<Probe> = keys.iter().map(|key| Probe::Sysctl { key: (*key).to_owned() }).collect();
+        let seen = answers(&section(probes.clone()).expect("a section"), raw);
+        let one = |probe| match seen.get(probe) {
+            Ok(Reading::Sysctl(state)) => Ok(state.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        };
+        probes.iter().map(one).collect()
+    }
+
+    #[test]
+    fn values_and_lines_are_read() {
+        let raw = recorded(include_str!("../../tests/fixtures/probe/sysctl.txt"));
+        let seen = ask(&["net/ipv4/ip_forward", "net/ipv4/tcp_rmem", "kernel/osrelease", "net/nf/none"], &raw);
+        let value = |at: usize| seen[at].as_ref().unwrap().value.clone();
+        assert_eq!(value(0), SysctlValue::Set { value: "0".into(), fixed: false });
+        assert_eq!(value(1), SysctlValue::Set { value: "4096\t131072\t6291456".into(), fixed: false });
+        assert!(matches!(value(2), SysctlValue::Set { fixed: true, .. }));
+        assert_eq!(value(3), SysctlValue::Absent);
+        let lines = &seen[0].as_ref().unwrap().lines;
+        assert!(lines.iter().any(|line| line.text == "-net.ipv4.conf.all.rp_filter"), "{lines:?}");
+        let files: Vec<&str> = lines.iter().map(|line| line.file.rsplit('/').next().unwrap()).collect();
+        assert!(files.is_sorted(), "{files:?}");
+    }
+
+    #[test]
+    fn a_key_that_was_not_answered_is_unknown() {
+        let seen = ask(&["a/b", "a/c"], &printed("lines\0end\0key\0a/b\0rw\0values\0/proc/sys/a/b\x001\nend\0"));
+        assert!(seen[0].is_ok());
+        assert_eq!(seen[1], Err("reading `/proc/sys` and `sysctl.d` did not answer it".into()));
+        assert!(ask(&["a/b"], &printed("lines\0end\0key\0a/b\0rw\0values\0"))[0].is_err(), "it was cut");
+    }
+
+    #[test]
+    fn keys_stay_below_their_folder() {
+        assert!(is_key("net/ipv4/conf/eth0.100/forwarding"));
+        for bad in ["net", "net//ipv4", "../etc", "net/../x", "net/ipv4/*", "/net/ipv4", "net/a b"] {
+            assert!(!is_key(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What `modprobe.d`, `modules-load.d` and the kernel's command line come to for one module.
+
+use crate::probe::{ConfLine, ModuleState};
+use std::collections::BTreeMap;
+
+/// Returns the body of the step's own file in `modprobe.d`.
+pub(super) fn modprobe(name: &str, blacklisted: bool, options: &BTreeMap<String, String>) -> String {
+    let mut body = String::new();
+    if blacklisted {
+        body.push_str(&format!("blacklist {name}\ninstall {name} /bin/false\n"));
+    }
+    if !options.is_empty() {
+        let words: Vec<String> = options.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        body.push_str(&format!("options {name}{}\n", words.concat()));
+    }
+    body
+}
+
+/// One option of a module, with the place that sets it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setting {
+    /// `file:line`, or the kernel's command line.
+    pub place: String,
+    /// The file; empty for the command line.
+    pub file: String,
+    pub key: String,
+    /// Empty for an option without a value.
+    pub value: String,
+}
+
+/// Returns every option of `name` in the order in which the module gets them: the last one counts.
+pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for line in &state.modprobe {
+        let mut words = line.text.split_ascii_whitespace();
+        if words.next() == Some("options") && words.next().is_some_and(|module| same(module, name)) {
+            settings.extend(words.map(|word| setting(&line.place(), &line.file, word)));
+        }
+    }
+    let own = |word: &str| {
+        let (module, option) = word.split_once('.')?;
+        same(module, name).then(|| setting("the kernel's command line", "", option))
+    };
+    settings.extend(state.cmdline.raw().split_ascii_whitespace().filter_map(own));
+    settings
+}
+
+fn setting(place: &str, file: &str, word: &str) -> Setting {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    Setting {
+        place: place.to_owned(),
+        file: file.to_owned(),
+        key: key.to_owned(),
+        value: value.trim_matches('"').to_owned(),
+    }
+}
+
+/// Returns the lines of `modules-load.d` that load `name`.
+pub(super) fn loaders<'a>(state: &'a ModuleState, name: &str) -> Vec<&'a ConfLine> {
+    state.modules_load.iter().filter(|line| same(&line.text, name)).collect()
+}
+
+/// In names `-` and `_` are the same.
+pub(super) fn same(one: &str, other: &str) -> bool {
+    one.replace('-', "_") == other.replace('-', "_")
+}
+
+/// Returns whether the kernel shows `found` for an option that was given as `wanted`.
+pub(super) fn in_force(found: &str, wanted: &str) -> bool {
+    // Arrays are shown whole; what was left out has its default.
+    let (found, wanted) = (found.trim(), wanted.trim());
+    if found == wanted {
+        return true;
+    }
+    match found {
+        "Y" => truth(wanted) == Some(true),
+        "N" => truth(wanted) == Some(false),
+        _ => number(found).is_some_and(|n| Some(n) == number(wanted)),
+    }
+}
+
+/// Returns what the kernel takes as true or false; an option without a value is true.
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "" | "y" | "Y" | "1" | "t" | "T" | "on" | "On" | "ON" | "true" => Some(true),
+        "n" | "N" | "0" | "f" | "F" | "off" | "Off" | "OFF" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(text: &str) -> Option<i128> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(hex) => (hex, 16),
+        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    i128::from_str_radix(digits, radix).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(file: &str, text: &str) -> ConfLine {
+        ConfLine { file: file.into(), line: 1, text: text.into() }
+    }
+
+    #[test]
+    fn options_come_in_order_and_the_command_line_last() {
+        let state = ModuleState {
+            modprobe: vec![
+                line("/etc/modprobe.d/a.conf", "options nvme-core multipath=N x"),
+                line("/etc/modprobe.d/b.conf", "options nvme multipath=Y"),
+                line("/etc/modprobe.d/c.conf", "softdep nvme_core pre: y"),
+            ],
+            cmdline: "ro nvme_core.multipath=Y nvme.x=1".into(),
+            ..ModuleState::default()
+        };
+        let settings = settings(&state, "nvme_core");
+        let words: Vec<String> = settings.iter().map(|s| format!("{} {}={}", s.place, s.key, s.value)).collect();
+        assert_eq!(
+            words,
+            [
+                "/etc/modprobe.d/a.conf:1 multipath=N",
+                "/etc/modprobe.d/a.conf:1 x=",
+                "the kernel's command line multipath=Y"
+            ]
+        );
+    }
+
+    #[test]
+    fn values_are_told_apart_as_the_kernel_does() {
+        for (found, wanted) in [("Y", "1"), ("N", "off"), ("Y", ""), ("16", "0x10"), ("8", "010"), ("a,b", "a,b")] {
+            assert!(in_force(found, wanted), "{found} {wanted}");
+        }
+        for (found, wanted) in [("Y", "0"), ("N", "2"), ("1", "2"), ("a", "b"), ("8", "10")] {
+            assert!(!in_force(found, wanted), "{found} {wanted}");
+        }
+    }
+
+    #[test]
+    fn own_file() {
+        let options = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x".to_owned())].into_iter().collect();
+        assert_eq!(modprobe("m", false, &options), "options m a=1 b=x\n");
+        assert_eq!(modprobe("m", true, &BTreeMap::new()), "blacklist m\ninstall m /bin/false\n");
+    }
+}

@@ -1,0 +1,301 @@
+//! `kernel_module`: whether a module is loaded, and what is configured of it: options, loading at boot, or that it
+//! is never loaded.
+
+mod config;
+mod judge;
+
+use super::body::{Body, Target, bare};
+use super::parts::{Parts, part};
+use super::shell::{self, Write};
+use super::support::{bad_value, module_state, required};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::{Disruption, Value};
+use crate::probe::{Observation, Probe};
+use crate::script::Fragment;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub(super) const KIND: Kind = Kind {
+    name: "kernel_module",
+    summary: "A kernel module: loaded or not, its options, whether it is loaded at boot or never.",
+    doc: "\
+**Compared**, each by itself, are
+
+- **modprobe.d**: the step's own file `/etc/modprobe.d/forge-NAME.conf`. It holds `options`; with `blacklisted: true` it
+  holds `blacklist NAME`, which keeps hardware from pulling the module in, and `install NAME /bin/false`, which keeps
+  other modules and `modprobe` from doing so. With neither there is no such file.
+- **modules-load.d**: the step's own file `/etc/modules-load.d/forge-NAME.conf`, with `at_boot: true` and only then.
+- **loaded**: `/proc/modules`, if `loaded` is declared or the module is blacklisted.
+- **options in force**: `/sys/module/NAME/parameters`, if the module is loaded. `Y` is `1`, numbers count by their value.
+
+In names `-` and `_` are the same. Nothing to do reads `no file is needed in modprobe.d; …; loaded with options as
+configured`.
+
+**Other files** are read too, as `modprobe` merges them: all lines in the order of the files' names, then the kernel's
+command line; of one option the last one counts. Where one sets an option of the step to another value after the step's own
+file, or loads at boot what is declared `at_boot: false`, the step is **blocked** and names file and line. Options that
+the step does not declare are named in the reason and left alone.
+
+**Pending** is a module that is loaded with other options than are configured, or that is loaded and blacklisted: it
+takes a reload or a reboot, which this step does not do. This follows from what is seen, not from what a run changed. An
+option that the kernel does not show makes the step unknown while the module is loaded, unless `hidden` lists it.
+
+**A change** writes the files; `loaded: true` runs `modprobe`, `loaded: false` runs `rmmod`, which takes the module alone.
+A module in use is **blocked: busy** with its count and holders. One that is built into the kernel can be neither
+unloaded nor blacklisted, and gets options only from the command line. Disruption is D2 when a module is unloaded.
+
+**The initramfs** is not rebuilt here: a module that is loaded from it gets the options that were in it when it was made.
+
+**Removal** removes both files. What is loaded stays loaded.
+
+What the proof below shows on real hosts is what is configured, with kmod's own reading of it. Loading, unloading and options in
+force are pinned by recorded cases: the test hosts cannot load modules.",
+    fields: &[
+        Field::required("name", Type::Name, "Name of the module."),
+        Field::optional("loaded", Type::Bool, "Whether it is loaded now. Not looked at when left out."),
+        Field::optional(
+            "at_boot",
+            Type::Bool,
+            "Whether it is loaded at boot. With `false` no other file of `modules-load.d` may name it either.",
+        ),
+        Field::optional("blacklisted", Type::Bool, "Whether it is never loaded. Default `false`."),
+        Field::optional("options", Type::Map(&Type::Line), "Its options, by name."),
+        Field::optional(
+            "hidden",
+            Type::List(&Type::Name),
+            "Options that the kernel does not show: of these only the configuration is compared.",
+        ),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct Module {
+    /// With underscores.
+    name: String,
+    loaded: Option<bool>,
+    at_boot: Option<bool>,
+    blacklisted: bool,
+    options: BTreeMap<String, String>,
+    hidden: Vec<String>,
+    modprobe: Target,
+    modules_load: Target,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = name(required(fields, "name")?)?;
+    let flag = |field: &str| if absent { None } else { fields.bool(field) };
+    let (loaded, at_boot, blacklisted) = (flag("loaded"), flag("at_boot"), flag("blacklisted") == Some(true));
+    for (other, set) in [("loaded: true", loaded == Some(true)), ("at_boot: true", at_boot == Some(true))] {
+        if blacklisted && set {
+            return Err(Diag::error(Code::Exclusive, format!("`blacklisted: true` and `{other}` exclude each other")));
+        }
+    }
+    let options: BTreeMap<String, String> = fields.map("options").unwrap_or_default().into_iter().collect();
+    options.iter().try_for_each(|(key, value)| option(key, value))?;
+    let hidden = fields.texts("hidden").unwrap_or_default();
+    if let Some(unknown) = hidden.iter().find(|option| !options.contains_key(*option)) {
+        return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")));
+    }
+    let modprobe = file("modprobe.d", &name, config::modprobe(&name, blacklisted, &options));
+    let modules_load = file("modules-load.d", &name, format!("{name}\n"));
+    Ok(Box::new(Module { name, loaded, at_boot, blacklisted, options, hidden, modprobe, modules_load, absent }))
+}
+
+fn name(given: &str) -> Result<String, Diag> {
+    match given.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && given.len() < 56 {
+        true => Ok(given.replace('-', "_")),
+        false => Err(bad_value(format!("`{given}` is not the name of a kernel module"))
+            .hint("name it as `lsmod` does, without a folder and without `.ko`")),
+    }
+}
+
+fn option(key: &str, value: &str) -> Result<(), Diag> {
+    if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(bad_value(format!("`{key}` is not the name of an option")));
+    }
+    if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\#".contains(c)) {
+        return Err(bad_value(format!("option `{key}` has a value that modprobe would not read as one word")));
+    }
+    Ok(())
+}
+
+fn file(folder: &str, name: &str, body: String) -> Target {
+    let path = format!("/etc/{folder}/forge-{name}.conf");
+    Target { path, body: Body::new(body), owner: "root".into(), group: "root".into(), mode: 0o644 }
+}
+
+impl Module {
+    fn probe(&self) -> Probe {
+        Probe::Module { name: self.name.clone() }
+    }
+
+    fn wants_modprobe(&self) -> bool {
+        !self.absent && (self.blacklisted || !self.options.is_empty())
+    }
+
+    fn wants_modules_load(&self) -> bool {
+        !self.absent && self.at_boot == Some(true)
+    }
+
+    fn files(&self) -> [(&'static str, &Target, bool); 2] {
+        [
+            ("modprobe.d", &self.modprobe, self.wants_modprobe()),
+            ("modules-load.d", &self.modules_load, self.wants_modules_load()),
+        ]
+    }
+
+    fn write(&self, target: &Target, wanted: bool, cx: &Context<'_>) -> Fragment {
+        if !wanted {
+            return shell::remove_file(&target.path, cx.run, true);
+        }
+        let folder = shell::close(shell::private().word(&target.path).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
+        folder.then(shell::write_file(&Write {
+            path: &target.path,
+            owner: &target.owner,
+            group: &target.group,
+            mode: target.mode,
+            run: cx.run,
+            backup: true,
+            validate: "",
+            body: target.body.bytes(),
+        }))
+    }
+
+    fn action(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+        let mut steps: Vec<Fragment> = Vec::new();
+        for (name, target, wanted) in self.files() {
+            steps.extend(part(judgement, name).map(|_| self.write(target, wanted, cx)));
+        }
+        if part(judgement, "loaded").is_some() {
+            let code = if self.loaded == Some(true) { LOAD } else { UNLOAD };
+            steps.push(shell::close(shell::usual().word(&self.name).code(code)));
+        }
+        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        steps.into_iter().fold(Fragment::new().code(":\n"), and)
+    }
+}
+
+const MAKE_FOLDER: &str = r#"
+dir=${1%/*}
+[ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
+"#;
+
+const LOAD: &str = r#"
+modprobe -- "$1" || fail "cannot load module $1"
+"#;
+
+const UNLOAD: &str = r#"
+rmmod -- "$1" || fail "cannot unload module $1"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("Unknown symbol", "the module was built for another kernel, or one that it needs is missing: see the kernel log"),
+    ("Key was rejected", "Secure Boot takes only signed modules: enrol the key that it is signed with"),
+    ("Invalid argument", "the module does not know an option, or refuses its value: see the kernel log"),
+    ("No such device", "the hardware that the module drives is not there"),
+    ("is in use", "something uses the module again: see `lsmod`"),
+    ("Operation not permitted", "this machine may not load modules: a container, or `kernel.modules_disabled`"),
+];
+
+impl Resource for Module {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes: Vec<Probe> = if self.absent { vec![] } else { vec![self.probe()] };
+        let file = |(_, target, wanted): &(_, &Target, bool)| if *wanted { target.probe() } else { bare(&target.path) };
+        probes.extend(self.files().iter().map(file));
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let mut parts = Parts::default();
+        for (name, target, wanted) in self.files() {
+            parts = parts.with(name, judge::file(name, target, wanted, seen, cx));
+        }
+        if self.absent {
+            return parts.judgement();
+        }
+        match module_state(seen, &self.probe()) {
+            Ok(state) => judge::module(self, state, parts, cx).judgement(),
+            Err(unknown) => Judgement::unknown(&unknown),
+        }
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "name": self.name, "absent": true }),
+            false => json!({
+                "name": self.name, "loaded": self.loaded, "at_boot": self.at_boot, "blacklisted": self.blacklisted,
+                "options": self.options,
+            }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        self.files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, t, _)| Provision::Path(t.path.clone())).collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        self.files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, target, _)| target.path.clone()).collect()
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        let files = self.files().map(|(_, target, _)| ("path", target.path.clone()));
+        files.into_iter().chain([(KIND.name, self.name.clone())]).collect()
+    }
+}
+
+/// Returns a change of whether the module is loaded.
+fn loaded_change(from: &str, to: &str, reason: String, disruption: Disruption) -> Judgement {
+    let change = Change::new("loaded", Some(from), Some(to));
+    Judgement::change(reason, vec![change], disruption, json!(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)]) -> String {
+        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn names_and_options_are_checked() {
+        assert_eq!(refused(&[("name", json!("a.ko"))]), "`a.ko` is not the name of a kernel module");
+        assert_eq!(
+            refused(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
+            "option `b` has a value that modprobe would not read as one word"
+        );
+        assert_eq!(
+            refused(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
+            "`b c` is not the name of an option"
+        );
+        assert_eq!(
+            refused(&[("name", json!("a")), ("hidden", json!(["b"]))]),
+            "`hidden` lists `b`, which `options` does not set"
+        );
+    }
+
+    #[test]
+    fn what_is_never_loaded_is_not_loaded() {
+        for (field, said) in [("loaded", "loaded: true"), ("at_boot", "at_boot: true")] {
+            assert_eq!(
+                refused(&[("name", json!("a")), ("blacklisted", json!(true)), (field, json!(true))]),
+                format!("`blacklisted: true` and `{said}` exclude each other")
+            );
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The commands of a mount: what is mounted first, then fstab, so that no entry gets there that does not work.
+
+use super::{Mount, State, fstab};
+use crate::resource::parts::part;
+use crate::resource::shell;
+use crate::resource::support::octal;
+use crate::resource::{Context, Judgement};
+use crate::script::Fragment;
+
+/// Prints who uses what is mounted at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root, a program or an
+/// open file. Only links are read, never what they lead to.
+pub(super) const HOLDERS: &str = r#"p=$(printf '%s\n' "$FORGE_PATH" | sed 's/[][*?\\]/\\&/g')
+find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd -maxdepth 1 -type l \
+  '(' -lname "$p" -o -lname "$p/*" ')' 2>/dev/null | cut -d/ -f3 | sort -nu |
+while read -r pid; do
+  read -r name 2>/dev/null <"/proc/$pid/comm" && printf '%s (%s)\n' "$name" "$pid"
+done
+exit 0
+"#;
+
+const MAKE_POINT: &str = r#"
+[ -d "$1" ] || mkdir -m "$2" -- "$1" || fail "cannot make the mount point $1"
+"#;
+
+/// A server that does not answer must not hold the step up for ever.
+const MOUNT: &str = r#"
+timeout -k 5 120 mount -t "$2" -o "$3" -- "$4" "$1" || fail "cannot mount $4 at $1 (exit status $?): fstab is left as it was"
+"#;
+
+const REMOUNT: &str = r#"
+timeout -k 5 120 mount -o "remount,$2" -- "$1" || fail "cannot take over the options of $1"
+"#;
+
+const UNMOUNT: &str = r#"
+timeout -k 5 120 umount -- "$1" && exit 0
+printf 'forge: in use by:\n' >&2
+FORGE_PATH=$1 sh -c "$2" >&2
+fail "cannot unmount $1"
+"#;
+
+/// Puts the line `$1` in the place of the first line of `$2`, drops the others of these, and adds it at the end when there
+/// are none. Every line of `$2` must still be there as it was seen.
+const EDIT: &str = r#"
+edit() {
+  FORGE_NEW=$1 FORGE_OLD=$2 awk 'BEGIN { n = split(ENVIRON["FORGE_OLD"], list, "\n"); new = ENVIRON["FORGE_NEW"]
+      for (i = 1; i <= n; i++) { if (!(list[i] in left)) kinds++; left[list[i]] = 1 } }
+    ($0 in left) { if (left[$0]) { kinds--; left[$0] = 0 } if (new != "") { print new; new = "" } next }
+    { print }
+    END { if (kinds > 0) exit 3; if (new != "") print new }' < "$from"
+  [ $? -eq 0 ] || fail "fstab changed meanwhile"
+}
+"#;
+
+/// systemd makes units of fstab's entries.
+const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("cannot make the mount point", "add a `directory` step for the directory above it"),
+    (
+        "unknown filesystem type",
+        "the kernel has no such file system: add the `kernel_module` or `package` step that brings it",
+    ),
+    ("special device", "the device does not exist: see `lsblk` on the host"),
+    ("can't find", "no device has that name: see `blkid` on the host"),
+    ("bad option", "the file system refuses an option or its source, or the helper `mount.TYPE` is not installed"),
+    ("(exit status 124)", "it did not answer within 120 s: see whether the server is reachable"),
+    ("is busy", "something uses it: it is named above"),
+    ("changed meanwhile", "run forge again"),
+];
+
+/// Renders what `judgement` found to change.
+pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+    let mut steps = Vec::new();
+    if let Some(now) = part(judgement, "mounted") {
+        steps.push(match (want.state, now.changes.iter().any(|c| c.attribute == "mounted")) {
+            (State::Unmounted, _) => shell::close(shell::usual().word(&want.path).word(HOLDERS).code(UNMOUNT)),
+            (_, true) => mount(want),
+            (_, false) => remount(want, &now),
+        });
+    }
+    if let Some(entry) = part(judgement, "fstab") {
+        steps.push(edit(want, &entry, cx).code(RELOAD));
+    }
+    let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    steps.into_iter().fold(Fragment::new().code(":\n"), and)
+}
+
+fn mount(want: &Mount) -> Fragment {
+    let point = shell::usual().word(&want.path).word(octal(want.mode)).code(MAKE_POINT);
+    let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
+    let words = shell::usual().word(&want.path).word(&want.fstype).word(options).word(&want.source);
+    shell::close(point).code("[ $? -eq 0 ] &&\n").then(shell::close(words.code(MOUNT)))
+}
+
+/// All declared options, and the opposite of each restriction that nobody declared: what is not said may stay.
+fn remount(want: &Mount, now: &Judgement) -> Fragment {
+    let mut options = want.options.clone();
+    let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));
+    options.extend(wanted.filter(|option| !want.options.contains(option)));
+    shell::close(shell::usual().word(&want.path).word(options.join(",")).code(REMOUNT))
+}
+
+fn edit(want: &Mount, entry: &Judgement, cx: &Context<'_>) -> Fragment {
+    let line = if want.absent { String::new() } else { fstab::line(want) };
+    let old: Vec<&str> = entry.changes.iter().filter_map(|c| c.from.as_ref()).map(|text| text.raw()).collect();
+    shell::edit_file("/etc/fstab", cx.run, EDIT, [line, old.join("\n")])
+}

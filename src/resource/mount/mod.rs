@@ -1,0 +1,230 @@
+//! `mount`: an entry of fstab and what is mounted now, each judged apart.
+
+mod act;
+mod fstab;
+mod judge;
+mod options;
+
+use super::parts::Parts;
+use super::support::{bad_value, mount_state, octal, required};
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "mount",
+    summary: "A file system: its entry in fstab, and whether it is mounted now.",
+    doc: "\
+**Compared**, each by itself, are
+
+- **fstab**: the entry for `path`, field by field. Blanks, the order of options and `defaults` make no difference. Several
+  entries for one mount point are one too many: they are named, and replaced by the declared one.
+- **mounted**: source, type and options in the kernel's table. `UUID=`, `LABEL=` and links below `/dev` count as the device
+  that they name. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are no difference; restrictions
+  that nobody declared (`ro`, `noexec`, `nosuid`, `nodev`) are. Sizes count in bytes, modes as octal numbers. Options that the
+  kernel does not show cannot be compared, and a no-op names them.
+
+Nothing to do reads `the entry in fstab is as declared; it is mounted`.
+
+**Nothing ever asks a mount point**: all of this is read from the kernel's table, from fstab and from `/dev`, so that a
+file system whose server is gone does not hold the observation up. Owner and mode of the mounted directory are not
+compared for that reason; `mode` is for the mount point that forge makes.
+
+**A change** makes the mount point, mounts, and writes fstab only after that: an entry that does not work never gets
+there. Fstab is edited line by line and renamed into place whole; systemd is told about it. Other options are taken over by
+`mount -o remount`, D1. The directory above the mount point must exist.
+
+**Blocked**: something else is mounted there; a disk that is read-only without a declared `ro`, which is what the kernel does
+to one that fails; and **busy**, for an unmount, where processes or mounts below use it: they are named, and never killed.
+
+**Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry, and wants `noauto`
+among the options if it is to stay unmounted at boot; `state: fstab` does not look at what is mounted.",
+    fields: &[
+        Field::required("path", Type::Path, "The mount point."),
+        Field::required(
+            "source",
+            Type::Line,
+            "A device, `UUID=…`, `LABEL=…`, `PARTUUID=…`, `server:/export`, a folder for `bind`, or a word such as `tmpfs`.",
+        ),
+        Field::required("fstype", Type::Line, "Type of the file system; `none` with the option `bind`, `auto` if any will do."),
+        Field::optional("options", Type::List(&Type::Line), "Options, one by one. Default: `defaults`."),
+        Field::optional("dump", Type::Int { min: 0, max: 2 }, "Fifth field of the entry. Default 0."),
+        Field::optional("pass", Type::Int { min: 0, max: 2 }, "Sixth field: the order of checks at boot. Default 0."),
+        Field::optional("state", Type::Enum(&["mounted", "fstab", "unmounted"]), "Default `mounted`."),
+        Field::optional("mode", Type::Mode, "Permission bits of a mount point that forge makes. Default `\"0755\"`."),
+    ],
+    build,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Mounted,
+    Fstab,
+    Unmounted,
+}
+
+#[derive(Debug)]
+struct Mount {
+    path: String,
+    source: String,
+    fstype: String,
+    options: Vec<String>,
+    dump: i64,
+    pass: i64,
+    state: State,
+    mode: u32,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required(fields, "path")?;
+    let text = |name: &str| if absent { Ok(fields.text(name).unwrap_or_default()) } else { required(fields, name) };
+    let state = match fields.text("state") {
+        _ if absent => State::Unmounted,
+        Some("fstab") => State::Fstab,
+        Some("unmounted") => State::Unmounted,
+        _ => State::Mounted,
+    };
+    if path == "/" && state == State::Unmounted {
+        return Err(bad_value("`/` cannot be unmounted"));
+    }
+    let mount = Mount {
+        path: path.to_owned(),
+        source: source(text("source")?, absent)?,
+        fstype: word("fstype", text("fstype")?, absent)?,
+        options: fields.texts("options").unwrap_or_default(),
+        dump: fields.int("dump").unwrap_or(0),
+        pass: fields.int("pass").unwrap_or(0),
+        state,
+        mode: fields.mode("mode").unwrap_or(0o755),
+        absent,
+    };
+    mount.options.iter().try_for_each(|option| check_option(option))?;
+    if mount.is_bind() && !mount.source.starts_with('/') {
+        return Err(bad_value(format!("`{}` is no folder that could be bound", mount.source)));
+    }
+    Ok(Box::new(mount))
+}
+
+fn source(text: &str, absent: bool) -> Result<String, Diag> {
+    match text.trim().is_empty() && !absent || text.contains(char::is_control) {
+        true => Err(bad_value("`source` names nothing that could be mounted")),
+        false => Ok(text.trim().to_owned()),
+    }
+}
+
+fn word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
+    let good = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    match good && (absent || !text.is_empty()) {
+        true => Ok(text.to_owned()),
+        false => Err(bad_value(format!("`{text}` is not a `{name}`"))),
+    }
+}
+
+fn check_option(option: &str) -> Result<(), Diag> {
+    let bad = |c: char| c.is_whitespace() || c.is_control() || c == ',' || c == '#';
+    match option.is_empty() || option.contains(bad) {
+        true => {
+            Err(bad_value(format!("`{option}` is not one option")).hint("write them as a list: `[noatime, nofail]`"))
+        }
+        false => Ok(()),
+    }
+}
+
+impl Mount {
+    fn probe(&self) -> Probe {
+        Probe::Mount { path: self.path.clone(), source: self.source.clone() }
+    }
+
+    fn is_bind(&self) -> bool {
+        self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
+    }
+
+    /// Returns what is mounted, in words.
+    fn title_of_source(&self) -> String {
+        format!("{} ({})", self.source, self.fstype)
+    }
+
+    /// Returns the question who uses what is mounted. It follows no link into it.
+    fn holders_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("holders of `{}`", self.path),
+            script: act::HOLDERS.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
+            timeout_s: Some(20),
+        }
+    }
+}
+
+impl Resource for Mount {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        if self.state == State::Unmounted {
+            probes.push(self.holders_probe());
+        }
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let state = match mount_state(seen, &self.probe()) {
+            Ok(state) => state,
+            Err(unknown) => return Judgement::unknown(&unknown),
+        };
+        let entry = if self.absent { fstab::judge_absent(state) } else { fstab::judge(self, state) };
+        let parts = Parts::default().with("fstab", entry);
+        match judge::now(self, state, seen, cx) {
+            Some(now) => parts.with("mounted", now),
+            None => parts,
+        }
+        .judgement()
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        Action { body: act::action(self, judgement, cx), long: false, explain: act::EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({
+                "path": self.path, "entry": fstab::line(self), "mode": octal(self.mode),
+                "state": match self.state { State::Mounted => "mounted", State::Fstab => "fstab", State::Unmounted => "unmounted" },
+            }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (self.state == State::Mounted).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+        let usual = [("path", json!("/a")), ("source", json!("tmpfs")), ("fstype", json!("tmpfs"))];
+        build(&Fields(usual.into_iter().chain(fields.iter().cloned()).collect()), absent).unwrap_err().message
+    }
+
+    #[test]
+    fn fields_are_checked() {
+        assert_eq!(refused(&[("path", json!("/"))], true), "`/` cannot be unmounted");
+        assert_eq!(refused(&[("options", json!(["noatime,nofail"]))], false), "`noatime,nofail` is not one option");
+        assert_eq!(refused(&[("source", json!(""))], false), "`source` names nothing that could be mounted");
+        assert_eq!(refused(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a `fstype`");
+        assert_eq!(refused(&[("options", json!(["bind"]))], false), "`tmpfs` is no folder that could be bound");
+    }
+}

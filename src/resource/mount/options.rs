@@ -1,0 +1,147 @@
+//! Options of mounts, as fstab spells them and as the kernel shows them.
+
+/// How a declared option compares with what is mounted.
+#[derive(Debug, PartialEq)]
+pub(super) enum Found {
+    Holds,
+    /// What the kernel shows in its place.
+    Differs(String),
+    /// The kernel shows nothing of it: it is for `mount` and systemd, or left out where it is a default.
+    NotShown,
+}
+
+/// Pairs of a flag and its opposite; the kernel shows the second one only, except for `rw`.
+const FLAGS: [(&str, &str); 6] = [
+    ("rw", "ro"),
+    ("suid", "nosuid"),
+    ("dev", "nodev"),
+    ("exec", "noexec"),
+    ("async", "sync"),
+    ("symfollow", "nosymfollow"),
+];
+
+/// Options that imply `nosuid`, `nodev` and for some `noexec`, unless said otherwise.
+const OF_USERS: [&str; 4] = ["user", "users", "owner", "group"];
+
+/// The ways to note the time of access, of which a mount has one. `relatime` is the kernel's own choice.
+const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
+
+/// Options with other names once mounted.
+const RENAMED: [(&str, &str); 1] = [("nfsvers", "vers")];
+
+/// Returns how `declared` compares with the options in force.
+pub(super) fn compare(declared: &str, shown: &[String]) -> Found {
+    let has = |option: &str| shown.iter().any(|s| s == option);
+    if let Some((good, bad)) = FLAGS.iter().find(|(good, bad)| declared == *good || declared == *bad) {
+        return match (declared == *bad, has(bad)) {
+            (true, true) | (false, false) => Found::Holds,
+            (true, false) => Found::Differs((*good).to_owned()),
+            (false, true) => Found::Differs((*bad).to_owned()),
+        };
+    }
+    if ATIME.contains(&declared) {
+        let found = ATIME.into_iter().find(|way| has(way)).unwrap_or("strictatime");
+        return if found == declared { Found::Holds } else { Found::Differs(found.to_owned()) };
+    }
+    if has(declared) {
+        return Found::Holds;
+    }
+    match declared.split_once('=') {
+        Some((key, value)) => pair(key, value, shown),
+        None => Found::NotShown,
+    }
+}
+
+fn pair(key: &str, value: &str, shown: &[String]) -> Found {
+    let key = RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| new);
+    let found = shown.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='));
+    match found {
+        None => Found::NotShown,
+        // A share of the memory is shown in bytes, and how much memory there was is not known.
+        Some(_) if value.ends_with('%') => Found::NotShown,
+        Some(found) if same(key, value, found) => Found::Holds,
+        Some(found) => Found::Differs(format!("{key}={found}")),
+    }
+}
+
+fn same(key: &str, one: &str, other: &str) -> bool {
+    let by = |read: fn(&str) -> Option<u128>| read(one).is_some_and(|value| Some(value) == read(other));
+    one == other || by(bytes) || (key.ends_with("mode") || key.ends_with("mask")) && by(octal)
+}
+
+/// Reads `64m` as bytes.
+fn bytes(text: &str) -> Option<u128> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    if digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    digits.parse::<u128>().ok()?.checked_shl(shift)
+}
+
+fn octal(text: &str) -> Option<u128> {
+    u128::from_str_radix(text, 8).ok()
+}
+
+/// Returns a flag that restricts the mount and that nobody declared: such as `ro` and `noexec`.
+pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static str, &'static str)> {
+    if declared.iter().any(|option| OF_USERS.contains(&option.as_str())) {
+        return Vec::new();
+    }
+    let said = |option: &&str| declared.iter().any(|d| d == option);
+    FLAGS.into_iter().filter(|(good, bad)| shown.iter().any(|s| s == bad) && !said(good) && !said(bad)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn against(declared: &str, shown: &str) -> Found {
+        let shown: Vec<String> = shown.split(',').map(str::to_owned).collect();
+        compare(declared, &shown)
+    }
+
+    #[test]
+    fn sizes_and_modes_by_value() {
+        assert_eq!(against("size=64m", "rw,relatime,size=65536k"), Found::Holds);
+        assert_eq!(against("mode=0755", "rw,mode=755"), Found::Holds);
+        assert_eq!(against("size=64m", "rw,size=32768k"), Found::Differs("size=32768k".into()));
+        assert_eq!(against("size=50%", "rw,size=32768k"), Found::NotShown);
+        assert_eq!(against("nfsvers=4.2", "rw,vers=4.2"), Found::Holds);
+        assert_eq!(against("nfsvers=3", "rw,vers=4.2"), Found::Differs("vers=4.2".into()));
+    }
+
+    #[test]
+    fn flags_with_opposites() {
+        assert_eq!(against("noexec", "rw,noexec"), Found::Holds);
+        assert_eq!(against("noexec", "rw"), Found::Differs("exec".into()));
+        assert_eq!(against("exec", "rw,noexec"), Found::Differs("noexec".into()));
+        assert_eq!(against("rw", "ro"), Found::Differs("ro".into()));
+        assert_eq!(against("async", "rw"), Found::Holds);
+        assert_eq!(against("noatime", "rw,relatime"), Found::Differs("relatime".into()));
+        assert_eq!(against("strictatime", "rw"), Found::Holds);
+        assert_eq!(against("relatime", "rw,noatime"), Found::Differs("noatime".into()));
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_for_itself_is_not_shown() {
+        for option in ["defaults", "nofail", "x-systemd.automount", "_netdev", "acl", "mode=1777"] {
+            assert_eq!(against(option, "rw,relatime"), Found::NotShown, "{option}");
+        }
+    }
+
+    #[test]
+    fn restrictions_that_nobody_declared() {
+        let shown: Vec<String> = ["ro", "noexec", "relatime", "size=1k"].map(str::to_owned).into();
+        assert_eq!(undeclared(&[], &shown), [("rw", "ro"), ("exec", "noexec")]);
+        assert_eq!(undeclared(&["ro".into(), "exec".into()], &shown), []);
+        assert_eq!(undeclared(&["users".into()], &shown), []);
+    }
+}

@@ -1,0 +1,135 @@
+//! A resource made of parts that are judged apart: a file and what is in force, two units and a timer.
+
+use super::{Change, Judgement};
+use crate::model::{Untrusted, Value, Verdict};
+use serde_json::{Map, Value as Json};
+
+/// Judgements of the parts of one resource, with the name of each.
+#[derive(Default)]
+pub(super) struct Parts(Vec<(&'static str, Judgement)>);
+
+impl Parts {
+    pub fn with(mut self, name: &'static str, judgement: Judgement) -> Self {
+        self.0.push((name, judgement));
+        self
+    }
+
+    /// Returns one judgement over all parts. What could not be judged or cannot be done decides alone; then
+    /// changes of all parts, then what is pending. A part whose reason is empty leaves it to the others.
+    pub fn judgement(self) -> Judgement {
+        let of = |wanted: fn(Verdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
+        let stopped = of(|v| v == Verdict::Unknown).or_else(|| of(|v| matches!(v, Verdict::Blocked(_))));
+        if let Some((_, part)) = stopped {
+            return Judgement { basis: self.basis(), ..part.clone() };
+        }
+        for deciding in [Verdict::Change, Verdict::Pending] {
+            if self.0.iter().any(|(_, part)| part.verdict == deciding) {
+                return self.all(deciding);
+            }
+        }
+        Judgement { hint: None, ..self.all(Verdict::Ok) }
+    }
+
+    fn all(&self, verdict: Verdict) -> Judgement {
+        let parts = || self.0.iter().filter(|(_, part)| part.verdict == verdict);
+        let reasons: Vec<&str> =
+            parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
+        Judgement {
+            verdict,
+            reason: Untrusted::new(reasons.join("; ")),
+            changes: parts().flat_map(|(name, part)| part.changes.iter().map(|c| labelled(name, c))).collect(),
+            disruption: parts().map(|(_, part)| part.disruption).max().unwrap_or_default(),
+            basis: self.basis(),
+            // What one part rests on may change more than what is seen of the others.
+            predicted: parts().any(|(_, part)| part.predicted),
+            hint: parts().find_map(|(_, part)| part.hint.clone()),
+        }
+    }
+
+    fn basis(&self) -> Value {
+        Json::Object(self.0.iter().map(|(name, part)| ((*name).to_owned(), part.basis.clone())).collect::<Map<_, _>>())
+    }
+}
+
+/// Says which part an attribute is of; a part of the attribute's own name adds nothing.
+fn labelled(part: &str, change: &Change) -> Change {
+    let attribute = match part == change.attribute {
+        true => part.to_owned(),
+        false => format!("{part} {}", change.attribute),
+    };
+    Change { attribute, ..change.clone() }
+}
+
+/// Returns the part of a judgement that concerns `name`, with its attributes as the part's own actor knows them;
+/// `None` when nothing of it changes.
+pub(super) fn part(judgement: &Judgement, name: &str) -> Option<Judgement> {
+    let own = |change: &Change| {
+        let attribute = match change.attribute.strip_prefix(name)? {
+            "" => name,
+            rest => rest.strip_prefix(' ')?,
+        };
+        Some(Change { attribute: attribute.to_owned(), ..change.clone() })
+    };
+    let changes: Vec<Change> = judgement.changes.iter().filter_map(own).collect();
+    (!changes.is_empty()).then(|| Judgement { changes, ..judgement.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BlockClass, Disruption};
+    use crate::probe::Unknown;
+    use serde_json::json;
+
+    fn change(attribute: &str) -> Judgement {
+        let change = Change::new(attribute, None, Some("1"));
+        Judgement::change(format!("{attribute} differs"), vec![change], Disruption::D1, json!("c"))
+    }
+
+    fn ok() -> Judgement {
+        Judgement::ok("as declared", json!("o"))
+    }
+
+    fn pending() -> Judgement {
+        Judgement { verdict: Verdict::Pending, ..Judgement::ok("waits", json!("p")) }
+    }
+
+    #[test]
+    fn one_part_that_is_not_known_decides() {
+        let unknown = Judgement::unknown(&Unknown::new("no answer"));
+        let blocked = Judgement::blocked(BlockClass::Rule, "never", json!("b"));
+        let all = Parts::default().with("file", change("content")).with("other", blocked.clone()).judgement();
+        assert_eq!((all.verdict, all.changes.len()), (blocked.verdict, 0));
+        let all = Parts::default().with("a", blocked).with("b", ok()).with("c", unknown).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Unknown, "no answer"));
+        assert_eq!(all.basis, json!({ "a": "b", "b": "o", "c": null }));
+    }
+
+    #[test]
+    fn changes_come_before_what_is_pending() {
+        let all = Parts::default().with("file", change("content")).with("loaded", pending()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Change, "content differs"));
+        assert_eq!(all.changes[0].attribute, "file content");
+        let all = Parts::default().with("file", ok()).with("loaded", pending()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Pending, "waits"));
+        let all = Parts::default().with("file", ok()).with("loaded", ok()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Ok, "as declared; as declared"));
+    }
+
+    #[test]
+    fn one_predicted_part_makes_the_whole_predicted() {
+        let all = Parts::default().with("a", change("x").predicted()).with("b", change("y")).judgement();
+        assert!(all.predicted);
+        assert!(!Parts::default().with("a", change("x")).with("b", ok()).judgement().predicted);
+    }
+
+    #[test]
+    fn a_part_finds_its_own_changes() {
+        let all = Parts::default().with("file", change("content")).with("loaded", change("loaded")).judgement();
+        let attributes: Vec<&str> = all.changes.iter().map(|c| c.attribute.as_str()).collect();
+        assert_eq!(attributes, ["file content", "loaded"]);
+        assert_eq!(part(&all, "file").unwrap().changes[0].attribute, "content");
+        assert_eq!(part(&all, "loaded").unwrap().changes[0].attribute, "loaded");
+        assert_eq!(part(&all, "fil"), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! What the snippets of `sysctl.d` come to for one key, as systemd-sysctl reads them.
+
+use super::value;
+use crate::probe::ConfLine;
+
+/// A line that is read after ours and says something else.
+#[derive(Debug, PartialEq)]
+pub(super) struct Override {
+    /// `file:line`.
+    pub place: String,
+    pub value: String,
+}
+
+/// Returns the place of a key under `/proc/sys`. Which of `.` and `/` comes first separates the parts; the other
+/// one then stands for itself.
+pub(super) fn normal(key: &str) -> String {
+    match key.find(['.', '/']) {
+        Some(at) if key[at..].starts_with('.') => key
+            .chars()
+            .map(|c| {
+                if c == '.' {
+                    '/'
+                } else if c == '/' {
+                    '.'
+                } else {
+                    c
+                }
+            })
+            .collect(),
+        _ => key.to_owned(),
+    }
+}
+
+/// Returns how people write a place: with dots, or with slashes where a part holds a dot.
+pub(super) fn spelled(place: &str) -> String {
+    if place.contains('.') { place.to_owned() } else { place.replace('/', ".") }
+}
+
+/// Reads `key = value`; a `-` in front says that a failure is no error. A line without `=` sets nothing.
+fn setting(text: &str) -> Option<(String, String)> {
+    let (key, value) = text.split_once('=')?;
+    let key = key.trim();
+    Some((normal(key.strip_prefix('-').unwrap_or(key)), value::canonical(value)))
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns the last line for `place` that is read after the file at `own` and sets another value than `wanted`. Ours
+/// sets the key by its name, so a pattern never overrides it.
+pub(super) fn overriding(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<Override> {
+    let later = |line: &&ConfLine| line.file != own && name(&line.file) > name(own);
+    let (line, found) = lines
+        .iter()
+        .filter(later)
+        .filter_map(|line| Some((line, setting(&line.text)?)))
+        .rfind(|(_, (key, _))| key == place && !is_pattern(key))?;
+    (!value::same(&found.1, wanted)).then(|| Override { place: line.place(), value: found.1 })
+}
+
+fn is_pattern(key: &str) -> bool {
+    key.contains(['*', '?', '['])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(file: &str, text: &str) -> ConfLine {
+        ConfLine { file: format!("/etc/sysctl.d/{file}"), line: 3, text: text.into() }
+    }
+
+    fn over(lines: &[(&str, &str)]) -> Option<String> {
+        let lines: Vec<ConfLine> = lines.iter().map(|(file, text)| line(file, text)).collect();
+        let found = overriding(&lines, "/etc/sysctl.d/90-forge.conf", "net/ipv4/conf/all/rp_filter", "1");
+        found.map(|over| format!("{} {}", over.place, over.value))
+    }
+
+    #[test]
+    fn both_spellings_name_the_same_place() {
+        assert_eq!(normal("net.ipv4.ip_forward"), "net/ipv4/ip_forward");
+        assert_eq!(normal("net.ipv4.conf.eth0/100.forwarding"), "net/ipv4/conf/eth0.100/forwarding");
+        assert_eq!(normal("net/ipv4/conf/eth0.100/forwarding"), "net/ipv4/conf/eth0.100/forwarding");
+        for place in ["net/ipv4/ip_forward", "net/ipv4/conf/eth0.100/forwarding"] {
+            assert_eq!(normal(&spelled(place)), place);
+        }
+    }
+
+    #[test]
+    fn only_what_is_read_later_overrides() {
+        assert_eq!(over(&[("10-a.conf", "net.ipv4.conf.all.rp_filter = 2")]), None);
+        let later =
+            [("90-forge.conf", "net.ipv4.conf.all.rp_filter = 1"), ("99-a.conf", "-net/ipv4/conf/all/rp_filter=2")];
+        assert_eq!(over(&later).as_deref(), Some("/etc/sysctl.d/99-a.conf:3 2"));
+        assert_eq!(over(&[("99-a.conf", "net.ipv4.conf.all.rp_filter=0x1")]), None, "the same value");
+        let twice = [("95-a.conf", "net.ipv4.conf.all.rp_filter=2"), ("99-b.conf", "net.ipv4.conf.all.rp_filter=1")];
+        assert_eq!(over(&twice), None, "the last one counts");
+    }
+
+    #[test]
+    fn neither_patterns_nor_exclusions_override_a_name() {
+        assert_eq!(over(&[("99-a.conf", "net.ipv4.conf.*.rp_filter = 2")]), None);
+        assert_eq!(over(&[("99-a.conf", "-net.ipv4.conf.all.rp_filter")]), None);
+    }
+}

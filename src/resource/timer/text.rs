@@ -1,0 +1,142 @@
+//! The text of both units of a timer.
+
+use super::{Fields, bad_value, required};
+use crate::diag::Diag;
+
+/// Returns the unit that runs the command.
+pub(super) fn service(fields: &Fields) -> Result<String, Diag> {
+    let command = required(fields, "command")?.trim();
+    if command.is_empty() {
+        return Err(bad_value("the command of the timer is empty"));
+    }
+    let user = fields.text("user").unwrap_or("root");
+    super::super::support::account_name("user", user)?;
+    Ok(format!(
+        "[Unit]\nDescription={}\n\n[Service]\nType=oneshot\nUser={user}\nExecStart=/bin/sh -c {}\n",
+        description(fields)?,
+        quoted(command)
+    ))
+}
+
+/// Returns the unit that says when.
+pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
+    let mut lines = vec!["[Unit]".to_owned(), format!("Description={}", description(fields)?), String::new()];
+    lines.push("[Timer]".to_owned());
+    if let Some(calendar) = fields.text("calendar") {
+        if calendar.trim().is_empty() {
+            return Err(bad_value("`calendar` is empty"));
+        }
+        lines.push(format!("OnCalendar={}", percent(calendar.trim())));
+    }
+    if let Some(every) = fields.int("every") {
+        if every == 0 {
+            return Err(bad_value("`every` is zero"));
+        }
+        if fields.bool("persistent") == Some(true) {
+            return Err(bad_value("`persistent` goes with `calendar` only: `every` counts from the last run"));
+        }
+        // The first run counts from the start of the timer: there is none yet to count from.
+        lines.push(format!("OnActiveSec={every}s\nOnUnitActiveSec={every}s"));
+        lines.extend(accuracy(every));
+    }
+    if let Some(delay) = fields.int("delay").filter(|delay| *delay > 0) {
+        lines.push(format!("RandomizedDelaySec={delay}s"));
+    }
+    if fields.bool("persistent") == Some(true) {
+        lines.push("Persistent=true".to_owned());
+    }
+    Ok(lines.join("\n") + "\n\n[Install]\nWantedBy=timers.target\n")
+}
+
+/// systemd gathers what is due within a minute, which is longer than some timers wait.
+fn accuracy(every: i64) -> Option<String> {
+    (every < 600).then(|| format!("AccuracySec={}s", (every / 10).max(1)))
+}
+
+fn description(fields: &Fields) -> Result<String, Diag> {
+    let text = match fields.text("description") {
+        Some(text) => text,
+        None => required(fields, "name")?,
+    };
+    match text.ends_with('\\') {
+        true => Err(bad_value("`description` ends with a backslash, which would join it with the next line")),
+        false => Ok(percent(text)),
+    }
+}
+
+/// systemd puts values in place of `%` and a letter.
+fn percent(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+/// Returns one argument of a command line of systemd, which has escapes, specifiers and variables of its own.
+fn quoted(command: &str) -> String {
+    let mut out = String::from("\"");
+    for c in command.chars() {
+        match c {
+            '\\' | '"' => out.extend(['\\', c]),
+            '%' | '$' => out.extend([c, c]),
+            '\t' => out.push_str("\\t"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Returns a moment for people, in UTC; `None` for none.
+pub(super) fn moment(seconds: f64) -> Option<String> {
+    // Seconds since the epoch fit for as long as the format has four digits for a year.
+    let at = jiff::Timestamp::from_second(seconds as i64).ok().filter(|_| seconds > 0.0)?;
+    Some(at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_command_arrives_as_it_was_written() {
+        assert_eq!(quoted(r#"date +%F > "$HOME/a b" \n"#), r#""date +%%F > \"$$HOME/a b\" \\n""#);
+    }
+
+    #[test]
+    fn both_units() {
+        let fields = [
+            ("name", json!("scrub")),
+            ("command", json!("scrub /data")),
+            ("calendar", json!("daily")),
+            ("user", json!("ops")),
+            ("persistent", json!(true)),
+            ("delay", json!(600)),
+        ];
+        let fields = Fields(fields.into_iter().collect());
+        assert_eq!(
+            service(&fields).unwrap(),
+            "[Unit]\nDescription=scrub\n\n[Service]\nType=oneshot\nUser=ops\nExecStart=/bin/sh -c \"scrub /data\"\n"
+        );
+        assert_eq!(
+            timer(&fields).unwrap(),
+            "[Unit]\nDescription=scrub\n\n[Timer]\nOnCalendar=daily\nRandomizedDelaySec=600s\nPersistent=true\n\n\
+             [Install]\nWantedBy=timers.target\n"
+        );
+    }
+
+    #[test]
+    fn short_times_are_kept() {
+        let text = |every: i64| {
+            let fields = [("name", json!("a")), ("every", json!(every))];
+            timer(&Fields(fields.into_iter().collect())).unwrap()
+        };
+        assert!(text(2).contains("OnActiveSec=2s\nOnUnitActiveSec=2s\nAccuracySec=1s\n"));
+        assert!(text(300).contains("AccuracySec=30s\n"));
+        assert!(!text(600).contains("AccuracySec"));
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment(1_795_305_600.5).as_deref(), Some("2026-11-22 00:00:00 UTC"));
+        assert_eq!(moment(0.0), None);
+    }
+}
