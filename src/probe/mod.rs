@@ -11,6 +11,7 @@ mod check;
 mod fact;
 mod frame;
 mod group;
+mod keys;
 mod manager;
 mod observation;
 mod package;
@@ -47,6 +48,8 @@ pub enum Probe {
     User { name: String },
     /// The account that scripts run as: root, or one that may change nothing.
     Account,
+    /// The `authorized_keys` of one account, wherever its home is.
+    AuthorizedKeys { user: String },
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,

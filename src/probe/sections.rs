@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, check, fact, group, manager, package, path, records, unit, user};
+use super::{apt, check, fact, group, keys, manager, package, path, records, unit, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -39,6 +39,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager)), &listing));
     quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
     quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
+    quick.extend(keys::section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);
     quick.extend(apt::section(packages, &listing));
     sorted.quick.extend(group::groups(quick, token));
@@ -55,7 +56,7 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
         Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
-        Probe::User { name } if !user::is_name(name) => "is not a user name",
+        Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_name(name) => "is not a user name",
         Probe::Check { script, user, cwd, env, .. } => {
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);
             if nul([Some(script), user.as_ref(), cwd.as_ref()].into_iter().chain(env)) {

@@ -3,7 +3,7 @@
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
 use crate::probe::{Observation, Output, PackageManagerState, PackageState, PathState, Probe, Reading, Unknown};
-use crate::probe::{UnitState, UserState};
+use crate::probe::{KeysState, UnitState, UserState};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {
@@ -26,6 +26,7 @@ answer!(package_state, Package, PackageState);
 answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);
+answer!(keys_state, AuthorizedKeys, KeysState);
 answer!(output, Output);
 
 /// The suffixes that make a name a unit name.
