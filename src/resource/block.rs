@@ -174,16 +174,16 @@ impl Block {
         let mut new = lines.clone();
         (begin + 1..end).rev().for_each(|at| new.remove(at));
         new.insert(begin + 1, self.content.lines());
-        let from = Some(format!("{} to {}", numbered(&[begin]), end + 1));
-        let found = Found::Differs { from, to: Some(self.describe()), text: new.text() };
-        Outcome { reason: format!("the block in {} to {} differs", numbered(&[begin]), end + 1), basis, found }
+        let place = format!("lines {} to {}", begin + 1, end + 1);
+        let reason = format!("the block in {place} differs");
+        Outcome { reason, basis, found: Found::Differs { from: Some(place), to: Some(self.describe()), text: new.text() } }
     }
 
     fn remove(&self, lines: &Lines, begin: usize, end: usize) -> Outcome {
         let inside = lines.slice(begin + 1..end).join("\n");
         let mut new = lines.clone();
         (begin..=end).rev().for_each(|at| new.remove(at));
-        let place = format!("{} to {}", numbered(&[begin]), end + 1);
+        let place = format!("lines {} to {}", begin + 1, end + 1);
         Outcome {
             reason: format!("the block is still there, in {place}"),
             basis: json!({ "block": sha256_hex(inside.as_bytes()) }),

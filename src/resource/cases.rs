@@ -255,6 +255,7 @@ fn key(probe: &Probe) -> String {
         Probe::PackageManager => "package manager".to_owned(),
         Probe::Unit { name } => format!("unit {name}"),
         Probe::User { name } => format!("user {name}"),
+        Probe::AuthorizedKeys { user } => format!("keys {user}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         other => panic!("{other:?}"),
     }
@@ -278,6 +279,8 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Unit { .. } => ("unit", over(&UnitState::default(), answer)),
         Probe::User { .. } if answer == "absent" => ("user", json!("absent")),
         Probe::User { .. } => ("user", json!({ "present": over(&UserInfo::default(), answer) })),
+        Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
+        Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
         _ => ("output", over(&crate::probe::Output::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
@@ -296,6 +299,16 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
         assert_eq!(value.get(key), Some(given), "attribute `{key}`");
     }
     value
+}
+
+/// A home with what stands in it.
+fn keys(answer: &Value) -> Value {
+    json!({
+        "home": answer["home"],
+        "home_at": path(&answer["home_at"], None),
+        "folder": path(&answer["folder"], None),
+        "file": path(&answer["file"], Some("any")),
+    })
 }
 
 /// `absent`, or attributes; `text` stands for a body with its size and digest.

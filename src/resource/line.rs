@@ -145,7 +145,7 @@ impl Line {
                 let mut new = lines.clone();
                 new.insert(at, [self.wanted()]);
                 let reason = match &self.pattern {
-                    None => "no line reads so".to_owned(),
+                    None => "the line is not there".to_owned(),
                     Some(pattern) => format!("no line matches `{}`", pattern.source()),
                 };
                 let found = Found::Differs { from: None, to, text: new.text() };

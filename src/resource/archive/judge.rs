@@ -184,7 +184,7 @@ impl Archive {
             changes.push(Change::new("members", Some(&what), Some("as in the archive")));
         }
         if changes.is_empty() {
-            return Judgement::ok(format!("its {} members are as they were unpacked", state.members), basis);
+            return Judgement::ok(intact(state.members), basis);
         }
         let reason = crate::resource::body::differ(&changes);
         if !state.strangers.is_empty() {
@@ -206,7 +206,7 @@ impl Archive {
             }
             PathState::Present(_) if state.stamp.is_none() => self.foreign(&state),
             PathState::Present(_) => {
-                let from = format!("{} members", state.members);
+                let from = format!("{} of the archive", state.members);
                 let mut changes = vec![Change::new("members", Some(&from), None)];
                 if !state.strangers.is_empty() {
                     changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
@@ -215,6 +215,13 @@ impl Archive {
                 Judgement::change(reason, changes, Disruption::D0, json!({ "unpacked": state.stamp }))
             }
         })
+    }
+}
+
+fn intact(members: usize) -> String {
+    match members {
+        1 => "its one member is as it was unpacked".to_owned(),
+        several => format!("its {several} members are as they were unpacked"),
     }
 }
 

@@ -130,7 +130,7 @@ const UNPACK: &str = r#"
 have=$(sha256sum < "$archive") || fail "cannot read $archive"
 [ "${have%% *}" = "$wanted" ] || fail "$archive has changed since it was looked at: nothing was unpacked"
 export LC_ALL=C
-tar -tvf "$archive" --quoting-style=c --numeric-owner --full-time > "$place/list" || fail "tar cannot read the archive"
+tar -tvPf "$archive" --quoting-style=c --numeric-owner --full-time > "$place/list" || fail "tar cannot read the archive"
 awk -v strip="$strip" "$check" "$place/list" || fail "the archive is refused: nothing was unpacked"
 tar -xf "$archive" -C "$place/new" --strip-components="$strip" --no-same-owner --same-permissions --no-overwrite-dir ||
   fail "tar cannot unpack the archive: $into was left as it was"
@@ -162,7 +162,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 impl Archive {
-    pub(super) fn unpack(&self, judgement: &Judgement, _cx: &Context<'_>) -> Fragment {
+    pub(super) fn unpack(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
         let digest = judgement.basis["archive"].as_str().unwrap_or_default();
         let path = match &self.from {
             From::Host(path) => path.as_str(),
@@ -173,7 +173,7 @@ impl Archive {
             .word(self.stamp())
             .word(format!("{}:{}", self.owner, self.group))
             .number(self.strip)
-            .word(_cx.run)
+            .word(cx.run)
             .word(format!("{digest} {}", self.options()))
             .word(digest)
             .word(path)
