@@ -166,7 +166,7 @@ impl Archive {
             user: None,
             cwd: None,
             env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp())],
-            timeout_s: script::STATE_LIMIT,
+            timeout_s: Some(script::STATE_LIMIT),
         }
     }
 }

@@ -142,7 +142,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         (&[member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
         (&[file("d/x"), symlink_to("d", "e")], "member \"d/x\" lies below a link"),
         (&[member("a \"b\" -> c", b'6', 0o644, "", "")], "member \"a \\\"b\\\" -> c\" is a device, a pipe or something else that is no file"),
-        (&[], "the archive has no members that would be unpacked"),
+        (&[member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
     ];
     for (members, message) in cases {
         let trial = Trial::new();
