@@ -122,6 +122,7 @@ impl SshAuthorizedKey {
             .word(&self.user)
             .word(edit.old.as_deref().unwrap_or_default())
             .word(cx.run)
+            .word(if self.absent { "absent" } else { "" })
             .code(ENTER)
             .code("printf %s")
             .data(edit.body.as_bytes())
@@ -135,8 +136,9 @@ impl SshAuthorizedKey {
 /// What stands in a home may be replaced by its account at any time: root only gives away what is there, by its own
 /// name, and keeps a copy; all else is done as the account.
 const ENTER: &str = r#"
-user=$1 old=$2 run=$3
-account=$(getent passwd -- "$user") || fail "user $user does not exist"
+user=$1 old=$2 run=$3 absent=$4
+# Without its account a key opens nothing: an earlier step of a removal may have taken that.
+account=$(getent passwd -- "$user") || { [ -n "$absent" ] && exit 0; fail "user $user does not exist"; }
 home=${account%:*}
 home=${home##*:} group=$(id -g -- "$user") || exit 1
 dir=$home/.ssh path=$home/.ssh/authorized_keys
