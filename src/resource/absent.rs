@@ -123,10 +123,7 @@ impl Absent {
 
     fn judge_left(&self, left: &[(&str, &PathInfo)]) -> Judgement {
         let seen = |(path, info): &(&str, &PathInfo)| {
-            (
-                (*path).to_owned(),
-                json!({ "type": info.kind, "target": info.target, "content": info.sha256 }),
-            )
+            ((*path).to_owned(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
         };
         let basis = Value::Object(left.iter().map(seen).collect());
         if left.is_empty() {
@@ -134,7 +131,7 @@ impl Absent {
         }
         let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
         if let Some((path, _)) = directory.filter(|_| !self.recursive) {
-            return Judgement::blocked(BlockClass::Rule, format!("`{path}` is a directory"), basis)
+            return Judgement::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
                 .hint("`recursive: true` removes it with everything in it");
         }
         let change = |(path, info): &(&str, &PathInfo)| match info.kind {

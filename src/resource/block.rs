@@ -108,12 +108,17 @@ impl Block {
             }
             ([begin], [end]) => match lines.slice(begin + 1..*end).iter().position(|line| is_marker(line)) {
                 None => Markers::Pair(*begin, *end),
-                Some(inside) => {
-                    Markers::Broken(format!("line {} inside of the block is a marker of another one", begin + inside + 2))
-                }
+                Some(inside) => Markers::Broken(format!(
+                    "line {} inside of the block is a marker of another one",
+                    begin + inside + 2
+                )),
             },
-            ([], some) => Markers::Broken(format!("`{}` stands in {}, without `{}`", self.end, numbered(some), self.begin)),
-            (some, []) => Markers::Broken(format!("`{}` stands in {}, without `{}`", self.begin, numbered(some), self.end)),
+            ([], some) => {
+                Markers::Broken(format!("`{}` stands in {}, without `{}`", self.end, numbered(some), self.begin))
+            }
+            (some, []) => {
+                Markers::Broken(format!("`{}` stands in {}, without `{}`", self.begin, numbered(some), self.end))
+            }
             (begins, ends) => Markers::Broken(format!(
                 "the block begins in {} and ends in {}: one of each is expected",
                 numbered(begins),
@@ -151,11 +156,17 @@ impl Block {
             Err(reason) => Outcome {
                 reason,
                 basis: json!({ "block": null, "anchor": false }),
-                found: Found::Blocked { hint: "the block has no place: correct the anchor, or leave it out".into(), to },
+                found: Found::Blocked {
+                    hint: "the block has no place: correct the anchor, or leave it out".into(),
+                    to,
+                },
             },
             Ok(at) => {
                 let mut new = lines.clone();
-                new.insert(at, [self.begin.as_str()].into_iter().chain(self.content.lines()).chain([self.end.as_str()]));
+                new.insert(
+                    at,
+                    [self.begin.as_str()].into_iter().chain(self.content.lines()).chain([self.end.as_str()]),
+                );
                 Outcome {
                     reason: format!("there is no block `{}`", self.name),
                     basis: json!({ "block": null, "anchor": true }),
@@ -176,7 +187,11 @@ impl Block {
         new.insert(begin + 1, self.content.lines());
         let place = format!("lines {} to {}", begin + 1, end + 1);
         let reason = format!("the block in {place} differs");
-        Outcome { reason, basis, found: Found::Differs { from: Some(place), to: Some(self.describe()), text: new.text() } }
+        Outcome {
+            reason,
+            basis,
+            found: Found::Differs { from: Some(place), to: Some(self.describe()), text: new.text() },
+        }
     }
 
     fn remove(&self, lines: &Lines, begin: usize, end: usize) -> Outcome {

@@ -116,7 +116,7 @@ impl Edited {
         let comes = brought(cx.predicted, &Provision::Path(self.path.clone()));
         if !self.create && !comes {
             let reason = format!("there is no file at `{}`", self.path);
-            return Ok(Judgement::blocked(BlockClass::Rule, reason, basis)
+            return Ok(Judgement::blocked(BlockClass::Host, reason, basis)
                 .hint("`create: true` makes it; else add the step that brings it before this one"));
         }
         let parent = match self.create {
@@ -165,13 +165,13 @@ impl Edited {
                 let changes = vec![Change::new(self.part, None, Some(&to))];
                 Judgement::change(reason, changes, Disruption::D0, basis).predicted()
             }
-            (Found::Blocked { hint, .. }, _) => Judgement::blocked(BlockClass::Rule, reason, basis).hint(hint),
+            (Found::Blocked { hint, .. }, _) => Judgement::blocked(BlockClass::Host, reason, basis).hint(hint),
         })
     }
 
     fn no_file(&self, info: &PathInfo) -> Judgement {
         let reason = format!("`{}` is a {}, not a file", self.path, type_words(info));
-        let judgement = Judgement::blocked(BlockClass::Rule, reason, type_basis(info));
+        let judgement = Judgement::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
             Some(target) => judgement.hint(format!("name the file itself, which the link says is `{}`", target.raw())),
             None => judgement,
@@ -183,12 +183,15 @@ impl Edited {
         let reason = match info.sha256 {
             None => return Err(Unknown::new(format!("`{}` could not be read", self.path))),
             Some(_) if info.size > BODY_CAP => {
-                format!("`{}` has {} bytes; a file of which a part is declared has at most {BODY_CAP}", self.path, info.size)
+                format!(
+                    "`{}` has {} bytes; a file of which a part is declared has at most {BODY_CAP}",
+                    self.path, info.size
+                )
             }
             Some(_) => format!("`{}` is not UTF-8 text", self.path),
         };
         let basis = json!({ "type": "file", "unfit": true });
-        Ok(Judgement::blocked(BlockClass::Rule, reason, basis).hint("declare it as a whole with a `file` step"))
+        Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare it as a whole with a `file` step"))
     }
 
     fn change(

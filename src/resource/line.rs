@@ -125,8 +125,9 @@ impl Line {
                 reason: format!("{} match, and not all are as declared", numbered(several)),
                 basis,
                 found: Found::Blocked {
-                    hint: "make `match` narrower, or say `duplicates: remove`: the first becomes the line, the others go"
-                        .to_owned(),
+                    hint:
+                        "make `match` narrower, or say `duplicates: remove`: the first becomes the line, the others go"
+                            .to_owned(),
                     to: None,
                 },
             },

@@ -97,7 +97,9 @@ impl Link {
         };
         Ok(match info.kind {
             PathType::Symlink => self.compare(info, dangling),
-            PathType::Directory => self.blocked(info, "a `link` step never replaces a directory: move away what is in it"),
+            PathType::Directory => {
+                self.blocked(info, "a `link` step never replaces a directory: move away what is in it")
+            }
             PathType::File | PathType::Other if !self.force => {
                 self.blocked(info, "`force: true` replaces it and keeps a copy")
             }
@@ -114,7 +116,7 @@ impl Link {
 
     fn blocked(&self, info: &PathInfo, hint: &str) -> Judgement {
         let reason = format!("`{}` is a {}, not a link", self.path, type_words(info));
-        Judgement::blocked(BlockClass::Rule, reason, type_basis(info)).hint(hint)
+        Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
     fn create(&self, reason: String, dangling: &str, basis: Value) -> Judgement {

@@ -2,8 +2,8 @@
 
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
-use crate::probe::{Observation, Output, PackageManagerState, PackageState, PathState, Probe, Reading, Unknown};
 use crate::probe::{KeysState, UnitState, UserState};
+use crate::probe::{Observation, Output, PackageManagerState, PackageState, PathState, Probe, Reading, Unknown};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {

@@ -98,6 +98,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::PackageManager => ("package manager".to_owned(), json!({})),
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),
+        Probe::AuthorizedKeys { user } => (format!("keys {user}"), json!("no_account")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
     };
@@ -116,6 +117,7 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::Unit { .. } => json!({ "unit": over(&UnitState::default(), given) }),
         Probe::User { .. } if given == "absent" => json!({ "user": "absent" }),
         Probe::User { .. } => json!({ "user": { "present": over(&UserInfo::default(), given) } }),
+        Probe::AuthorizedKeys { .. } => json!({ "authorized_keys": given }),
         _ => json!({ "output": over(&Output::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))

@@ -36,8 +36,7 @@ impl State {
         let mut lines = text.lines();
         let stamp = lines.next()?.strip_prefix("stamp ")?;
         let members = lines.next()?.strip_prefix("members ")?.parse().ok()?;
-        let mut state =
-            Self { stamp: Some(stamp.to_owned()).filter(|s| !s.is_empty()), members, ..Self::default() };
+        let mut state = Self { stamp: Some(stamp.to_owned()).filter(|s| !s.is_empty()), members, ..Self::default() };
         let mut there = Vec::new();
         for line in lines {
             let name = line.splitn(7, ' ').nth(6);
@@ -99,7 +98,7 @@ impl Archive {
             }
             PathState::Absent => {
                 let reason = format!("there is no archive at `{path}`");
-                let blocked = Judgement::blocked(BlockClass::Rule, reason, basis);
+                let blocked = Judgement::blocked(BlockClass::Host, reason, basis);
                 Ok(Err(Box::new(blocked.hint("add the step that brings it before this one"))))
             }
             PathState::Present(PathInfo { kind: PathType::File, sha256: Some(digest), .. }) => {
@@ -110,7 +109,7 @@ impl Archive {
             }
             PathState::Present(info) => {
                 let reason = format!("`{path}` is a {}, not an archive", type_words(info));
-                Ok(Err(Box::new(Judgement::blocked(BlockClass::Rule, reason, type_basis(info)))))
+                Ok(Err(Box::new(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))))
             }
         }
     }
@@ -119,7 +118,7 @@ impl Archive {
         match &self.pinned {
             Some(pinned) if pinned != digest => {
                 let reason = format!("`{path}` has the SHA-256 {digest}, not the one in `sha256`");
-                let blocked = Judgement::blocked(BlockClass::Rule, reason, json!({ "archive": digest }));
+                let blocked = Judgement::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
                 Err(Box::new(blocked.hint("the archive is another one, or it came over damaged: nothing was unpacked")))
             }
             _ => Ok(digest.to_owned()),
@@ -143,7 +142,7 @@ impl Archive {
             }),
             PathState::Present(info) if info.kind != PathType::Directory => {
                 let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
-                Ok(Judgement::blocked(BlockClass::Rule, reason, type_basis(info)))
+                Ok(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))
             }
             PathState::Present(_) if state.stamp.is_none() && state.strangers.is_empty() => Ok(self.create(&digest)),
             PathState::Present(_) if state.stamp.is_none() => Ok(self.foreign(&state)),
@@ -164,7 +163,7 @@ impl Archive {
     fn foreign(&self, state: &State) -> Judgement {
         let what = some(&state.strangers, state.more);
         let reason = format!("`{}` holds what forge did not unpack: {what}", self.into);
-        Judgement::blocked(BlockClass::Rule, reason, json!({ "unpacked": "by others" }))
+        Judgement::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
             .hint("`into` is replaced as a whole: name a directory of its own, or empty this one")
     }
 
@@ -202,7 +201,7 @@ impl Archive {
             }
             PathState::Present(info) if info.kind != PathType::Directory => {
                 let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
-                Judgement::blocked(BlockClass::Rule, reason, type_basis(info))
+                Judgement::blocked(BlockClass::Host, reason, type_basis(info))
             }
             PathState::Present(_) if state.stamp.is_none() => self.foreign(&state),
             PathState::Present(_) => {

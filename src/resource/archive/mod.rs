@@ -79,7 +79,8 @@ struct Archive {
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let into = required(fields, "into")?.to_owned();
-    removable(&into).map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
+    removable(&into)
+        .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
     let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
     account_name("owner", owner)?;
     account_name("group", group)?;
@@ -134,7 +135,9 @@ fn pinned(fields: &Fields) -> Result<Option<String>, Diag> {
 fn readable(bytes: &[u8]) -> Result<(), Diag> {
     const PACKED: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
     if bytes.starts_with(b"PK") {
-        return Err(bad_value("`source` is a zip archive; forge unpacks tar archives only").hint("pack it again with `tar`"));
+        return Err(
+            bad_value("`source` is a zip archive; forge unpacks tar archives only").hint("pack it again with `tar`")
+        );
     }
     let is_tar = bytes.get(257..262) == Some(b"ustar") || PACKED.iter().any(|magic| bytes.starts_with(magic));
     is_tar.then_some(()).ok_or_else(|| bad_value("`source` is no tar archive, plain or packed"))

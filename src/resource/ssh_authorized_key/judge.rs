@@ -43,7 +43,7 @@ impl SshAuthorizedKey {
         if brought(cx.predicted, &Provision::User(user.clone())) {
             return self.later(format!("there is no account `{user}` yet"), basis);
         }
-        Judgement::blocked(BlockClass::Rule, format!("there is no account `{user}`"), basis)
+        Judgement::blocked(BlockClass::Host, format!("there is no account `{user}`"), basis)
             .hint("add a `user` step before this one")
     }
 
@@ -59,8 +59,10 @@ impl SshAuthorizedKey {
             PathState::Absent if home_comes() => {
                 Ok(self.later(format!("there is no home `{}` yet", info.home), json!({ "home": "absent" })))
             }
-            PathState::Absent => Ok(blocked(format!("the home `{}` does not exist", info.home), json!({ "home": "absent" }))
-                .hint("add a `directory` step for it before this one")),
+            PathState::Absent => {
+                Ok(blocked(format!("the home `{}` does not exist", info.home), json!({ "home": "absent" }))
+                    .hint("add a `directory` step for it before this one"))
+            }
             PathState::Present(home) => match self.refusal(info, home) {
                 Some(judgement) => Ok(judgement),
                 None => self.of_file(info),
@@ -73,13 +75,20 @@ impl SshAuthorizedKey {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         if home.kind == PathType::Directory && home.mode & FOREIGN_WRITE != 0 {
-            let reason = format!("the home `{}` may be written by others ({}), so sshd ignores its keys", info.home, octal(home.mode));
+            let reason = format!(
+                "the home `{}` may be written by others ({}), so sshd ignores its keys",
+                info.home,
+                octal(home.mode)
+            );
             let basis = json!({ "home": octal(home.mode) });
             return Some(blocked(reason, basis).hint("take that away: a `directory` step with mode \"0755\" or less"));
         }
         if home.kind == PathType::Directory && ![self.user.as_str(), "root"].contains(&home.owner.raw()) {
-            let reason = format!("the home `{}` belongs to `{}`, so sshd ignores its keys", info.home, home.owner.raw());
-            return Some(blocked(reason, json!({ "home": home.owner })).hint("give it to the account: a `directory` step"));
+            let reason =
+                format!("the home `{}` belongs to `{}`, so sshd ignores its keys", info.home, home.owner.raw());
+            return Some(
+                blocked(reason, json!({ "home": home.owner })).hint("give it to the account: a `directory` step"),
+            );
         }
         let wrong = |path: &str, state: &PathState, wanted: PathType| match state {
             PathState::Present(info) if info.kind != wanted => {
@@ -119,7 +128,12 @@ impl SshAuthorizedKey {
             first.diff = crate::resource::diff::unified(body.as_bytes(), text.as_bytes()).map(Untrusted::from);
             // The diff shows all keys; the first stands for them.
             let mut keys = 0;
-            sorted.changes.retain(|change| change.attribute != "key" || { keys += 1; keys == 1 });
+            sorted.changes.retain(|change| {
+                change.attribute != "key" || {
+                    keys += 1;
+                    keys == 1
+                }
+            });
         }
         let reason = why(&sorted.changes, &path);
         let edit = self.edit(info, file, text);
@@ -154,7 +168,11 @@ impl SshAuthorizedKey {
             changes.push(Change::new(&format!("owner of the {what}"), Some(info.owner.raw()), Some(&self.user)));
         }
         if info.mode & FOREIGN_WRITE != 0 {
-            changes.push(Change::new(&format!("mode of the {what}"), Some(&octal(info.mode)), Some(&octal(info.mode & !FOREIGN_WRITE))));
+            changes.push(Change::new(
+                &format!("mode of the {what}"),
+                Some(&octal(info.mode)),
+                Some(&octal(info.mode & !FOREIGN_WRITE)),
+            ));
         }
         changes
     }
@@ -204,7 +222,12 @@ impl SshAuthorizedKey {
     }
 
     pub(super) fn describe(&self, key: &Key) -> String {
-        format!("{} {}{}", key.kind, key.fingerprint(), if key.comment.is_empty() { String::new() } else { format!(" {}", key.comment) })
+        format!(
+            "{} {}{}",
+            key.kind,
+            key.fingerprint(),
+            if key.comment.is_empty() { String::new() } else { format!(" {}", key.comment) }
+        )
     }
 }
 
@@ -244,7 +267,7 @@ fn is_of(entry: &Entry<'_>, key: &Key) -> bool {
 }
 
 fn blocked(reason: String, basis: crate::model::Value) -> Judgement {
-    Judgement::blocked(BlockClass::Rule, reason, basis)
+    Judgement::blocked(BlockClass::Host, reason, basis)
 }
 
 fn why(changes: &[Change], path: &str) -> String {

@@ -50,7 +50,8 @@ impl Key {
             return Err(no_type(field, kind));
         };
         check(kind, *fields, blob).map_err(|why| {
-            bad_value(format!("`{field}` is no whole `{kind}` key: {why}")).hint("copy the line of the `.pub` file as it is")
+            bad_value(format!("`{field}` is no whole `{kind}` key: {why}"))
+                .hint("copy the line of the `.pub` file as it is")
         })?;
         let comment = words.next().unwrap_or_default().trim().to_owned();
         Ok(Self { kind, blob: blob.to_owned(), comment })
@@ -130,7 +131,8 @@ pub(super) fn entry(line: &str) -> Option<Entry<'_>> {
 fn of_type(text: &str) -> Option<(&str, &str)> {
     let mut words = text.split([' ', '\t']).filter(|word| !word.is_empty());
     let (kind, blob) = (words.next()?, words.next()?);
-    let known = |kind: &str| TYPES.iter().any(|(name, _)| *name == kind) || kind == "ssh-dss" || kind.contains("-cert-v01@");
+    let known =
+        |kind: &str| TYPES.iter().any(|(name, _)| *name == kind) || kind == "ssh-dss" || kind.contains("-cert-v01@");
     known(kind).then_some((kind, blob))
 }
 
@@ -175,8 +177,14 @@ mod tests {
             "`key` is a PRIVATE key: it must not stand in an inventory"
         );
         assert_eq!(refused("ssh-ed25519 AAAA%"), "`key` is no whole `ssh-ed25519` key: its second word is not base64");
-        assert_eq!(refused(&format!("ssh-ed25519 {}", &ED[..40])), "`key` is no whole `ssh-ed25519` key: it is cut off");
-        assert_eq!(refused(&format!("ssh-rsa {ED}")), "`key` is no whole `ssh-rsa` key: its second word is of another type");
+        assert_eq!(
+            refused(&format!("ssh-ed25519 {}", &ED[..40])),
+            "`key` is no whole `ssh-ed25519` key: it is cut off"
+        );
+        assert_eq!(
+            refused(&format!("ssh-rsa {ED}")),
+            "`key` is no whole `ssh-rsa` key: its second word is of another type"
+        );
         assert_eq!(refused("hello"), "`key` does not begin with the type of a public key");
         assert_eq!(refused("ssh-ed25519 a\nssh-ed25519 b"), "`key` has several lines");
         let hint = |text: &str| Key::parse("key", text).unwrap_err().hint.unwrap();

@@ -45,8 +45,16 @@ const FIELDS: &[Field] = &[
     Field::required("user", Type::Name, "The account."),
     Field::optional("key", Type::Text, "A public key: type, base64, comment. Excludes `keys`."),
     Field::optional("keys", Type::List(&Type::Text), "Several public keys. Excludes `key`."),
-    Field::optional("options", Type::Line, "What restricts the keys: `restrict,from=\"10.0.0.0/8\"`. Default: nothing."),
-    Field::optional("comment", Type::Line, "The comment of a key that is written, instead of its own. With `key` only."),
+    Field::optional(
+        "options",
+        Type::Line,
+        "What restricts the keys: `restrict,from=\"10.0.0.0/8\"`. Default: nothing.",
+    ),
+    Field::optional(
+        "comment",
+        Type::Line,
+        "The comment of a key that is written, instead of its own. With `key` only.",
+    ),
     Field::optional("exclusive", Type::Bool, "Whether every other key is removed. Default `false`."),
 ];
 

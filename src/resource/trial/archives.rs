@@ -130,7 +130,10 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
     let cases: &[(&[Member], &str)] = &[
         (&[file("ok"), file("/etc/cron.d/x")], "member \"/etc/cron.d/x\" has an absolute name"),
         (&[file("a/../../x")], "member \"a/../../x\" has `..` in its name"),
-        (&[member("pipe", b'6', 0o644, "", "")], "member \"pipe\" is a device, a pipe or something else that is no file"),
+        (
+            &[member("pipe", b'6', 0o644, "", "")],
+            "member \"pipe\" is a device, a pipe or something else that is no file",
+        ),
         (&[member("dev", b'3', 0o644, "", "")], "member \"dev\" is a device, a pipe or something else that is no file"),
         (&[member("suid", b'0', 0o4755, "x", "")], "member \"suid\" is set-user-id or set-group-id"),
         (&[member("sgid", b'0', 0o2644, "x", "")], "member \"sgid\" is set-user-id or set-group-id"),
@@ -141,7 +144,10 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         (&[member("h", b'1', 0o644, "", "/etc/shadow")], "member \"h\" leads outside, to \"/etc/shadow\""),
         (&[member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
         (&[file("d/x"), symlink_to("d", "e")], "member \"d/x\" lies below a link"),
-        (&[member("a \"b\" -> c", b'6', 0o644, "", "")], "member \"a \\\"b\\\" -> c\" is a device, a pipe or something else that is no file"),
+        (
+            &[member("a \"b\" -> c", b'6', 0o644, "", "")],
+            "member \"a \\\"b\\\" -> c\" is a device, a pipe or something else that is no file",
+        ),
         (&[member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
     ];
     for (members, message) in cases {
@@ -149,7 +155,8 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         let into = trial.path("into");
         let archive = trial.build("archive", &json!({ "into": into, "source": source(members) }), false);
         let said = trial.refused("dash", archive.as_ref());
-        let quiet: String = said.lines().filter(|line| line.starts_with("forge: ")).map(|line| format!("{line}\n")).collect();
+        let quiet: String =
+            said.lines().filter(|line| line.starts_with("forge: ")).map(|line| format!("{line}\n")).collect();
         assert_eq!(quiet, format!("forge: {message}\nforge: the archive is refused: nothing was unpacked\n"));
         assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 0);
     }

@@ -88,7 +88,9 @@ fn a_tree_with_a_mount_in_it_is_left_whole() {
         let tree_gone = trial.build(kind, &json!({ "path": tree, "recursive": true }), kind == "directory");
         let said = trial.refused("dash", tree_gone.as_ref());
         assert_eq!(said, format!("forge: a file system is mounted at {tree}/in it: nothing was removed\n"));
-        assert!(Path::new(&format!("{tree}/first")).exists() && Path::new(&format!("{}/x", trial.path("theirs"))).exists());
+        assert!(
+            Path::new(&format!("{tree}/first")).exists() && Path::new(&format!("{}/x", trial.path("theirs"))).exists()
+        );
     }
 }
 
@@ -158,7 +160,10 @@ fn a_body_that_is_not_valid_is_not_put_in() {
     std::fs::write(&path, "a\n").unwrap();
     let written = json!({ "path": path, "line": "b", "validate": "! grep -q b \"$FORGE_FILE\"" });
     let said = trial.refused("dash", trial.build("line", &written, false).as_ref());
-    assert_eq!(said, format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n"));
+    assert_eq!(
+        said,
+        format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n")
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\n");
 }
 
