@@ -13,6 +13,17 @@ pub(super) struct Claims {
     seen: HashSet<Vec<usize>>,
 }
 
+/// Everything that the steps of one host claim.
+#[derive(Default)]
+struct Claimed {
+    whole: HashMap<Key, Claim>,
+    /// Of several parts of one thing, the first.
+    parts: HashMap<Key, Claim>,
+}
+
+type Key = (&'static str, String);
+
+#[derive(Clone)]
 struct Claim {
     step: String,
     span: Span,
@@ -31,41 +42,64 @@ impl Claims {
 
     /// Compares all turns of one host.
     pub fn host(&self, host: &Host, turns: &[(&Arc<Step>, Arc<[Expanded]>)], diags: &mut Diags) {
-        let mut claims: HashMap<(&'static str, String), Claim> = HashMap::new();
+        let mut claims = Claimed::default();
         for (step, turns) in turns {
             turns.iter().for_each(|turn| claim(step, turn, host, &mut claims, diags));
         }
     }
 }
 
-fn claim(
-    step: &Step,
-    turn: &Expanded,
-    host: &Host,
-    claims: &mut HashMap<(&'static str, String), Claim>,
-    diags: &mut Diags,
-) {
-    let State::Resource(resource) = &turn.state else { return };
-    for key in resource.claims() {
-        let own =
-            Claim { step: turn.id.to_string(), span: step.span, desired: resource.desired(), absent: turn.absent };
-        match claims.get(&key) {
-            Some(first) if first.desired != own.desired || first.absent != own.absent => {
-                diags.push(conflict(&key, first, &own, host))
-            }
-            Some(_) => {}
-            None => {
-                claims.insert(key, own);
-            }
+impl Claim {
+    /// Whether what it is about is to be gone.
+    fn goes(&self) -> bool {
+        self.absent || self.desired["absent"] == true
+    }
+
+    /// Returns whether this and `other` cannot both hold. Nothing at a path is nothing, whichever kind says so.
+    fn contradicts(&self, other: &Claim, kind: &str) -> bool {
+        match (self.goes(), other.goes()) {
+            (true, true) => kind != "path" && self.desired != other.desired,
+            (false, false) => self.desired != other.desired,
+            _ => true,
         }
     }
 }
 
-fn conflict((kind, title): &(&'static str, String), first: &Claim, again: &Claim, host: &Host) -> Diag {
+fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut Claimed, diags: &mut Diags) {
+    let State::Resource(resource) = &turn.state else { return };
+    let own = Claim { step: turn.id.to_string(), span: step.span, desired: resource.desired(), absent: turn.absent };
+    for key in resource.claims() {
+        match claims.whole.get(&key) {
+            Some(first) if first.contradicts(&own, key.0) => diags.push(conflict(&key, first, &own, host)),
+            _ => {}
+        }
+        if let Some(part) = claims.parts.get(&key).filter(|part| !(part.goes() && own.goes())) {
+            diags.push(overlap(&key, part, &own, own.span, host));
+        }
+        claims.whole.entry(key).or_insert_with(|| own.clone());
+    }
+    for key in resource.shares() {
+        if let Some(whole) = claims.whole.get(&key).filter(|whole| !(whole.goes() && own.goes())) {
+            diags.push(overlap(&key, &own, whole, own.span, host));
+        }
+        claims.parts.entry(key).or_insert_with(|| own.clone());
+    }
+}
+
+fn conflict((kind, title): &Key, first: &Claim, again: &Claim, host: &Host) -> Diag {
     let message = format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step);
     let diag = Diag::error(Code::Conflict, message)
         .at(again.span)
         .label("declared again here")
         .also(first.span, "first declared here");
+    diag.note(format!("for example on host `{}`", host.name))
+}
+
+/// `later` is the place of the one that stands below the other.
+fn overlap((kind, title): &Key, part: &Claim, whole: &Claim, later: Span, host: &Host) -> Diag {
+    let message =
+        format!("`{}` declares a part of the {kind} `{title}`, which `{}` declares as a whole", part.step, whole.step);
+    let other = if part.span == later { whole.span } else { part.span };
+    let diag = Diag::error(Code::Conflict, message).at(later).label("declared here").also(other, "and here");
     diag.note(format!("for example on host `{}`", host.name))
 }

@@ -10,7 +10,7 @@ use super::host::HostRun;
 use super::report::StepReport;
 use crate::graph::StepIndex;
 use crate::model::{StepId, Untrusted, Verdict};
-use crate::plan::{self, Ahead, Case, Ruling, Turn};
+use crate::plan::{self, Ahead, Case, HostSeen, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Judgement;
 use crate::transport::UnitName;
@@ -100,14 +100,23 @@ impl HostRun<'_> {
         let (mut reports, mut due) = (Vec::new(), Vec::new());
         let mut stopped: Option<(StepIndex, StepId)> = None;
         let mut siblings = Siblings::default();
+        // Several steps of a script may edit one file: each is judged by what those before it make of it.
+        let mut edited: Option<HostSeen> = None;
         if let Some(case) = self.run.case(&shared, self.host(), &self.seen) {
             let turns = case.turns();
             for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
-                let ruling = self.ruling(&case, turn, &turns, siblings.ahead(turn));
+                let now = Case { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
+                let ruling = self.ruling(&now, turn, &turns, siblings.ahead(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
                 let result = match (self.decide(turn, &ruling), above) {
                     (Decision::Act, None) => {
-                        siblings.act(turn);
+                        match &ruling.judgement.edit {
+                            Some(edit) => {
+                                let seen = edited.get_or_insert_with(|| self.seen.clone());
+                                seen.observation.insert(edit.probe.clone(), Ok(edit.becomes.clone()));
+                            }
+                            None => siblings.act(turn),
+                        }
                         due.push(self.due(&case, turn, &turns, ruling));
                         continue;
                     }

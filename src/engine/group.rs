@@ -46,7 +46,10 @@ fn is_quiet(step: &Step) -> bool {
 
 /// Whether what a step does is all that its resource says.
 pub(super) fn is_judged_alone(step: &Step) -> bool {
-    matches!(step.kind, "file" | "directory" | "user" | "unit")
+    matches!(
+        step.kind,
+        "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "ssh_authorized_key" | "unit"
+    )
 }
 
 /// Whether a step waits for nothing that the first of `group` does not wait for too: a group waits as a whole, and

@@ -12,6 +12,7 @@ mod confd;
 mod fact;
 mod frame;
 mod group;
+mod keys;
 mod manager;
 mod module;
 mod mount;
@@ -57,6 +58,8 @@ pub enum Probe {
     Module { name: String },
     /// What is mounted at a path and what fstab says of it; `source` is looked up among devices and mounts.
     Mount { path: String, source: String },
+    /// The `authorized_keys` of one account, wherever its home is.
+    AuthorizedKeys { user: String },
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,

@@ -12,7 +12,7 @@ const NAMES_CAP: usize = 60_000;
 
 /// Prints fields that end with NUL: ten per path that exists; `errors` and what `stat` said of the others;
 /// `sums` and what `sha256sum` said; `body`, the number of the want, base64.
-const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
+pub(super) const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
 NL='
 '
 forge_stat() {
@@ -37,7 +37,7 @@ fi
 i=$((i + 1)); shift 2
 done
 }
-forge_stat"#;
+"#;
 
 /// Builds as many sections as the names need.
 pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
@@ -64,7 +64,7 @@ pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
 fn section(probes: Vec<Probe>) -> Section {
     const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
     let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
-    let mut body = Fragment::new().code(SNIPPET);
+    let mut body = Fragment::new().code(SNIPPET).code("forge_stat");
     for path in &paths {
         body = body.word(*path);
     }
@@ -95,7 +95,7 @@ fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
 
 /// What one run of the snippet printed, as far as it came.
 #[derive(Default)]
-struct Seen<'a> {
+pub(super) struct Seen<'a> {
     rows: BTreeMap<&'a [u8], PathInfo>,
     /// What `stat` said of paths that it could not read; `None` when it had not come to its end.
     errors: Option<&'a str>,
@@ -117,7 +117,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 }
 
 impl<'a> Seen<'a> {
-    fn parse(stdout: &'a [u8]) -> Self {
+    pub fn parse(stdout: &'a [u8]) -> Self {
         let mut seen = Self::default();
         let mut fields = Fields::new(stdout);
         while let Some(first) = fields.next() {
@@ -172,7 +172,7 @@ impl<'a> Seen<'a> {
     }
 
     /// Returns what is known of `path`, `None` when the output ended before it was said.
-    fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
+    pub fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
         let Some(info) = self.rows.get(path.as_bytes()) else {
             let absent = missing(self.errors?, path);
             return Some(absent.map(|()| Reading::Path(PathState::Absent)));

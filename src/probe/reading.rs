@@ -14,6 +14,7 @@ pub enum Reading {
     Unit(UnitState),
     User(UserState),
     Account(Account),
+    AuthorizedKeys(KeysState),
     Records(RecordsState),
     Sysctl(SysctlState),
     Module(ModuleState),
@@ -58,6 +59,43 @@ pub struct PathInfo {
     pub body: Option<Untrusted>,
     /// The target of a symbolic link.
     pub target: Option<Untrusted>,
+}
+
+impl PathInfo {
+    /// Builds an empty file of root.
+    pub fn of_root() -> Self {
+        Self {
+            kind: PathType::File,
+            owner: "root".into(),
+            group: "root".into(),
+            mode: 0o644,
+            size: 0,
+            mtime: 0.0,
+            ctime: 0.0,
+            sha256: None,
+            body: None,
+            target: None,
+        }
+    }
+}
+
+/// The `authorized_keys` of an account, with the folders above it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeysState {
+    NoAccount,
+    Account(Box<KeysInfo>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeysInfo {
+    /// The home directory as the account says, and what stands there.
+    pub home: String,
+    pub home_at: PathState,
+    /// `.ssh` in it.
+    pub folder: PathState,
+    /// `.ssh/authorized_keys`, with its body when it is small and is text.
+    pub file: PathState,
 }
 
 /// The state of one dpkg package.

@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, check, fact, group, manager, module, mount, package, path, records, sysctl, unit, user};
+use super::{apt, check, fact, group, keys, manager, module, mount, package, path, records, sysctl, unit, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -42,6 +42,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     quick.extend(mount::section(of(|p| matches!(p, Probe::Mount { .. }))));
     quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
     quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
+    quick.extend(keys::section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);
     quick.extend(apt::section(packages, &listing));
     sorted.quick.extend(group::groups(quick, token));
@@ -58,7 +59,7 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
         Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
-        Probe::User { name } if !user::is_name(name) => "is not a user name",
+        Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_name(name) => "is not a user name",
         Probe::Sysctl { key } if !sysctl::is_key(key) => "is not a kernel setting",
         Probe::Module { name } if !module::is_name(name) => "is not a module name",
         Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount holds a NUL byte",

@@ -259,6 +259,7 @@ fn key(probe: &Probe) -> String {
         Probe::Sysctl { key } => format!("sysctl {key}"),
         Probe::Module { name } => format!("module {name}"),
         Probe::Mount { path, .. } => format!("mount {path}"),
+        Probe::AuthorizedKeys { user } => format!("keys {user}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         other => panic!("{other:?}"),
     }
@@ -285,6 +286,8 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Sysctl { .. } => ("sysctl", over(&SysctlState::default(), answer)),
         Probe::Module { .. } => ("module", over(&ModuleState::default(), answer)),
         Probe::Mount { .. } => ("mount", over(&MountState::default(), answer)),
+        Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
+        Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
         _ => ("output", over(&crate::probe::Output::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
@@ -303,6 +306,16 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
         assert_eq!(value.get(key), Some(given), "attribute `{key}`");
     }
     value
+}
+
+/// A home with what stands in it.
+fn keys(answer: &Value) -> Value {
+    json!({
+        "home": answer["home"],
+        "home_at": path(&answer["home_at"], None),
+        "folder": path(&answer["folder"], None),
+        "file": path(&answer["file"], Some("any")),
+    })
 }
 
 /// `absent`, or attributes; `text` stands for a body with its size and digest.

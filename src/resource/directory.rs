@@ -167,7 +167,7 @@ impl Directory {
 
     fn action(&self, judgement: &Judgement) -> Fragment {
         match (self.absent, self.recursive) {
-            (true, true) => shell::close(shell::private().word(&self.path).code(REMOVE_TREE)),
+            (true, true) => shell::remove_tree(&self.path),
             (true, false) => shell::close(shell::private().word(&self.path).code(REMOVE_EMPTY)),
             (false, _) => {
                 let make = judgement.changes.iter().any(|c| c.attribute == "directory");
@@ -191,16 +191,11 @@ if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
 rmdir -- "$1" || fail "cannot remove $1"
 "#;
 
-const REMOVE_TREE: &str = r#"
-if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
-rm -rf --one-file-system -- "$1" || fail "cannot remove $1"
-"#;
-
 const EXPLAIN: &[(&str, &str)] = &[
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("Directory not empty", "`recursive: true` removes it with everything in it"),
-    ("skipping", "another file system is mounted inside: unmount it first"),
+    ("a file system is mounted", "unmount it first"),
     ("Device or resource busy", "it is a mount point: unmount it first"),
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
 ];

@@ -1,6 +1,7 @@
 //! What a judge says, and what an actor renders.
 
 use crate::model::{Disruption, Untrusted, Value, Verdict};
+use crate::probe::{Probe, Reading};
 use crate::script::Fragment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,20 @@ pub struct Judgement {
     /// What to do about it next, for `blocked` and `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The file that a change rewrites, where it is made from the one that was seen.
+    #[serde(skip)]
+    pub edit: Option<Box<Edit>>,
+}
+
+/// A new body that was made from the one that was seen. Steps of one script build on each other's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    /// SHA-256 of the body that was seen; `None` when there was no file.
+    pub old: Option<String>,
+    pub body: String,
+    /// The question that it was judged from, and its answer once the change is made.
+    pub probe: Probe,
+    pub becomes: Reading,
 }
 
 impl Judgement {
@@ -65,6 +80,7 @@ impl Judgement {
             basis,
             predicted: false,
             hint: None,
+            edit: None,
         }
     }
 
@@ -98,6 +114,11 @@ impl Judgement {
 
     pub fn predicted(mut self) -> Self {
         self.predicted = true;
+        self
+    }
+
+    pub fn edit(mut self, edit: Edit) -> Self {
+        self.edit = Some(Box::new(edit));
         self
     }
 

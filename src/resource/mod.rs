@@ -4,6 +4,9 @@
 //! Architecture Invariant: resources do no I/O. The same judge serves plan, the moment before a change,
 //! verification after it, and drift.
 
+mod absent;
+mod archive;
+mod block;
 mod body;
 #[cfg(test)]
 mod cases;
@@ -11,9 +14,13 @@ mod command;
 mod cron;
 mod diff;
 mod directory;
+mod edit;
 pub mod field;
 mod file;
 mod judgement;
+mod line;
+mod lines;
+mod link;
 mod module;
 mod mount;
 mod package;
@@ -22,6 +29,7 @@ pub mod reference;
 pub mod schema;
 mod service;
 mod shell;
+mod ssh_authorized_key;
 #[cfg(test)]
 mod stubs;
 mod support;
@@ -33,7 +41,7 @@ mod unit;
 mod user;
 
 pub use field::{Field, Fields, Type};
-pub use judgement::{Action, Change, Context, Input, Judgement, Predicted};
+pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
 
 use crate::probe::{Observation, Probe};
 
@@ -87,6 +95,12 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     fn claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]
     }
+
+    /// Returns the claims of which this is one part among others: other parts may stand beside it, but no step
+    /// that claims the whole.
+    fn shares(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// Something that exists once a step is applied.
@@ -115,13 +129,19 @@ pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
-    static KINDS: [Kind; 12] = [
+    static KINDS: [Kind; 18] = [
         file::KIND,
         directory::KIND,
+        link::KIND,
+        absent::KIND,
+        line::KIND,
+        block::KIND,
+        archive::KIND,
         package::KIND,
         service::KIND,
         unit::KIND,
         user::KIND,
+        ssh_authorized_key::KIND,
         command::KIND,
         sysctl::KIND,
         module::KIND,

@@ -43,6 +43,8 @@ impl Parts {
             // What one part rests on may change more than what is seen of the others.
             predicted: parts().any(|(_, part)| part.predicted),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
+            // An edit is of one file made by one part: none of the kinds of several parts has one.
+            edit: None,
         }
     }
 

@@ -2,8 +2,10 @@
 
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
-use crate::probe::{ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, PathState, Probe};
-use crate::probe::{Reading, SysctlState, UnitState, Unknown, UserState};
+use crate::probe::{
+    KeysState, ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, PathState,
+};
+use crate::probe::{Probe, Reading, SysctlState, UnitState, Unknown, UserState};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {
@@ -26,6 +28,7 @@ answer!(package_state, Package, PackageState);
 answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);
+answer!(keys_state, AuthorizedKeys, KeysState);
 answer!(output, Output);
 answer!(sysctl_state, Sysctl, SysctlState);
 answer!(module_state, Module, ModuleState);

@@ -16,6 +16,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+mod archives;
+mod edits;
+
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// What every value must survive.

@@ -61,7 +61,9 @@ fn expect(out: &Output, code: i32, when: &str) {
 /// The steps of the recipe `proof` that a plan shows a change of.
 fn named(out: &Output) -> Vec<&str> {
     let words = out.stdout.split_whitespace().filter_map(|word| word.strip_prefix("proof/"));
-    let mut steps: Vec<&str> = words.map(|step| step.trim_end_matches([',', ':', '.', '`'])).collect();
+    // `STEP[KEY]` is a turn of a step.
+    let end = |word: &str| word.find('[').unwrap_or(word.len());
+    let mut steps: Vec<&str> = words.map(|word| word[..end(word)].trim_end_matches([',', ':', '.', '`'])).collect();
     steps.sort_unstable();
     steps.dedup();
     steps

@@ -101,6 +101,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Sysctl { key } => (format!("sysctl {key}"), json!({})),
         Probe::Module { name } => (format!("module {name}"), json!({})),
         Probe::Mount { path, .. } => (format!("mount {path}"), json!({})),
+        Probe::AuthorizedKeys { user } => (format!("keys {user}"), json!("no_account")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
     };
@@ -122,6 +123,7 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::Sysctl { .. } => json!({ "sysctl": over(&SysctlState::default(), given) }),
         Probe::Module { .. } => json!({ "module": over(&ModuleState::default(), given) }),
         Probe::Mount { .. } => json!({ "mount": over(&MountState::default(), given) }),
+        Probe::AuthorizedKeys { .. } => json!({ "authorized_keys": given }),
         _ => json!({ "output": over(&Output::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))

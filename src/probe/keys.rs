@@ -1,0 +1,124 @@
+//! `authorized_keys` of accounts: where each home is, and in one `stat` what stands there.
+
+use super::path::{SNIPPET as PATHS, Seen};
+use super::section::{Fields, Raw, Section, text};
+use super::{BODY_CAP, KeysInfo, KeysState, Observation, PathState, Probe, Reading};
+
+/// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then what the snippet of paths
+/// prints of homes, folders and files, in the order of the accounts. `any` is never the digest of a body.
+const SNIPPET: &str = r#"need getent
+forge_stats_of() {
+n=$#
+for h; do set -- "$@" "$h" "$h/.ssh" "$h/.ssh/authorized_keys"; done
+shift "$n"
+forge_stat "$@"
+}
+forge_bodies_of() {
+n=$#
+for h; do set -- "$@" any "$h/.ssh/authorized_keys"; done
+shift "$n"
+forge_bodies "$@"
+}
+forge_keys() {
+n=$#
+for u; do
+p=$(getent passwd -- "$u"); r=$?
+printf 'user\0%s\0%s\0%s\0' "$u" "$r" "$p"
+p=${p%:*}
+[ "$r" != 0 ] || set -- "$@" "${p##*:}"
+done
+shift "$n"
+[ "$#" -gt 0 ] || return 0
+forge_stats_of "$@"
+forge_bodies_of "$@"
+}
+forge_keys"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("`getent`", probes, read);
+    let body = section.body.code(PATHS).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(user).fold(body, |body, user| body.word(user));
+    section.cap = (30_000 + BODY_CAP * 4 / 3) * section.probes.len() as u64;
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn user(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::AuthorizedKeys { user } => Some(user),
+        _ => None,
+    }
+}
+
+/// One account, as far as it is known.
+struct Account<'a> {
+    name: &'a str,
+    /// `None` where there is no such account; else its home.
+    home: Option<&'a str>,
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let (accounts, rest) = accounts(&raw.stdout);
+    let seen = Seen::parse(rest);
+    let mut number = 0;
+    for account in &accounts {
+        let state = match account.home {
+            None => Some(Ok(KeysState::NoAccount)),
+            Some(home) => {
+                number += 1;
+                info(&seen, home, number - 1).map(|info| info.map(|info| KeysState::Account(Box::new(info))))
+            }
+        };
+        let probe = Probe::AuthorizedKeys { user: account.name.to_owned() };
+        if let Some(state) = state {
+            out.insert(probe, state.map(Reading::AuthorizedKeys));
+        }
+    }
+    let lack = raw.lack(section);
+    for probe in section.probes.iter().filter(|probe| !out.has(probe)).cloned().collect::<Vec<_>>() {
+        out.insert(probe, Err(lack.clone()));
+    }
+}
+
+/// Reads the accounts, up to the first that is not whole; returns what comes after them.
+fn accounts(stdout: &[u8]) -> (Vec<Account<'_>>, &[u8]) {
+    let mut accounts = Vec::new();
+    let mut rest = stdout;
+    loop {
+        let mut fields = Fields::new(rest);
+        let Some([b"user", name, status, line]) = fields.row() else { return (accounts, rest) };
+        let home = match status {
+            b"0" => text(line).and_then(home).map(Some),
+            b"2" => Some(None),
+            _ => None,
+        };
+        if let (Some(name), Some(home)) = (text(name), home) {
+            accounts.push(Account { name, home });
+        }
+        rest = fields.rest();
+    }
+}
+
+fn home(line: &str) -> Option<&str> {
+    line.split(':').nth(5).filter(|home| home.starts_with('/'))
+}
+
+/// Returns what stands in a home, `None` when the output ended before it was said.
+fn info(seen: &Seen<'_>, home: &str, number: usize) -> Option<Result<KeysInfo, super::Unknown>> {
+    let at = |path: &str, number| {
+        let probe = Probe::Path { path: path.to_owned(), want: Some("any".to_owned()) };
+        let answer = seen.answer(path, number, &probe)?;
+        Some(answer.map(|reading| match reading {
+            Reading::Path(state) => state,
+            _ => PathState::Absent,
+        }))
+    };
+    let folder = format!("{home}/.ssh");
+    let states = (at(home, None)?, at(&folder, None)?, at(&format!("{folder}/authorized_keys"), Some(number))?);
+    Some(match states {
+        (Ok(home_at), Ok(folder), Ok(file)) => Ok(KeysInfo { home: home.to_owned(), home_at, folder, file }),
+        (Err(unknown), ..) | (_, Err(unknown), _) | (.., Err(unknown)) => Err(unknown),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! What is unpacked, against what is declared.
+
+use super::{Archive, From};
+use crate::model::{BlockClass, Disruption};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Unknown};
+use crate::resource::body::{Parent, bare, missing_parent, type_basis, type_words};
+use crate::resource::support::{brought, output, path_state};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+
+/// Digits of a digest that people are shown.
+const SHOWN_DIGITS: usize = 12;
+
+/// How many entries a plan names.
+const NAMED: usize = 5;
+
+/// What the host knows of an earlier unpacking.
+#[derive(Debug, Default, PartialEq)]
+struct State {
+    /// The first line of the note: digest and options.
+    stamp: Option<String>,
+    members: usize,
+    /// Members that are missing or are not as they were unpacked.
+    differing: Vec<String>,
+    /// Entries that are not of the archive.
+    strangers: Vec<String>,
+    /// Whether there is more than was listed.
+    more: bool,
+}
+
+impl State {
+    /// Reads what the question printed: a line with the note, one with the number of its members, and a line per
+    /// difference: `- RECORD` was unpacked and is not there so, `+ RECORD` is there and was not unpacked so. The last
+    /// word of a record is the name.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let stamp = lines.next()?.strip_prefix("stamp ")?;
+        let members = lines.next()?.strip_prefix("members ")?.parse().ok()?;
+        let mut state = Self { stamp: Some(stamp.to_owned()).filter(|s| !s.is_empty()), members, ..Self::default() };
+        let mut there = Vec::new();
+        for line in lines {
+            let name = line.splitn(7, ' ').nth(6);
+            match (line.split(' ').next()?, name) {
+                ("-", Some(name)) => state.differing.push(plain(name)),
+                ("+", Some(name)) => there.push(plain(name)),
+                ("more", _) => state.more = true,
+                _ => return None,
+            }
+        }
+        // What is there otherwise than it was unpacked is no stranger.
+        there.retain(|name| !state.differing.contains(name));
+        state.strangers = there;
+        Some(state)
+    }
+}
+
+/// A link's record names its target behind an arrow.
+fn plain(name: &str) -> String {
+    name.split(" -> ").next().unwrap_or(name).to_owned()
+}
+
+/// Names the first few of `names`.
+fn some(names: &[String], more: bool) -> String {
+    let mut shown: Vec<String> = names.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(NAMED) {
+        _ if more => shown.push("others".to_owned()),
+        0 => {}
+        rest => shown.push(format!("{rest} more")),
+    }
+    super::super::support::join(&shown)
+}
+
+impl Archive {
+    fn unpacked(&self, seen: &Observation) -> Result<State, Unknown> {
+        let output = output(seen, &self.state())?;
+        let failed = || {
+            let why = format!("what is under `{}` could not be told (exit status {})", self.into, output.status);
+            Unknown::new(why).said(output.stderr.clone())
+        };
+        if output.status != 0 || output.truncated {
+            return Err(failed());
+        }
+        State::parse(output.stdout.raw()).ok_or_else(failed)
+    }
+
+    /// Returns the digest of the archive to unpack: `Err` holds a judgement where there is none.
+    fn digest(&self, seen: &Observation, cx: &Context<'_>) -> Result<Result<String, Box<Judgement>>, Unknown> {
+        let (From::Host(path), Some(probe)) = (&self.from, self.file()) else {
+            let From::Tree(_, digest) = &self.from else { return Err(Unknown::new("there is no archive")) };
+            return Ok(Ok(digest.clone()));
+        };
+        let basis = json!({ "archive": "absent" });
+        match path_state(seen, &probe)? {
+            PathState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => {
+                let changes = vec![Change::new("archive", None, Some(path))];
+                let reason = format!("there is no archive at `{path}` yet");
+                Ok(Err(Box::new(Judgement::change(reason, changes, Disruption::D0, basis).predicted())))
+            }
+            PathState::Absent => {
+                let reason = format!("there is no archive at `{path}`");
+                let blocked = Judgement::blocked(BlockClass::Host, reason, basis);
+                Ok(Err(Box::new(blocked.hint("add the step that brings it before this one"))))
+            }
+            PathState::Present(PathInfo { kind: PathType::File, sha256: Some(digest), .. }) => {
+                Ok(self.as_pinned(path, digest))
+            }
+            PathState::Present(info) if info.kind == PathType::File => {
+                Err(Unknown::new(format!("`{path}` could not be read")))
+            }
+            PathState::Present(info) => {
+                let reason = format!("`{path}` is a {}, not an archive", type_words(info));
+                Ok(Err(Box::new(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))))
+            }
+        }
+    }
+
+    fn as_pinned(&self, path: &str, digest: &str) -> Result<String, Box<Judgement>> {
+        match &self.pinned {
+            Some(pinned) if pinned != digest => {
+                let reason = format!("`{path}` has the SHA-256 {digest}, not the one in `sha256`");
+                let blocked = Judgement::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
+                Err(Box::new(blocked.hint("the archive is another one, or it came over damaged: nothing was unpacked")))
+            }
+            _ => Ok(digest.to_owned()),
+        }
+    }
+
+    pub(super) fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let state = self.unpacked(seen)?;
+        // With a pinned digest the archive need not be there any more once it is unpacked.
+        let kept = self.pinned.as_ref().filter(|pinned| self.as_noted(&state, pinned) && state.differing.is_empty());
+        let digest = match (self.digest(seen, cx)?, kept) {
+            (Ok(digest), _) => digest,
+            (Err(_), Some(pinned)) => pinned.clone(),
+            (Err(judgement), None) => return Ok(*judgement),
+        };
+        match path_state(seen, &bare(&self.into))? {
+            PathState::Absent => Ok(match missing_parent(&self.into, seen, cx.predicted)? {
+                Parent::There => self.create(&digest),
+                Parent::Comes => self.create(&digest).predicted(),
+                Parent::Blocks(judgement) => *judgement,
+            }),
+            PathState::Present(info) if info.kind != PathType::Directory => {
+                let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
+                Ok(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))
+            }
+            PathState::Present(_) if state.stamp.is_none() && state.strangers.is_empty() => Ok(self.create(&digest)),
+            PathState::Present(_) if state.stamp.is_none() => Ok(self.foreign(&state)),
+            PathState::Present(_) => Ok(self.compare(&digest, &state)),
+        }
+    }
+
+    fn as_noted(&self, state: &State, digest: &str) -> bool {
+        state.stamp.as_deref() == Some(&format!("{digest} {}", self.options()))
+    }
+
+    fn create(&self, digest: &str) -> Judgement {
+        let changes = vec![Change::new("archive", None, Some(&shown(digest)))];
+        let basis = json!({ "archive": digest, "unpacked": null });
+        Judgement::change(format!("nothing is unpacked under `{}`", self.into), changes, Disruption::D0, basis)
+    }
+
+    fn foreign(&self, state: &State) -> Judgement {
+        let what = some(&state.strangers, state.more);
+        let reason = format!("`{}` holds what forge did not unpack: {what}", self.into);
+        Judgement::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
+            .hint("`into` is replaced as a whole: name a directory of its own, or empty this one")
+    }
+
+    fn compare(&self, digest: &str, state: &State) -> Judgement {
+        let noted = state.stamp.as_deref().unwrap_or_default();
+        let (old, options) = noted.split_once(' ').unwrap_or((noted, ""));
+        let basis = json!({ "archive": digest, "unpacked": noted, "differing": state.differing });
+        let mut changes = Vec::new();
+        if old != digest {
+            changes.push(Change::new("archive", Some(&shown(old)), Some(&shown(digest))));
+        }
+        if options != self.options() {
+            changes.push(Change::new("options", Some(options), Some(&self.options())));
+        }
+        if !state.differing.is_empty() {
+            let what = some(&state.differing, state.more);
+            changes.push(Change::new("members", Some(&what), Some("as in the archive")));
+        }
+        if changes.is_empty() {
+            return Judgement::ok(intact(state.members), basis);
+        }
+        let reason = crate::resource::body::differ(&changes);
+        if !state.strangers.is_empty() {
+            changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
+        }
+        Judgement::change(reason, changes, Disruption::D0, basis)
+    }
+
+    pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+        let state = self.unpacked(seen)?;
+        Ok(match path_state(seen, &bare(&self.into))? {
+            PathState::Absent => {
+                let reason = format!("nothing is unpacked under `{}`, as declared", self.into);
+                Judgement::ok(reason, json!({ "unpacked": null }))
+            }
+            PathState::Present(info) if info.kind != PathType::Directory => {
+                let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
+                Judgement::blocked(BlockClass::Host, reason, type_basis(info))
+            }
+            PathState::Present(_) if state.stamp.is_none() => self.foreign(&state),
+            PathState::Present(_) => {
+                let from = format!("{} of the archive", state.members);
+                let mut changes = vec![Change::new("members", Some(&from), None)];
+                if !state.strangers.is_empty() {
+                    changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
+                }
+                let reason = format!("`{}` exists, and is removed with everything in it", self.into);
+                Judgement::change(reason, changes, Disruption::D0, json!({ "unpacked": state.stamp }))
+            }
+        })
+    }
+}
+
+fn intact(members: usize) -> String {
+    match members {
+        1 => "its one member is as it was unpacked".to_owned(),
+        several => format!("its {several} members are as they were unpacked"),
+    }
+}
+
+fn shown(digest: &str) -> String {
+    format!("sha256 {}", digest.get(..SHOWN_DIGITS).unwrap_or(digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_told_from_strangers() {
+        let text = "stamp abc strip=0 own=root:root\nmembers 3\n- f 644 0:0 3 1.5 bin/a b\n+ f 755 0:0 3 1.5 bin/a b\n\
+                    - l 777 0:0 1 1.5 x -> y\n+ f 644 0:0 9 2.5 cache/z\nmore\n";
+        let state = State::parse(text).unwrap();
+        assert_eq!(state.stamp.as_deref(), Some("abc strip=0 own=root:root"));
+        assert_eq!((state.differing, state.strangers), (vec!["bin/a b".into(), "x".into()], vec!["cache/z".into()]));
+        assert!(state.more);
+        assert_eq!(State::parse("stamp \nmembers 0\n"), Some(State::default()));
+        assert_eq!(State::parse("stamp x\n"), None);
+        assert_eq!(State::parse("stamp x\nmembers 1\n- cut"), None);
+    }
+
+    #[test]
+    fn only_the_first_are_named() {
+        let names: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).to_vec();
+        assert_eq!(some(&names[..2], false), "`a` and `b`");
+        assert_eq!(some(&names, false), "`a`, `b`, `c`, `d`, `e` and 2 more");
+        assert_eq!(some(&names[..1], true), "`a` and others");
+    }
+}

@@ -1,0 +1,199 @@
+//! The shell of archives: what tells whether one is unpacked, what checks one, what unpacks and removes it.
+
+use super::{Archive, From};
+use crate::resource::{Context, Judgement, shell};
+use crate::script::Fragment;
+
+/// Seconds that looking at the members may take.
+pub(super) const STATE_LIMIT: u64 = 60;
+
+/// `list DIRECTORY` prints a record per entry, sorted, each ending with NUL: type, mode, owner, size, time, name. What
+/// is inside of a directory changes its size and time, so they do not count.
+pub(super) const LIST: &str = r#"LC_ALL=C
+export LC_ALL
+list() {
+  cd -- "$1" && find . -mindepth 1 \( -type d -printf 'd %m %U:%G 0 0 %P\0' -o -type l -printf 'l %m %U:%G %s %T@ %P -> %l\0' \
+    -o -printf '%y %m %U:%G %s %T@ %P\0' \) | sort -z
+}
+"#;
+
+/// Prints the note's first line, the number of members, and what differs: at most 400 lines. Reads `$FORGE_INTO` and
+/// `$FORGE_STAMP`. Of two lists `comm` prints the second one's own records with a tab before them.
+pub(super) const STATE: &str = r#"
+if [ -e /var/lib/forge ] && ! [ -x /var/lib/forge ]; then echo '/var/lib/forge: Permission denied' >&2; exit 3; fi
+noted= members=0
+if [ -f "$FORGE_STAMP" ]; then
+  [ -r "$FORGE_STAMP" ] || { echo "$FORGE_STAMP: Permission denied" >&2; exit 3; }
+  noted=$(head -n 1 -- "$FORGE_STAMP")
+  members=$(tail -n +2 -- "$FORGE_STAMP" | tr -cd '\0' | wc -c)
+fi
+printf 'stamp %s\nmembers %s\n' "$noted" "$((members))"
+if [ -L "$FORGE_INTO" ] || ! [ -d "$FORGE_INTO" ]; then exit 0; fi
+[ -r "$FORGE_INTO" ] || { echo "$FORGE_INTO: Permission denied" >&2; exit 3; }
+stamped() { if [ -n "$noted" ]; then tail -n +2 -- "$FORGE_STAMP"; fi; }
+stamped | { list "$FORGE_INTO" | comm -z -3 /dev/fd/3 -; } 3<&0 | tr '\n\0' '?\n' |
+  sed -e 401q -e 's/^\t/+ /; t' -e 's/^/- /' | sed -e '401{' -e 's/.*/more/' -e '}'
+"#;
+
+/// Reads `tar -tv` with quoted names and ends with the first member that may not be. Names keep their quotes and escapes:
+/// a part of a name is the same text wherever it stands, and an escape never holds a slash.
+const CHECK: &str = r#"
+function refuse(why) { printf "forge: member %s %s\n", name, why > "/dev/stderr"; bad = 1; exit 1 }
+function inside(text,  parts, n, i) {
+  n = split(text, parts, "/")
+  for (i = 1; i <= n; i++) if (parts[i] == "..") return 0
+  return 1
+}
+# Returns the length of the quoted text at the beginning of s, with its quotes.
+function quoted(s,  i, c) {
+  for (i = 2; i <= length(s); i++) {
+    c = substr(s, i, 1)
+    if (c == "\\") i++
+    else if (c == "\"") return i
+  }
+  return 0
+}
+# Cuts leading parts and dots off, as tar does with --strip-components.
+function cut(text,  parts, n, i, out, left) {
+  n = split(text, parts, "/"); left = strip; out = ""
+  for (i = 1; i <= n; i++) {
+    if (parts[i] == "" || parts[i] == ".") continue
+    if (left > 0) { left--; continue }
+    out = out (out == "" ? "" : "/") parts[i]
+  }
+  return out
+}
+function climbs(text, depth,  parts, n, i, down) {
+  n = split(text, parts, "/"); down = 0
+  for (i = 1; i <= n; i++) {
+    if (parts[i] == "" || parts[i] == ".") continue
+    if (parts[i] != "..") { down = 1; continue }
+    if (down || --depth < 0) return 1
+  }
+  return 0
+}
+{
+  type = substr($1, 1, 1)
+  start = index($0, "\"")
+  name = start ? substr($0, start) : $0
+  size = start ? quoted(name) : 0
+  if (!size) refuse("cannot be read")
+  rest = substr(name, size + 1); name = substr(name, 1, size)
+  text = substr(name, 2, size - 2)
+  if (substr(text, 1, 1) == "/") refuse("has an absolute name")
+  if (!inside(text)) refuse("has `..` in its name")
+  if (index("-dlh", type) == 0) refuse("is a device, a pipe or something else that is no file")
+  if (substr($1, 4, 1) ~ /[sS]/ || substr($1, 7, 1) ~ /[sS]/) refuse("is set-user-id or set-group-id")
+  own = cut(text)
+  if (own == "") next
+  members[++count] = own
+  shown[count] = name
+  if (type == "l" || type == "h") {
+    start = index(rest, "\"")
+    target = substr(rest, start + 1, length(rest) - start - 1)
+    if (!start) refuse("has no target")
+    if (substr(target, 1, 1) == "/") refuse("leads outside, to \"" target "\"")
+    if (type == "h" && (!inside(target) || cut(target) == "")) refuse("leads outside, to \"" target "\"")
+    if (type == "l") {
+      if (climbs(target, split(own, parts, "/") - 1)) refuse("leads outside, to \"" target "\"")
+      links[own] = 1
+    }
+  }
+}
+END {
+  if (bad) exit 1
+  if (!count) { print "forge: the archive has no members that would be unpacked" > "/dev/stderr"; exit 1 }
+  for (i = 1; i <= count; i++) {
+    n = split(members[i], parts, "/"); above = ""
+    for (j = 1; j < n; j++) {
+      above = above (j > 1 ? "/" : "") parts[j]
+      if (above in links) { name = shown[i]; printf "forge: member %s lies below a link\n", name > "/dev/stderr"; exit 1 }
+    }
+  }
+}
+"#;
+
+/// Clears what killed runs left, and makes a private place beside `into`.
+const PREPARE: &str = r#"
+into=$1 stamp=$2 own=$3 strip=$4 run=$5 note=$6 wanted=$7 archive=$8 check=$9
+dir=${into%/*} name=${into##*/}
+[ -d "$dir/" ] || fail "directory $dir does not exist"
+if [ -L "$into" ]; then fail "$into is a symbolic link"; fi
+rm -rf --one-file-system -- "$dir/.$name.forge-"????????T*
+place=$dir/.$name.forge-$run
+trap 'rm -rf -- "$place"' EXIT
+trap 'exit 143' HUP INT TERM
+mkdir -m 0700 -- "$place" "$place/new" || fail "cannot make $place"
+"#;
+
+const UNPACK: &str = r#"
+have=$(sha256sum < "$archive") || fail "cannot read $archive"
+[ "${have%% *}" = "$wanted" ] || fail "$archive has changed since it was looked at: nothing was unpacked"
+export LC_ALL=C
+tar -tvPf "$archive" --quoting-style=c --numeric-owner --full-time > "$place/list" || fail "tar cannot read the archive"
+awk -v strip="$strip" "$check" "$place/list" || fail "the archive is refused: nothing was unpacked"
+tar -xf "$archive" -C "$place/new" --strip-components="$strip" --no-same-owner --same-permissions --no-overwrite-dir ||
+  fail "tar cannot unpack the archive: $into was left as it was"
+chown -hR -- "$own" "$place/new" || fail "cannot give the members to $own"
+chmod 0755 -- "$place/new" || fail "cannot set the mode of $into"
+{ printf '%s\n' "$note"; ( list "$place/new" ); } > "$place/note" || fail "cannot note what was unpacked"
+sync -f -- "$place/new" || fail "cannot sync $place"
+mkdir -p -- "${stamp%/*}" && mv -fT -- "$place/note" "$stamp.part" && sync -- "$stamp.part" && mv -fT -- "$stamp.part" "$stamp" ||
+  fail "cannot write $stamp"
+"#;
+
+/// The note stands before the members do: a run that is killed in between is seen as members that are missing.
+const SWAP: &str = r#"
+if [ -e "$into" ]; then mv -T -- "$into" "$place/old" || fail "cannot move $into away"; fi
+mv -T -- "$place/new" "$into" || { [ ! -e "$place/old" ] || mv -T -- "$place/old" "$into"; fail "cannot rename $place/new to $into"; }
+sync -- "$dir/" || fail "cannot sync $dir"
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("(child): xz: Cannot exec", "`xz` is missing: add a `package` step for `xz-utils` before this one"),
+    ("(child): zstd: Cannot exec", "`zstd` is missing: add a `package` step for it before this one"),
+    ("(child): bzip2: Cannot exec", "`bzip2` is missing: add a `package` step for it before this one"),
+    ("the archive is refused", "pack it again without this member"),
+    ("a file system is mounted", "unmount it first"),
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
+    ("No space left on device", "the file system is full; what was unpacked before is untouched"),
+    ("has changed since", "something else writes the archive; run forge again"),
+];
+
+impl Archive {
+    pub(super) fn unpack(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+        let digest = judgement.basis["archive"].as_str().unwrap_or_default();
+        let path = match &self.from {
+            From::Host(path) => path.as_str(),
+            From::Tree(..) => "",
+        };
+        let action = shell::private()
+            .word(&self.into)
+            .word(self.stamp())
+            .word(format!("{}:{}", self.owner, self.group))
+            .number(self.strip)
+            .word(cx.run)
+            .word(format!("{digest} {}", self.options()))
+            .word(digest)
+            .word(path)
+            .word(CHECK)
+            .code("\n")
+            .code(LIST)
+            .code(PREPARE);
+        let action = match &self.from {
+            From::Host(_) => action,
+            From::Tree(body, _) => action
+                .code("archive=$place/archive\nprintf %s")
+                .data(body.bytes())
+                .code(" | base64 -d > \"$archive\" || fail \"cannot write $archive\"\n"),
+        };
+        let action = action.code(UNPACK).code("if [ -e \"$into\" ]; then set -- \"$into\"\n").code(shell::NO_MOUNTS);
+        shell::close(action.code("fi\n").code(SWAP))
+    }
+
+    pub(super) fn remove(&self) -> Fragment {
+        let removed = shell::remove_tree(&self.into).code("[ $? -eq 0 ] &&\n");
+        removed.then(shell::close(shell::private().word(self.stamp()).code("\nrm -f -- \"$1\"\n")))
+    }
+}

@@ -1,0 +1,247 @@
+//! A file of which a step declares only a part. Shared by `line` and `block`: the whole body is read, changed
+//! by a pure function, and put back in one step if it is still the body that was read.
+
+use super::body::{Parent, missing_parent, type_basis, type_words};
+use super::judgement::Edit;
+use super::lines::Lines;
+use super::shell::{self, Rewrite};
+use super::support::{brought, path_state, required, sha256_hex};
+use super::{Action, Change, Context, Field, Fields, Judgement, Provision, Type};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, Untrusted, Value};
+use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
+use serde_json::json;
+
+pub(super) const CREATE: Field = Field::optional(
+    "create",
+    Type::Bool,
+    "Whether a missing file is made, for root with mode 0644. Default `false`: it must exist.",
+);
+pub(super) const VALIDATE: Field = Field::optional(
+    "validate",
+    Type::Text,
+    "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path.",
+);
+pub(super) const BACKUP: Field =
+    Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`.");
+
+/// Never the digest of a file, so that its body always comes.
+const ANY: &str = "any";
+
+/// A file of which a part is declared.
+#[derive(Debug)]
+pub(super) struct Edited {
+    pub path: String,
+    /// What the part is called in changes: `line`, `block`.
+    pub part: &'static str,
+    pub create: bool,
+    validate: String,
+    backup: bool,
+}
+
+/// What a part of a file came to.
+pub(super) struct Outcome {
+    pub reason: String,
+    /// What was judged of the file; never the file as a whole, of which other steps declare other parts.
+    pub basis: Value,
+    pub found: Found,
+}
+
+pub(super) enum Found {
+    AsDeclared,
+    Differs {
+        from: Option<String>,
+        to: Option<String>,
+        /// The whole new body.
+        text: String,
+    },
+    /// Impossible with this body. `to` is what the part would be, if an earlier step changes the body so that it
+    /// becomes possible.
+    Blocked {
+        hint: String,
+        to: Option<String>,
+    },
+}
+
+impl Edited {
+    pub fn fields(fields: &Fields, part: &'static str) -> Result<Self, Diag> {
+        Ok(Self {
+            path: required(fields, "path")?.to_owned(),
+            part,
+            create: fields.bool("create").unwrap_or(false),
+            validate: fields.text("validate").unwrap_or_default().to_owned(),
+            backup: fields.bool("backup").unwrap_or(true),
+        })
+    }
+
+    fn probe(&self) -> Probe {
+        Probe::Path { path: self.path.clone(), want: Some(ANY.to_owned()) }
+    }
+
+    pub fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![self.probe()];
+        if self.create {
+            probes.extend(super::support::parent(&self.path).map(super::body::bare));
+        }
+        probes
+    }
+
+    /// Judges the part with `edit`, which is given the lines of the file; `absent` says that it is to go.
+    pub fn judge(
+        &self,
+        seen: &Observation,
+        cx: &Context<'_>,
+        absent: bool,
+        edit: impl Fn(&Lines) -> Outcome,
+    ) -> Judgement {
+        let judged = match path_state(seen, &self.probe()) {
+            Err(unknown) => Err(unknown),
+            Ok(PathState::Absent) if absent => {
+                let reason = format!("there is no file at `{}`, as declared", self.path);
+                Ok(Judgement::ok(reason, json!({ "type": "absent" })))
+            }
+            Ok(PathState::Absent) => self.missing(seen, cx, edit),
+            Ok(PathState::Present(info)) => self.present(info, cx, edit),
+        };
+        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn missing(
+        &self,
+        seen: &Observation,
+        cx: &Context<'_>,
+        edit: impl Fn(&Lines) -> Outcome,
+    ) -> Result<Judgement, Unknown> {
+        let basis = json!({ "type": "absent" });
+        let comes = brought(cx.predicted, &Provision::Path(self.path.clone()));
+        if !self.create && !comes {
+            let reason = format!("there is no file at `{}`", self.path);
+            return Ok(Judgement::blocked(BlockClass::Host, reason, basis)
+                .hint("`create: true` makes it; else add the step that brings it before this one"));
+        }
+        let parent = match self.create {
+            true => missing_parent(&self.path, seen, cx.predicted)?,
+            false => Parent::Comes,
+        };
+        if let Parent::Blocks(judgement) = parent {
+            return Ok(*judgement);
+        }
+        // An anchor is not to be found in a file that is not there: the part stands at its beginning then.
+        let (to, text) = match edit(&Lines::parse("")).found {
+            Found::Differs { to, text, .. } => (to, Some(text)),
+            Found::Blocked { to, .. } => (to, None),
+            Found::AsDeclared => (None, None),
+        };
+        let Some(text) = text.filter(|_| !comes) else {
+            let reason = format!("there is no file at `{}` yet", self.path);
+            let changes = vec![Change::new(self.part, None, to.as_deref())];
+            return Ok(Judgement::change(reason, changes, Disruption::D0, basis).predicted());
+        };
+        let reason = format!("there is no file at `{}`", self.path);
+        let judgement = self.change(reason, basis, (None, to), ("", None), text);
+        Ok(if matches!(parent, Parent::Comes) { judgement.predicted() } else { judgement })
+    }
+
+    fn present(
+        &self,
+        info: &PathInfo,
+        cx: &Context<'_>,
+        edit: impl Fn(&Lines) -> Outcome,
+    ) -> Result<Judgement, Unknown> {
+        if info.kind != PathType::File {
+            return Ok(self.no_file(info));
+        }
+        let Some(body) = &info.body else { return self.unfit(info) };
+        let Outcome { reason, basis, found } = edit(&Lines::parse(body.raw()));
+        let basis = json!({ "type": "file", "found": basis });
+        let after = cx.predicted.and_then(|p| p.after.as_deref());
+        Ok(match (found, after) {
+            (Found::AsDeclared, _) => Judgement::ok(reason, basis),
+            (Found::Differs { from, to, text }, _) => {
+                self.change(reason, basis, (from, to), (body.raw(), Some(info)), text)
+            }
+            (Found::Blocked { to: Some(to), .. }, Some(step)) => {
+                let reason = format!("{reason} now, and `{step}` runs before");
+                let changes = vec![Change::new(self.part, None, Some(&to))];
+                Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+            }
+            (Found::Blocked { hint, .. }, _) => Judgement::blocked(BlockClass::Host, reason, basis).hint(hint),
+        })
+    }
+
+    fn no_file(&self, info: &PathInfo) -> Judgement {
+        let reason = format!("`{}` is a {}, not a file", self.path, type_words(info));
+        let judgement = Judgement::blocked(BlockClass::Host, reason, type_basis(info));
+        match &info.target {
+            Some(target) => judgement.hint(format!("name the file itself, which the link says is `{}`", target.raw())),
+            None => judgement,
+        }
+    }
+
+    /// A body that did not come: too long, no text, or it could not be read.
+    fn unfit(&self, info: &PathInfo) -> Result<Judgement, Unknown> {
+        let reason = match info.sha256 {
+            None => return Err(Unknown::new(format!("`{}` could not be read", self.path))),
+            Some(_) if info.size > BODY_CAP => {
+                format!(
+                    "`{}` has {} bytes; a file of which a part is declared has at most {BODY_CAP}",
+                    self.path, info.size
+                )
+            }
+            Some(_) => format!("`{}` is not UTF-8 text", self.path),
+        };
+        let basis = json!({ "type": "file", "unfit": true });
+        Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare it as a whole with a `file` step"))
+    }
+
+    fn change(
+        &self,
+        reason: String,
+        basis: Value,
+        (from, to): (Option<String>, Option<String>),
+        (old, info): (&str, Option<&PathInfo>),
+        text: String,
+    ) -> Judgement {
+        let mut change = Change::new(self.part, from.as_deref(), to.as_deref());
+        change.diff = super::diff::unified(old.as_bytes(), text.as_bytes()).map(Untrusted::from);
+        let edit = Edit {
+            old: info.and_then(|info| info.sha256.clone()),
+            becomes: Reading::Path(PathState::Present(self.becomes(info, &text))),
+            probe: self.probe(),
+            body: text,
+        };
+        Judgement::change(reason, vec![change], Disruption::D0, basis).edit(edit)
+    }
+
+    fn becomes(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
+        PathInfo {
+            size: text.len() as u64,
+            sha256: Some(sha256_hex(text.as_bytes())),
+            body: Some(text.into()),
+            ..info.cloned().unwrap_or_else(PathInfo::of_root)
+        }
+    }
+
+    pub fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        // A change without its body was predicted, and is judged again before it acts.
+        let body = judgement.edit.as_ref().map(|edit| {
+            shell::rewrite_file(&Rewrite {
+                path: &self.path,
+                old: edit.old.as_deref().unwrap_or_default(),
+                run: cx.run,
+                backup: self.backup,
+                validate: &self.validate,
+                body: edit.body.as_bytes(),
+            })
+        });
+        let body = body.unwrap_or_else(|| shell::refuse("the new body is not known"));
+        Action { body, long: false, explain: EXPLAIN }
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("has changed since", "something else writes this file; run forge again"),
+    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+    ("Operation not permitted", "the file may be immutable (`lsattr`)"),
+];

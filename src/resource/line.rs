@@ -1,0 +1,261 @@
+//! `line`: one line of a file that others own too.
+
+use super::edit::{BACKUP, CREATE, Edited, Found, Outcome, VALIDATE};
+use super::lines::{AFTER, Anchor, BEFORE, Lines, Pattern, no_secret, numbered};
+use super::support::bad_value;
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::Value;
+use crate::probe::{Observation, Probe};
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "line",
+    summary: "One line of a text file whose other lines are somebody else's.",
+    doc: "\
+For a file that a package or an administrator owns. A file that is yours as a whole is declared with `file`: then
+nothing in it can differ unseen.
+
+**Compared** are the lines that equal `line` or match the regular expression `match` (Rust's `regex`, searched anywhere
+in the line, without its ending). If one of them is there and equals `line`, nothing is to do: `line 12 is as declared`.
+One that differs is replaced where it stands. If there is none, the line is inserted: after the last line that matches
+`after`, before the first that matches `before`, else at the end. Where a line stands that is there already does not
+matter. An anchor that matches nothing blocks the step.
+
+**Several lines** of which one differs block the step and are named: which of them counts depends on the program that
+reads the file. With `duplicates: remove` the first becomes the line and the others go. Equal copies of the line are left alone.
+
+**A change** is judged on the whole body and shown as its diff. The new body is written beside the file, gets the
+owner, mode, ACLs and extended attributes of the old one, is judged by `validate`, synced and renamed over it, if the
+file is still the one that was looked at. Line endings stay: in a file with CRLF the new line gets one too; a
+missing newline at the end is only added where a line is appended. The previous body is kept under
+`/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
+
+**Limits.** The file is UTF-8 text of at most 64 KiB, and no symbolic link; anything else blocks the step. Secrets are
+refused, since the file is shown as a diff. Several steps may declare lines and blocks of one file, but not beside a
+`file` step that declares it as a whole.
+
+**Removal** removes every line that equals `line`; a step that has only `match` removes what matches. The
+file stays, also when it is empty then.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::required("path", Type::Path, "The file."),
+    Field::optional("line", Type::Line, "The line as it must stand there. Required, except for a removal by `match`."),
+    Field::optional(
+        "match",
+        Type::Line,
+        "A regular expression for the line that this one takes the place of: `^#?PermitRootLogin\\b`.",
+    ),
+    AFTER,
+    BEFORE,
+    Field::optional(
+        "duplicates",
+        Type::Enum(&["refuse", "remove"]),
+        "What becomes of several lines that match. Default `refuse`.",
+    ),
+    CREATE,
+    VALIDATE,
+    BACKUP,
+];
+
+#[derive(Debug)]
+struct Line {
+    file: Edited,
+    line: Option<String>,
+    pattern: Option<Pattern>,
+    anchor: Anchor,
+    merge: bool,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    no_secret(KIND.name, fields)?;
+    let line = fields.text("line").map(str::to_owned);
+    if line.as_ref().is_some_and(String::is_empty) {
+        return Err(bad_value("`line` is empty"));
+    }
+    let pattern = Pattern::field(fields, "match")?;
+    match (&line, &pattern, absent) {
+        (None, _, false) => return Err(Diag::error(Code::MissingKey, "a line needs `line`")),
+        (None, None, true) => {
+            return Err(Diag::error(Code::MissingKey, "a line that is to be removed needs `line` or `match`"));
+        }
+        _ => {}
+    }
+    let merge = fields.text("duplicates") == Some("remove");
+    let (file, anchor) = (Edited::fields(fields, "line")?, Anchor::fields(fields)?);
+    Ok(Box::new(Line { file, line, pattern, anchor, merge, absent }))
+}
+
+impl Line {
+    fn wanted(&self) -> &str {
+        self.line.as_deref().unwrap_or_default()
+    }
+
+    fn matches(&self, line: &str) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(line))
+    }
+
+    fn edit(&self, lines: &Lines) -> Outcome {
+        match self.absent {
+            true => self.remove(lines),
+            false => self.put(lines),
+        }
+    }
+
+    fn put(&self, lines: &Lines) -> Outcome {
+        let own = lines.find(|line| line == self.wanted() || self.matches(line));
+        let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
+        let basis = json!({ "lines": found });
+        match own.as_slice() {
+            [] => self.insert(lines),
+            all if found.iter().all(|line| *line == self.wanted()) => {
+                let verb = if all.len() == 1 { "is" } else { "are" };
+                Outcome { reason: format!("{} {verb} as declared", numbered(all)), basis, found: Found::AsDeclared }
+            }
+            [one] => self.replace(lines, *one, &[], format!("{} differs", numbered(&[*one])), basis),
+            [first, others @ ..] if self.merge => {
+                let reason = format!("{} are to become one", numbered(&own));
+                self.replace(lines, *first, others, reason, basis)
+            }
+            several => Outcome {
+                reason: format!("{} match, and not all are as declared", numbered(several)),
+                basis,
+                found: Found::Blocked {
+                    hint:
+                        "make `match` narrower, or say `duplicates: remove`: the first becomes the line, the others go"
+                            .to_owned(),
+                    to: None,
+                },
+            },
+        }
+    }
+
+    fn insert(&self, lines: &Lines) -> Outcome {
+        let to = Some(self.wanted().to_owned());
+        match self.anchor.place(lines) {
+            Err(reason) => Outcome {
+                reason,
+                basis: json!({ "lines": [], "anchor": false }),
+                found: Found::Blocked { hint: "the line has no place: correct the anchor, or leave it out".into(), to },
+            },
+            Ok(at) => {
+                let mut new = lines.clone();
+                new.insert(at, [self.wanted()]);
+                let reason = match &self.pattern {
+                    None => "the line is not there".to_owned(),
+                    Some(pattern) => format!("no line matches `{}`", pattern.source()),
+                };
+                let found = Found::Differs { from: None, to, text: new.text() };
+                Outcome { reason, basis: json!({ "lines": [], "anchor": true }), found }
+            }
+        }
+    }
+
+    fn replace(&self, lines: &Lines, at: usize, others: &[usize], reason: String, basis: Value) -> Outcome {
+        let mut new = lines.clone();
+        new.replace(at, self.wanted());
+        others.iter().rev().for_each(|other| new.remove(*other));
+        let (from, to) = (Some(lines.get(at).to_owned()), Some(self.wanted().to_owned()));
+        Outcome { reason, basis, found: Found::Differs { from, to, text: new.text() } }
+    }
+
+    fn remove(&self, lines: &Lines) -> Outcome {
+        let own = lines.find(|line| match &self.line {
+            Some(wanted) => line == wanted,
+            None => self.matches(line),
+        });
+        let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
+        let basis = json!({ "lines": found });
+        if own.is_empty() {
+            return Outcome { reason: "there is no such line, as declared".into(), basis, found: Found::AsDeclared };
+        }
+        let mut new = lines.clone();
+        own.iter().rev().for_each(|at| new.remove(*at));
+        let verb = if own.len() == 1 { "is" } else { "are" };
+        let found = Found::Differs { from: Some(found.join("\n")), to: None, text: new.text() };
+        Outcome { reason: format!("{} {verb} still there", numbered(&own)), basis, found }
+    }
+}
+
+impl Resource for Line {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.file.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        self.file.probes()
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        self.file.judge(seen, cx, self.absent, |lines| self.edit(lines))
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        self.file.act(judgement, cx)
+    }
+
+    fn desired(&self) -> Value {
+        let pattern = self.pattern.as_ref().map(Pattern::source);
+        match self.absent {
+            true => json!({ "path": self.file.path, "line": self.line, "match": pattern, "absent": true }),
+            false => json!({ "path": self.file.path, "line": self.line, "match": pattern }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (!self.absent && self.file.create).then(|| Provision::Path(self.file.path.clone())).into_iter().collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        vec![self.file.path.clone()]
+    }
+
+    /// Two steps are about the same line if they look for it with the same expression, or are the same line.
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        let own = self.pattern.as_ref().map_or(self.wanted(), Pattern::source);
+        vec![("line", format!("{} of {}", own, self.file.path))]
+    }
+
+    fn shares(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.file.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
+        let fields = fields.iter().cloned().chain([("path", json!("/f"))]);
+        build(&Fields(fields.collect()), absent).unwrap_err().message
+    }
+
+    #[test]
+    fn what_cannot_be_one_line_is_refused() {
+        assert_eq!(refused(&[], false), "a line needs `line`");
+        assert_eq!(refused(&[], true), "a line that is to be removed needs `line` or `match`");
+        assert_eq!(refused(&[("line", json!(""))], false), "`line` is empty");
+        assert_eq!(
+            refused(&[("line", json!("a")), ("match", json!("*"))], false),
+            "`match` is no regular expression: repetition operator missing expression"
+        );
+        assert_eq!(
+            refused(&[("line", json!("a")), ("after", json!("x")), ("before", json!("y"))], false),
+            "`after` and `before` exclude each other"
+        );
+        let mut secrets = crate::model::SecretStore::default();
+        let token = secrets.insert("token", secrecy::SecretString::from("x".to_owned()));
+        assert_eq!(
+            refused(&[("line", json!(token.0))], false),
+            "`line` of a `line` holds a secret, and the file would be shown as a diff"
+        );
+    }
+}

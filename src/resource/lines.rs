@@ -1,0 +1,215 @@
+//! The text of a file as lines that keep their endings, and where a new line goes.
+
+use super::support::bad_value;
+use super::{Field, Fields, Type};
+use crate::diag::{Code, Diag};
+use crate::model::SecretStore;
+use regex::Regex;
+
+/// One line and how it ends: `\n`, `\r\n`, or not at all.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    text: String,
+    end: &'static str,
+}
+
+/// A text that is edited line by line; what is not touched stays byte for byte.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lines {
+    lines: Vec<Line>,
+    /// How new lines end: as the first line does.
+    end: &'static str,
+}
+
+impl Lines {
+    pub fn parse(text: &str) -> Self {
+        let lines: Vec<Line> = text.split_inclusive('\n').map(line).collect();
+        let end = lines.first().map(|line| line.end).filter(|end| !end.is_empty()).unwrap_or("\n");
+        Self { lines, end }
+    }
+
+    pub fn text(&self) -> String {
+        self.lines.iter().flat_map(|line| [line.text.as_str(), line.end]).collect()
+    }
+
+    /// Returns the indices of lines that `wanted` holds of.
+    pub fn find(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+        self.lines.iter().enumerate().filter(|(_, line)| wanted(&line.text)).map(|(at, _)| at).collect()
+    }
+
+    pub fn get(&self, at: usize) -> &str {
+        self.lines.get(at).map_or("", |line| &line.text)
+    }
+
+    /// Returns the lines of `range`, each without its ending.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Vec<&str> {
+        self.lines.get(range).unwrap_or_default().iter().map(|line| line.text.as_str()).collect()
+    }
+
+    pub fn replace(&mut self, at: usize, text: &str) {
+        if let Some(line) = self.lines.get_mut(at) {
+            text.clone_into(&mut line.text);
+        }
+    }
+
+    pub fn remove(&mut self, at: usize) {
+        if at < self.lines.len() {
+            self.lines.remove(at);
+        }
+    }
+
+    /// Puts lines before the one at `at`, or at the end. Every new line is a whole one, and so is the one before it.
+    pub fn insert<'t>(&mut self, at: usize, texts: impl IntoIterator<Item = &'t str>) {
+        let at = at.min(self.lines.len());
+        if let Some(before) = at.checked_sub(1).and_then(|before| self.lines.get_mut(before))
+            && before.end.is_empty()
+        {
+            before.end = self.end;
+        }
+        let new = texts.into_iter().map(|text| Line { text: text.to_owned(), end: self.end });
+        self.lines.splice(at..at, new);
+    }
+}
+
+fn line(whole: &str) -> Line {
+    let (text, end) = match whole.strip_suffix('\n') {
+        None => (whole, ""),
+        Some(text) => text.strip_suffix('\r').map_or((text, "\n"), |text| (text, "\r\n")),
+    };
+    Line { text: text.to_owned(), end }
+}
+
+/// A declared regular expression over one line, with the text it was written as.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern(Regex);
+
+impl Pattern {
+    pub fn field(fields: &Fields, name: &str) -> Result<Option<Self>, Diag> {
+        let Some(text) = fields.text(name) else { return Ok(None) };
+        Regex::new(text).map(Self).map(Some).map_err(|error| {
+            let message = error.to_string();
+            let why = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            bad_value(format!("`{name}` is no regular expression: {why}"))
+                .hint("the syntax is that of the Rust crate `regex`: no look-around, no back-references")
+        })
+    }
+
+    pub fn is_match(&self, line: &str) -> bool {
+        self.0.is_match(line)
+    }
+
+    pub fn source(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// Where something goes that is not in the file yet.
+#[derive(Clone, Debug)]
+pub(super) enum Anchor {
+    End,
+    /// Behind the last line that matches.
+    After(Pattern),
+    /// In front of the first line that matches.
+    Before(Pattern),
+}
+
+pub(super) const AFTER: Field =
+    Field::optional("after", Type::Line, "A regular expression: it is inserted after the last line that matches.");
+pub(super) const BEFORE: Field =
+    Field::optional("before", Type::Line, "A regular expression: it is inserted before the first line that matches.");
+
+impl Anchor {
+    pub fn fields(fields: &Fields) -> Result<Self, Diag> {
+        match (Pattern::field(fields, "after")?, Pattern::field(fields, "before")?) {
+            (None, None) => Ok(Self::End),
+            (Some(after), None) => Ok(Self::After(after)),
+            (None, Some(before)) => Ok(Self::Before(before)),
+            (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`after` and `before` exclude each other")),
+        }
+    }
+
+    /// Returns the index that something new gets, or why there is none.
+    pub fn place(&self, lines: &Lines) -> Result<usize, String> {
+        let missing = |name: &str, pattern: &Pattern| format!("no line matches `{name}` (`{}`)", pattern.source());
+        match self {
+            Self::End => Ok(lines.lines.len()),
+            Self::After(pattern) => {
+                let last = lines.find(|line| pattern.is_match(line)).pop();
+                last.map(|at| at + 1).ok_or_else(|| missing("after", pattern))
+            }
+            Self::Before(pattern) => {
+                let first = lines.find(|line| pattern.is_match(line)).first().copied();
+                first.ok_or_else(|| missing("before", pattern))
+            }
+        }
+    }
+}
+
+/// Refuses secrets in what is edited into a file: the body of that file travels, and is shown as a diff.
+pub(super) fn no_secret(kind: &str, fields: &Fields) -> Result<(), Diag> {
+    let held = fields.0.iter().find(|(_, value)| value.as_str().is_some_and(SecretStore::mentions));
+    held.map_or(Ok(()), |(name, _)| {
+        Err(bad_value(format!("`{name}` of a `{kind}` holds a secret, and the file would be shown as a diff"))
+            .hint("declare the whole file with a `file` step: its body is compared by digest and never shown"))
+    })
+}
+
+/// Returns line numbers as people count them: `line 3`, `lines 3 and 9`.
+pub(super) fn numbered(at: &[usize]) -> String {
+    let numbers: Vec<String> = at.iter().map(|at| (at + 1).to_string()).collect();
+    let word = if at.len() == 1 { "line" } else { "lines" };
+    format!("{word} {}", super::support::join(&numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn what_is_not_touched_stays(text in "[ab\r\n]{0,20}") {
+            prop_assert_eq!(Lines::parse(&text).text(), text);
+        }
+    }
+
+    fn inserted(text: &str, at: usize) -> String {
+        let mut lines = Lines::parse(text);
+        lines.insert(at, ["new"]);
+        lines.text()
+    }
+
+    #[test]
+    fn new_lines_end_as_the_others_do() {
+        assert_eq!(inserted("a\r\nb\r\n", 1), "a\r\nnew\r\nb\r\n");
+        assert_eq!(inserted("a\nb", 2), "a\nb\nnew\n");
+        assert_eq!(inserted("a\nb", 0), "new\na\nb");
+        assert_eq!(inserted("", 0), "new\n");
+    }
+
+    #[test]
+    fn a_replaced_line_keeps_its_ending() {
+        let mut lines = Lines::parse("a\r\nb");
+        lines.replace(0, "x");
+        lines.replace(1, "y");
+        assert_eq!(lines.text(), "x\r\ny");
+    }
+
+    #[test]
+    fn a_bad_expression_says_what_is_wrong_with_it() {
+        let fields = Fields([("match", json!("a(b"))].into_iter().collect());
+        let diag = Pattern::field(&fields, "match").unwrap_err();
+        assert_eq!(diag.message, "`match` is no regular expression: unclosed group");
+    }
+
+    #[test]
+    fn anchors_take_the_last_line_or_the_first() {
+        let lines = Lines::parse("x\ny\nx\n");
+        let pattern = || Pattern(Regex::new("x").unwrap());
+        assert_eq!(Anchor::After(pattern()).place(&lines), Ok(3));
+        assert_eq!(Anchor::Before(pattern()).place(&lines), Ok(0));
+        let none = Anchor::After(Pattern(Regex::new("^z").unwrap()));
+        assert_eq!(none.place(&lines), Err("no line matches `after` (`^z`)".to_owned()));
+    }
+}

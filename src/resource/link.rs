@@ -1,0 +1,259 @@
+//! `link`: a symbolic link.
+
+use super::body::{Parent, bare, missing_parent, type_basis, type_words};
+use super::shell::{self, Relink};
+use super::support::{account_name, bad_value, brought, parent, path_state, required};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "link",
+    summary: "A symbolic link with its target.",
+    doc: "\
+**Compared** are the target, as it is written in the link, and owner and group where they are declared. Nothing to do
+reads `the link points to TARGET, as declared`.
+
+**The target** is absolute, or relative to the folder of the link. It need not exist; if nothing is there, and no
+earlier step brings it, the reason says so.
+
+**A change** makes a new link beside the path and renames it over what stands there: whoever opens the path sees the old
+target or the new one. A link to another target is replaced. A file or a special file blocks the step unless
+`force: true`; it is kept under `/var/lib/forge/backups/RUN/PATH` then. A directory is never replaced. The
+directory above must exist, or an earlier step must make it.
+
+**Removal** removes the link, wherever it points, and not its target. Something else at the path blocks the step.",
+    fields: &[
+        Field::required("path", Type::Path, "Where the link stands on the host."),
+        Field::required("target", Type::Line, "What it points to: an absolute path, or one from the link's folder."),
+        Field::optional("force", Type::Bool, "Whether a file at the path is replaced. Default `false`."),
+        Field::optional("owner", Type::Name, "Name of the owner of the link itself. Not looked at when left out."),
+        Field::optional("group", Type::Name, "Name of its group. Not looked at when left out."),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct Link {
+    path: String,
+    target: String,
+    force: bool,
+    owner: Option<String>,
+    group: Option<String>,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let path = required(fields, "path")?.to_owned();
+    let target = required(fields, "target")?.to_owned();
+    if path == "/" {
+        return Err(bad_value("`/` is not a link"));
+    }
+    if target.is_empty() {
+        return Err(bad_value("`target` is empty, and no link can be"));
+    }
+    if target == path {
+        return Err(bad_value(format!("`{path}` would be a link to itself")));
+    }
+    let name = |field: &str| fields.text(field).map(str::to_owned);
+    let (owner, group) = (name("owner"), name("group"));
+    owner.iter().try_for_each(|owner| account_name("owner", owner))?;
+    group.iter().try_for_each(|group| account_name("group", group))?;
+    Ok(Box::new(Link { path, target, force: fields.bool("force").unwrap_or(false), owner, group, absent }))
+}
+
+impl Link {
+    /// Returns where the kernel looks for the target. It is left as it is: what `..` leads to depends on links.
+    fn resolved(&self) -> String {
+        match (self.target.starts_with('/'), parent(&self.path)) {
+            (true, _) | (_, None) => self.target.clone(),
+            (false, Some("/")) => format!("/{}", self.target),
+            (false, Some(folder)) => format!("{folder}/{}", self.target),
+        }
+    }
+
+    /// Returns what to add to a reason when nothing stands at the target. What could not be seen is not said.
+    fn dangling(&self, seen: &Observation, cx: &Context<'_>) -> &'static str {
+        let resolved = self.resolved();
+        let gone = matches!(path_state(seen, &bare(&resolved)), Ok(PathState::Absent));
+        let comes = brought(cx.predicted, &Provision::Path(resolved));
+        if gone && !comes { "; nothing is there" } else { "" }
+    }
+
+    fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let dangling = self.dangling(seen, cx);
+        let info = match path_state(seen, &bare(&self.path))? {
+            PathState::Present(info) => info,
+            PathState::Absent => {
+                let reason = format!("there is no link at `{}`", self.path);
+                return Ok(match missing_parent(&self.path, seen, cx.predicted)? {
+                    Parent::There => self.create(reason, dangling, json!({ "type": "absent" })),
+                    Parent::Comes => self.create(reason, dangling, json!({ "type": "absent" })).predicted(),
+                    Parent::Blocks(judgement) => *judgement,
+                });
+            }
+        };
+        Ok(match info.kind {
+            PathType::Symlink => self.compare(info, dangling),
+            PathType::Directory => {
+                self.blocked(info, "a `link` step never replaces a directory: move away what is in it")
+            }
+            PathType::File | PathType::Other if !self.force => {
+                self.blocked(info, "`force: true` replaces it and keeps a copy")
+            }
+            PathType::File | PathType::Other => {
+                let mut basis = type_basis(info);
+                basis["content"] = json!(info.sha256);
+                let reason = format!("`{}` is a {}, which is replaced", self.path, type_words(info));
+                let mut judgement = self.create(reason, dangling, basis);
+                judgement.changes.insert(0, Change::new("type", Some(&type_words(info)), Some("symbolic link")));
+                judgement
+            }
+        })
+    }
+
+    fn blocked(&self, info: &PathInfo, hint: &str) -> Judgement {
+        let reason = format!("`{}` is a {}, not a link", self.path, type_words(info));
+        Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
+    }
+
+    fn create(&self, reason: String, dangling: &str, basis: Value) -> Judgement {
+        let mut changes = vec![Change::new("target", None, Some(&self.target))];
+        changes.extend(self.owner.iter().map(|owner| Change::new("owner", None, Some(owner))));
+        changes.extend(self.group.iter().map(|group| Change::new("group", None, Some(group))));
+        let reason = if dangling.is_empty() { reason } else { format!("{reason}; its target does not exist") };
+        Judgement::change(reason, changes, Disruption::D0, basis)
+    }
+
+    fn compare(&self, info: &PathInfo, dangling: &str) -> Judgement {
+        let found = info.target.as_ref().map(|target| target.raw()).unwrap_or_default();
+        let mut basis = type_basis(info);
+        let mut changes = Vec::new();
+        let mut compare = |attribute: &str, found: &str, wanted: Option<&String>| {
+            let Some(wanted) = wanted else { return };
+            basis[attribute] = json!(found);
+            if found != wanted {
+                changes.push(Change::new(attribute, Some(found), Some(wanted)));
+            }
+        };
+        compare("target", found, Some(&self.target));
+        compare("owner", info.owner.raw(), self.owner.as_ref());
+        compare("group", info.group.raw(), self.group.as_ref());
+        match changes.is_empty() {
+            true => Judgement::ok(format!("the link points to `{}`, as declared{dangling}", self.target), basis),
+            false => {
+                let reason = format!("{}{dangling}", super::body::differ(&changes));
+                Judgement::change(reason, changes, Disruption::D0, basis)
+            }
+        }
+    }
+
+    fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+        Ok(match path_state(seen, &bare(&self.path))? {
+            PathState::Absent => {
+                let reason = format!("there is no link at `{}`, as declared", self.path);
+                Judgement::ok(reason, json!({ "type": "absent" }))
+            }
+            PathState::Present(info) if info.kind == PathType::Symlink => {
+                let changes = vec![Change::new("link", info.target.as_ref().map(|target| target.raw()), None)];
+                Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, type_basis(info))
+            }
+            PathState::Present(info) => self.blocked(info, "an `absent` step removes whatever stands at a path"),
+        })
+    }
+
+    /// Returns `OWNER:GROUP` as `chown` reads it, empty when neither is declared.
+    fn ownership(&self) -> String {
+        match (&self.owner, &self.group) {
+            (None, None) => String::new(),
+            (Some(owner), None) => owner.clone(),
+            (owner, Some(group)) => format!("{}:{group}", owner.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
+    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
+    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+];
+
+impl Resource for Link {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.path.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = vec![bare(&self.path)];
+        if !self.absent {
+            probes.extend(parent(&self.path).map(bare));
+            probes.push(bare(&self.resolved()));
+        }
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let judged = match self.absent {
+            true => self.judge_absent(seen),
+            false => self.judge_present(seen, cx),
+        };
+        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn act(&self, _judgement: &Judgement, cx: &Context<'_>) -> Action {
+        let body = match self.absent {
+            true => shell::remove_file(&self.path, cx.run, false),
+            false => shell::relink(&Relink {
+                path: &self.path,
+                target: &self.target,
+                own: &self.ownership(),
+                run: cx.run,
+                force: self.force,
+            }),
+        };
+        Action { body, long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "path": self.path, "absent": true }),
+            false => json!({ "path": self.path, "target": self.target, "owner": self.owner, "group": self.group }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        (!self.absent).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        vec![self.path.clone()]
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &str, target: &str) -> String {
+        build(&Fields([("path", json!(path)), ("target", json!(target))].into_iter().collect()), false)
+            .unwrap_err()
+            .message
+    }
+
+    #[test]
+    fn what_cannot_be_a_link_is_refused() {
+        assert_eq!(refused("/", "/srv"), "`/` is not a link");
+        assert_eq!(refused("/a", ""), "`target` is empty, and no link can be");
+        assert_eq!(refused("/a/b", "/a/b"), "`/a/b` would be a link to itself");
+    }
+}

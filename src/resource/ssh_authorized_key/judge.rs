@@ -1,0 +1,279 @@
+//! What an account's `authorized_keys` comes to.
+
+use super::SshAuthorizedKey;
+use super::key::{Entry, Key, entry};
+use crate::model::{BlockClass, Disruption, Untrusted};
+use crate::probe::{BODY_CAP, KeysInfo, KeysState, Observation, PathInfo, PathState, PathType, Reading, Unknown};
+use crate::resource::body::{type_basis, type_words};
+use crate::resource::judgement::Edit;
+use crate::resource::lines::Lines;
+use crate::resource::support::{brought, join, keys_state, octal, sha256_hex, ticked};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+
+/// Write permission of group and others: sshd ignores keys of whom somebody else could have written.
+const FOREIGN_WRITE: u32 = 0o022;
+
+/// What a declared key came to among the lines of the file.
+struct Sorted {
+    lines: Lines,
+    changes: Vec<Change>,
+    basis: Vec<String>,
+}
+
+impl SshAuthorizedKey {
+    pub(super) fn try_judge(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        match keys_state(seen, &self.probe())? {
+            KeysState::NoAccount if self.absent => {
+                let reason = format!("there is no account `{}`, as declared", self.user);
+                Ok(Judgement::ok(reason, json!({ "account": "absent" })))
+            }
+            KeysState::NoAccount => Ok(self.no_account(cx)),
+            KeysState::Account(info) => self.of_account(info, cx),
+        }
+    }
+
+    fn later(&self, reason: String, basis: crate::model::Value) -> Judgement {
+        let changes = self.keys.iter().map(|key| Change::new("key", None, Some(&self.describe(key)))).collect();
+        Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+    }
+
+    fn no_account(&self, cx: &Context<'_>) -> Judgement {
+        let (basis, user) = (json!({ "account": "absent" }), &self.user);
+        if brought(cx.predicted, &Provision::User(user.clone())) {
+            return self.later(format!("there is no account `{user}` yet"), basis);
+        }
+        Judgement::blocked(BlockClass::Host, format!("there is no account `{user}`"), basis)
+            .hint("add a `user` step before this one")
+    }
+
+    fn of_account(&self, info: &KeysInfo, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let home_comes = || {
+            let things = [Provision::User(self.user.clone()), Provision::Path(info.home.clone())];
+            things.iter().any(|thing| brought(cx.predicted, thing))
+        };
+        match &info.home_at {
+            PathState::Absent if self.absent => {
+                Ok(Judgement::ok(format!("there is no home `{}`, as declared", info.home), json!({ "home": "absent" })))
+            }
+            PathState::Absent if home_comes() => {
+                Ok(self.later(format!("there is no home `{}` yet", info.home), json!({ "home": "absent" })))
+            }
+            PathState::Absent => {
+                Ok(blocked(format!("the home `{}` does not exist", info.home), json!({ "home": "absent" }))
+                    .hint("add a `directory` step for it before this one"))
+            }
+            PathState::Present(home) => match self.refusal(info, home) {
+                Some(judgement) => Ok(judgement),
+                None => self.of_file(info),
+            },
+        }
+    }
+
+    /// Returns why keys in this home would not count, or why nothing is to be written there.
+    fn refusal(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
+        let folder = format!("{}/.ssh", info.home);
+        let file = format!("{folder}/authorized_keys");
+        if home.kind == PathType::Directory && home.mode & FOREIGN_WRITE != 0 {
+            let reason = format!(
+                "the home `{}` may be written by others ({}), so sshd ignores its keys",
+                info.home,
+                octal(home.mode)
+            );
+            let basis = json!({ "home": octal(home.mode) });
+            return Some(blocked(reason, basis).hint("take that away: a `directory` step with mode \"0755\" or less"));
+        }
+        if home.kind == PathType::Directory && ![self.user.as_str(), "root"].contains(&home.owner.raw()) {
+            let reason =
+                format!("the home `{}` belongs to `{}`, so sshd ignores its keys", info.home, home.owner.raw());
+            return Some(
+                blocked(reason, json!({ "home": home.owner })).hint("give it to the account: a `directory` step"),
+            );
+        }
+        let wrong = |path: &str, state: &PathState, wanted: PathType| match state {
+            PathState::Present(info) if info.kind != wanted => {
+                let reason = format!("`{path}` is a {}", type_words(info));
+                let hint = "remove it; keys are only written to a file in the home itself";
+                Some(blocked(reason, type_basis(info)).hint(hint))
+            }
+            _ => None,
+        };
+        wrong(&folder, &info.folder, PathType::Directory).or_else(|| wrong(&file, &info.file, PathType::File))
+    }
+
+    fn of_file(&self, info: &KeysInfo) -> Result<Judgement, Unknown> {
+        let path = format!("{}/.ssh/authorized_keys", info.home);
+        let (body, file) = match &info.file {
+            PathState::Absent => ("", None),
+            PathState::Present(file) => match (&file.body, &file.sha256) {
+                (Some(body), _) => (body.raw(), Some(file)),
+                (None, None) => return Err(Unknown::new(format!("`{path}` could not be read"))),
+                (None, Some(_)) => {
+                    let reason = format!("`{path}` is not UTF-8 text of at most {BODY_CAP} bytes");
+                    return Ok(blocked(reason, json!({ "unfit": true })));
+                }
+            },
+        };
+        let mut sorted = self.sort(Lines::parse(body));
+        if !self.absent {
+            sorted.changes.extend(self.loose("folder", &info.folder));
+            sorted.changes.extend(self.loose("file", &info.file));
+        }
+        let basis = json!({ "keys": sorted.basis, "access": self.access(info) });
+        if sorted.changes.is_empty() {
+            return Ok(Judgement::ok(self.settled(), basis));
+        }
+        let text = sorted.lines.text();
+        if let Some(first) = sorted.changes.first_mut().filter(|change| change.attribute == "key") {
+            first.diff = crate::resource::diff::unified(body.as_bytes(), text.as_bytes()).map(Untrusted::from);
+            // The diff shows all keys; the first stands for them.
+            let mut keys = 0;
+            sorted.changes.retain(|change| {
+                change.attribute != "key" || {
+                    keys += 1;
+                    keys == 1
+                }
+            });
+        }
+        let reason = why(&sorted.changes, &path);
+        let edit = self.edit(info, file, text);
+        Ok(Judgement::change(reason, sorted.changes, Disruption::D0, basis).edit(edit))
+    }
+
+    /// Brings each declared key into the lines, or out of them.
+    fn sort(&self, lines: Lines) -> Sorted {
+        let mut sorted = Sorted { lines, changes: Vec::new(), basis: Vec::new() };
+        for key in &self.keys {
+            let own = sorted.lines.find(|line| entry(line).is_some_and(|e| is_of(&e, key)));
+            sorted.basis.extend(own.iter().map(|at| sorted.lines.get(*at).to_owned()));
+            match self.absent {
+                true => sorted.remove(&own),
+                false => sorted.put(&own, key, &self.options),
+            }
+        }
+        if self.exclusive && !self.absent {
+            let declared = |e: &Entry<'_>| self.keys.iter().any(|key| is_of(e, key));
+            let others = sorted.lines.find(|line| entry(line).is_some_and(|e| !declared(&e)));
+            sorted.basis.extend(others.iter().map(|at| sorted.lines.get(*at).to_owned()));
+            sorted.remove(&others);
+        }
+        sorted
+    }
+
+    /// Owner and mode are only touched where sshd would ignore the keys because of them.
+    fn loose(&self, what: &str, state: &PathState) -> Vec<Change> {
+        let PathState::Present(info) = state else { return Vec::new() };
+        let mut changes = Vec::new();
+        if info.owner.raw() != self.user {
+            changes.push(Change::new(&format!("owner of the {what}"), Some(info.owner.raw()), Some(&self.user)));
+        }
+        if info.mode & FOREIGN_WRITE != 0 {
+            changes.push(Change::new(
+                &format!("mode of the {what}"),
+                Some(&octal(info.mode)),
+                Some(&octal(info.mode & !FOREIGN_WRITE)),
+            ));
+        }
+        changes
+    }
+
+    fn access(&self, info: &KeysInfo) -> Vec<Vec<Change>> {
+        vec![self.loose("folder", &info.folder), self.loose("file", &info.file)]
+    }
+
+    fn settled(&self) -> String {
+        let count = self.keys.len();
+        match (self.absent, self.exclusive, count) {
+            (true, _, 1) => "the key is not among those of the account, as declared".to_owned(),
+            (true, ..) => "none of the keys is among those of the account, as declared".to_owned(),
+            (false, true, 1) => "the key is there, and no other".to_owned(),
+            (false, true, _) => format!("all {count} keys are there, and no other"),
+            (false, false, 1) => "the key is there, with its options as declared".to_owned(),
+            (false, false, _) => format!("all {count} keys are there, with their options as declared"),
+        }
+    }
+
+    fn edit(&self, info: &KeysInfo, file: Option<&PathInfo>, text: String) -> Edit {
+        let given = |at: Option<&PathInfo>, kind, mode| {
+            let at = at.cloned().unwrap_or(PathInfo { kind, mode, ..PathInfo::of_root() });
+            PathInfo { owner: self.user.as_str().into(), mode: at.mode & !FOREIGN_WRITE, ..at }
+        };
+        let folder = match &info.folder {
+            PathState::Present(folder) => Some(folder),
+            PathState::Absent => None,
+        };
+        let file_then = PathInfo {
+            size: text.len() as u64,
+            sha256: Some(sha256_hex(text.as_bytes())),
+            body: Some(text.as_str().into()),
+            ..given(file, PathType::File, 0o600)
+        };
+        let then = KeysInfo {
+            folder: PathState::Present(given(folder, PathType::Directory, 0o700)),
+            file: PathState::Present(file_then),
+            ..info.clone()
+        };
+        Edit {
+            old: file.and_then(|file| file.sha256.clone()),
+            body: text,
+            probe: self.probe(),
+            becomes: Reading::AuthorizedKeys(KeysState::Account(Box::new(then))),
+        }
+    }
+
+    pub(super) fn describe(&self, key: &Key) -> String {
+        format!(
+            "{} {}{}",
+            key.kind,
+            key.fingerprint(),
+            if key.comment.is_empty() { String::new() } else { format!(" {}", key.comment) }
+        )
+    }
+}
+
+impl Sorted {
+    fn put(&mut self, own: &[usize], key: &Key, options: &str) {
+        let Some((first, others)) = own.split_first() else {
+            let end = self.lines.find(|_| true).len();
+            let line = key.line(options);
+            self.lines.insert(end, [line.as_str()]);
+            self.changes.push(Change::new("key", None, Some(&line)));
+            return;
+        };
+        let found = self.lines.get(*first).to_owned();
+        let differs = entry(&found).is_some_and(|e| e.options != options);
+        // Of one key with several sets of options sshd takes the first that fits, so all must be as declared.
+        let stray = others.iter().any(|at| entry(self.lines.get(*at)).is_some_and(|e| e.options != options));
+        if stray {
+            self.remove(others);
+        }
+        if differs {
+            let line = key.line(options);
+            self.lines.replace(*first, &line);
+            self.changes.push(Change::new("key", Some(&found), Some(&line)));
+        }
+    }
+
+    fn remove(&mut self, own: &[usize]) {
+        for at in own.iter().rev() {
+            self.changes.push(Change::new("key", Some(self.lines.get(*at)), None));
+            self.lines.remove(*at);
+        }
+    }
+}
+
+fn is_of(entry: &Entry<'_>, key: &Key) -> bool {
+    entry.kind == key.kind && entry.blob == key.blob
+}
+
+fn blocked(reason: String, basis: crate::model::Value) -> Judgement {
+    Judgement::blocked(BlockClass::Host, reason, basis)
+}
+
+fn why(changes: &[Change], path: &str) -> String {
+    let names: Vec<&str> = changes.iter().map(|change| change.attribute.as_str()).collect();
+    match names.as_slice() {
+        ["key"] => format!("keys in {} differ", ticked(&[path])),
+        names => format!("{} differ in {}", join(names), ticked(&[path])),
+    }
+}

@@ -1,0 +1,196 @@
+//! Archives, good ones and bad ones.
+
+use super::*;
+use base64::Engine as _;
+use std::os::unix::fs::MetadataExt;
+
+/// A member of an archive, as a header says it.
+struct Member {
+    name: &'static str,
+    kind: u8,
+    mode: u32,
+    body: &'static str,
+    target: &'static str,
+}
+
+const fn member(name: &'static str, kind: u8, mode: u32, body: &'static str, target: &'static str) -> Member {
+    Member { name, kind, mode, body, target }
+}
+
+const fn file(name: &'static str) -> Member {
+    member(name, b'0', 0o644, "body\n", "")
+}
+
+const fn symlink_to(name: &'static str, target: &'static str) -> Member {
+    member(name, b'2', 0o777, "", target)
+}
+
+/// Writes an archive byte by byte: no `tar` would make the bad ones.
+fn tar(members: &[Member]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for member in members {
+        let mut header = [0u8; 512];
+        let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, member.name.as_bytes());
+        put(100, format!("{:07o}\0{:07o}\0{:07o}\0", member.mode, 1234, 1234).as_bytes());
+        put(124, format!("{:011o}\0{:011o}\0", member.body.len(), 1_000_000_000).as_bytes());
+        put(148, b"        ");
+        put(156, &[member.kind]);
+        put(157, member.target.as_bytes());
+        put(257, b"ustar\x0000");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        out.extend(header);
+        out.extend(member.body.as_bytes());
+        out.resize(out.len().div_ceil(512) * 512, 0);
+    }
+    out.extend([0; 1024]);
+    out
+}
+
+fn source(members: &[Member]) -> Value {
+    json!({ "base64": base64::engine::general_purpose::STANDARD.encode(tar(members)) })
+}
+
+const TOOL: &[Member] = &[
+    member("tool-1/", b'5', 0o755, "", ""),
+    member("tool-1/bin/run it", b'0', 0o750, "#!/bin/sh\n", ""),
+    file("tool-1/with\nnewline"),
+    symlink_to("tool-1/bin/also", "../with \"quotes\" -> x"),
+    member("tool-1/hard", b'1', 0o644, "", "tool-1/bin/run it"),
+];
+
+#[test]
+fn an_archive_is_unpacked_repaired_and_removed() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let into = trial.path(&NASTY.replace(['/', '\n', '\t', '\\'], "_"));
+        let written = json!({ "into": into, "source": source(TOOL), "strip": 1, "owner": "nobody" });
+        let archive = trial.build("archive", &written, false);
+        assert_eq!(trial.converge(shell, archive.as_ref()), "its 5 members are as they were unpacked");
+        let run = format!("{into}/bin/run it");
+        assert_eq!((mode(&run), mode(&into)), (0o750, 0o755));
+        assert_eq!(std::fs::metadata(&run).unwrap().uid(), 65534);
+        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "nothing is left beside it");
+        std::fs::write(format!("{into}/stranger"), "").unwrap();
+        assert_eq!(trial.judge(archive.as_ref()).verdict, Verdict::Ok);
+        let tampers: [&dyn Fn(); 4] = [
+            &|| std::fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap(),
+            &|| std::fs::write(&run, "#!/bin/no\n").unwrap(),
+            &|| std::fs::remove_file(format!("{into}/bin/also")).unwrap(),
+            &|| std::fs::rename(format!("{into}/bin"), format!("{into}/lib")).unwrap(),
+        ];
+        for tamper in tampers {
+            tamper();
+            trial.converge(shell, archive.as_ref());
+            assert_eq!(std::fs::read_to_string(&run).unwrap(), "#!/bin/sh\n");
+            assert!(!Path::new(&format!("{into}/stranger")).exists());
+        }
+        let newer = json!({ "into": into, "source": source(&[file("tool-2/new")]), "strip": 1 });
+        trial.converge(shell, trial.build("archive", &newer, false).as_ref());
+        assert!(!Path::new(&run).exists() && Path::new(&format!("{into}/new")).exists());
+        trial.converge(shell, trial.build("archive", &newer, true).as_ref());
+        assert_eq!(std::fs::read_dir(trial.path("forge-state/archives")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_archive_of_the_host_may_be_packed() {
+    if !is_root() {
+        return;
+    }
+    for option in ["-czf", "-cJf", "-cjf"] {
+        let trial = Trial::new();
+        let (path, into) = (trial.path("archive"), trial.path("into"));
+        std::fs::create_dir(trial.path("tree")).unwrap();
+        std::fs::write(trial.path("tree/x"), "x").unwrap();
+        let packed = Command::new("tar").args([option, &path, "-C", &trial.path("tree"), "."]).status().unwrap();
+        if !packed.success() {
+            eprintln!("skipped: cannot pack with `{option}`");
+            continue;
+        }
+        let archive = trial.build("archive", &json!({ "into": into, "path": path }), false);
+        assert_eq!(trial.converge("dash", archive.as_ref()), "its one member is as it was unpacked");
+        std::fs::write(&path, "no archive").unwrap();
+        assert_eq!(trial.judge(archive.as_ref()).reason.raw(), "archive differs");
+        let said = trial.refused("dash", archive.as_ref());
+        assert!(said.ends_with("forge: tar cannot read the archive\n"), "{said}");
+        assert!(Path::new(&format!("{into}/x")).exists());
+    }
+}
+
+#[test]
+fn a_bad_member_is_named_and_nothing_is_unpacked() {
+    if !is_root() {
+        return;
+    }
+    let cases: &[(&[Member], &str)] = &[
+        (&[file("ok"), file("/etc/cron.d/x")], "member \"/etc/cron.d/x\" has an absolute name"),
+        (&[file("a/../../x")], "member \"a/../../x\" has `..` in its name"),
+        (
+            &[member("pipe", b'6', 0o644, "", "")],
+            "member \"pipe\" is a device, a pipe or something else that is no file",
+        ),
+        (&[member("dev", b'3', 0o644, "", "")], "member \"dev\" is a device, a pipe or something else that is no file"),
+        (&[member("suid", b'0', 0o4755, "x", "")], "member \"suid\" is set-user-id or set-group-id"),
+        (&[member("sgid", b'0', 0o2644, "x", "")], "member \"sgid\" is set-user-id or set-group-id"),
+        (&[symlink_to("l", "/etc")], "member \"l\" leads outside, to \"/etc\""),
+        (&[symlink_to("a/l", "../../x")], "member \"a/l\" leads outside, to \"../../x\""),
+        // Harmless as text; but `a` may be a link itself, and what `..` leads to depends on it.
+        (&[symlink_to("l", "a/../b")], "member \"l\" leads outside, to \"a/../b\""),
+        (&[member("h", b'1', 0o644, "", "/etc/shadow")], "member \"h\" leads outside, to \"/etc/shadow\""),
+        (&[member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
+        (&[file("d/x"), symlink_to("d", "e")], "member \"d/x\" lies below a link"),
+        (
+            &[member("a \"b\" -> c", b'6', 0o644, "", "")],
+            "member \"a \\\"b\\\" -> c\" is a device, a pipe or something else that is no file",
+        ),
+        (&[member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
+    ];
+    for (members, message) in cases {
+        let trial = Trial::new();
+        let into = trial.path("into");
+        let archive = trial.build("archive", &json!({ "into": into, "source": source(members) }), false);
+        let said = trial.refused("dash", archive.as_ref());
+        let quiet: String =
+            said.lines().filter(|line| line.starts_with("forge: ")).map(|line| format!("{line}\n")).collect();
+        assert_eq!(quiet, format!("forge: {message}\nforge: the archive is refused: nothing was unpacked\n"));
+        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 0);
+    }
+}
+
+/// What is cut off moves the root: a link that stays inside of the archive may leave what is unpacked of it.
+#[test]
+fn links_are_judged_where_they_will_stand() {
+    if !is_root() {
+        return;
+    }
+    let members = &[file("a/x"), symlink_to("a/b/l", "../../y")];
+    let trial = Trial::new();
+    let build = |strip: u32, into: &str| {
+        trial.build("archive", &json!({ "into": trial.path(into), "source": source(members), "strip": strip }), false)
+    };
+    trial.converge("dash", build(0, "whole").as_ref());
+    let said = trial.refused("dash", build(1, "cut").as_ref());
+    assert!(said.starts_with("forge: member \"a/b/l\" leads outside, to \"../../y\"\n"), "{said}");
+}
+
+#[test]
+fn somebody_elses_directory_is_not_replaced() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let into = trial.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let archive = trial.build("archive", &json!({ "into": into, "source": source(&[file("x")]) }), false);
+    assert_eq!(trial.judge(archive.as_ref()).verdict, Verdict::Change, "an empty one is");
+    std::fs::write(format!("{into}/theirs"), "").unwrap();
+    assert_eq!(
+        trial.judge(archive.as_ref()).reason.raw(),
+        format!("`{into}` holds what forge did not unpack: `theirs`")
+    );
+}

@@ -1,0 +1,264 @@
+//! Links, removals, and files of which a part is declared.
+
+use super::*;
+use crate::probe::Reading;
+use std::os::unix::fs::{MetadataExt, chown};
+
+/// The numbers of `nobody` and `daemon`, or some that have no name.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn links_come_change_and_go() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let name = NASTY.replace(['/', '\n', '\t'], "_");
+        let path = trial.path(&name);
+        let link = |target: &str, more: Value| {
+            let mut written = json!({ "path": path, "target": target });
+            written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            trial.build("link", &written, false)
+        };
+        let said = trial.converge(shell, link(&format!("-- {name}"), json!({})).as_ref());
+        assert_eq!(said, format!("the link points to `-- {name}`, as declared; nothing is there"));
+        std::fs::write(trial.path("there"), "").unwrap();
+        let said = trial.converge(shell, link("there", json!({ "owner": "nobody" })).as_ref());
+        assert_eq!(said, "the link points to `there`, as declared");
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().uid(), NOBODY);
+        assert_eq!(std::fs::metadata(trial.path("there")).unwrap().uid(), 0, "the target is not given away");
+        // A link to a directory is replaced, nothing is put into the directory.
+        std::fs::create_dir(trial.path("folder")).unwrap();
+        trial.converge(shell, link("folder", json!({})).as_ref());
+        trial.converge(shell, link("there", json!({})).as_ref());
+        assert_eq!(std::fs::read_dir(trial.path("folder")).unwrap().count(), 0);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        assert_eq!(trial.judge(link("there", json!({})).as_ref()).verdict.name(), "blocked");
+        trial.converge(shell, link("there", json!({ "force": true })).as_ref());
+        let kept = format!("{}/backups/{RUN}{path}", trial.path("forge-state"));
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "theirs");
+        trial.converge(shell, trial.build("link", &json!({ "path": path, "target": "x" }), true).as_ref());
+        assert!(Path::new(&trial.path("there")).exists());
+    }
+}
+
+#[test]
+fn what_is_to_be_gone_goes_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let [file, link, tree, gone] = ["it's a file", "a link", "a tree", "gone"].map(|name| trial.path(name));
+        let theirs = trial.path("theirs");
+        std::fs::create_dir_all(format!("{tree}/deep")).unwrap();
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::write(&file, "body").unwrap();
+        std::fs::write(format!("{theirs}/x"), "").unwrap();
+        symlink(&theirs, &link).unwrap();
+        symlink(&theirs, format!("{tree}/deep/link")).unwrap();
+        let written = json!({ "paths": [file, link, tree, gone], "recursive": true });
+        trial.converge(shell, trial.build("absent", &written, false).as_ref());
+        assert!(Path::new(&format!("{theirs}/x")).exists());
+        let kept = format!("{}/backups/{RUN}{file}", trial.path("forge-state"));
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "body");
+    }
+}
+
+#[test]
+fn a_tree_with_a_mount_in_it_is_left_whole() {
+    if !is_root() {
+        return;
+    }
+    for kind in ["absent", "directory"] {
+        let mut trial = Trial::new();
+        let tree = trial.path("a tree");
+        std::fs::create_dir_all(format!("{tree}/in it")).unwrap();
+        std::fs::create_dir(trial.path("theirs")).unwrap();
+        std::fs::write(format!("{tree}/first"), "").unwrap();
+        std::fs::write(format!("{}/x", trial.path("theirs")), "").unwrap();
+        // Of the same file system: its number tells nothing.
+        trial.inside = Some(format!("mount --bind '{}' '{tree}/in it' || exit 1", trial.path("theirs")));
+        if !trial.send("sh", "exit 0\n").status.success() {
+            eprintln!("skipped: no mount namespaces here");
+            return;
+        }
+        let tree_gone = trial.build(kind, &json!({ "path": tree, "recursive": true }), kind == "directory");
+        let said = trial.refused("dash", tree_gone.as_ref());
+        assert_eq!(said, format!("forge: a file system is mounted at {tree}/in it: nothing was removed\n"));
+        assert!(
+            Path::new(&format!("{tree}/first")).exists() && Path::new(&format!("{}/x", trial.path("theirs"))).exists()
+        );
+    }
+}
+
+#[test]
+fn an_edited_file_keeps_what_is_not_its_body() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = Trial::new();
+        let path = trial.path(&NASTY.replace('/', "_"));
+        std::fs::write(&path, "a=1\r\n# BEGIN forge x\r\nold\r\n# END forge x\r\nlast").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        chown(&path, Some(NOBODY), Some(1)).unwrap();
+        let tagged = rustix::fs::setxattr(&path, c"user.tag", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
+        let line = trial.build("line", &json!({ "path": path, "line": "a=2", "match": "^a=" }), false);
+        assert_eq!(trial.converge(shell, line.as_ref()), "line 1 is as declared");
+        let block = trial.build("block", &json!({ "path": path, "name": "x", "content": "new\nit's $(id)\n" }), false);
+        trial.converge(shell, block.as_ref());
+        let body = "a=2\r\n# BEGIN forge x\r\nnew\r\nit's $(id)\r\n# END forge x\r\nlast";
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), body);
+        let now = std::fs::metadata(&path).unwrap();
+        assert_eq!((mode(&path), now.uid(), now.gid()), (0o640, NOBODY, 1));
+        let mut tag = [0u8; 8];
+        let read = rustix::fs::getxattr(&path, c"user.tag", &mut tag);
+        assert!(!tagged || read == Ok(4), "the attribute is kept");
+        trial.converge(shell, trial.build("block", &json!({ "path": path, "name": "x" }), true).as_ref());
+        trial.converge(shell, trial.build("line", &json!({ "path": path, "line": "a=2" }), true).as_ref());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "last");
+    }
+}
+
+#[test]
+fn a_file_that_changed_meanwhile_is_not_written() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let path = trial.path("conf");
+    let line = trial.build("line", &json!({ "path": path, "line": "x", "create": true, "backup": false }), false);
+    for (before, meanwhile) in [(Some("a\n"), Some("b\n")), (None, Some("b\n")), (Some("a\n"), None)] {
+        let put = |body: Option<&str>| match body {
+            Some(body) => std::fs::write(&path, body).unwrap(),
+            None => drop(std::fs::remove_file(&path)),
+        };
+        put(before);
+        let judgement = trial.judge(line.as_ref());
+        put(meanwhile);
+        let output = trial.act("dash", line.act(&judgement, &trial.context()).body);
+        assert!(!output.status.success());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            format!("forge: {path} has changed since it was looked at: nothing was written\n")
+        );
+        assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), meanwhile);
+        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), usize::from(meanwhile.is_some()));
+    }
+}
+
+#[test]
+fn a_body_that_is_not_valid_is_not_put_in() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let path = trial.path("conf");
+    std::fs::write(&path, "a\n").unwrap();
+    let written = json!({ "path": path, "line": "b", "validate": "! grep -q b \"$FORGE_FILE\"" });
+    let said = trial.refused("dash", trial.build("line", &written, false).as_ref());
+    assert_eq!(
+        said,
+        format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n")
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\n");
+}
+
+/// What the engine does with several turns of one script: each is judged by what those before it bring about.
+#[test]
+fn several_edits_of_one_script_build_on_each_other() {
+    if !is_root() {
+        return;
+    }
+    let trial = Trial::new();
+    let path = trial.path("hosts");
+    let edits: Vec<_> = ["one", "two", "three"]
+        .map(|line| trial.build("line", &json!({ "path": path, "line": line, "create": true }), false))
+        .into_iter()
+        .collect();
+    let mut seen = trial.ask(edits.iter().flat_map(|edit| edit.probes()).collect());
+    let mut script = Fragment::new();
+    for edit in &edits {
+        let judgement = edit.judge(&seen, &trial.context());
+        script = script.then(edit.act(&judgement, &trial.context()).body).code("[ $? -eq 0 ] || exit\n");
+        let made = judgement.edit.unwrap();
+        seen.insert(made.probe, Ok::<Reading, _>(made.becomes));
+    }
+    let output = trial.act("dash", script);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
+    edits.iter().for_each(|edit| assert_eq!(trial.judge(edit.as_ref()).verdict, Verdict::Ok));
+}
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+
+/// Returns a trial with the account `forge-trial`, whose number no other has, and its home.
+fn with_account() -> Option<(Trial, String)> {
+    let trial = with_own_etc()?;
+    std::fs::set_permissions(trial.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let home = trial.path("home of x");
+    std::fs::create_dir(&home).unwrap();
+    chown(&home, Some(64123), Some(64123)).unwrap();
+    std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
+    for (file, line) in
+        [("passwd", format!("forge-trial:x:64123:64123::{home}:/bin/sh")), ("group", "forge-trial:x:64123:".to_owned())]
+    {
+        let path = trial.path(&format!("etc/{file}"));
+        let body = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{body}{line}\n")).unwrap();
+    }
+    Some((trial, home))
+}
+
+#[test]
+fn keys_come_and_go_as_their_account() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let Some((trial, home)) = with_account() else { return };
+        let file = format!("{home}/.ssh/authorized_keys");
+        let written = json!({ "user": "forge-trial", "key": format!("{KEY} it's me") });
+        let key = trial.build("ssh_authorized_key", &written, false);
+        assert_eq!(trial.converge(shell, key.as_ref()), "the key is there, with its options as declared");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{KEY} it's me\n"));
+        assert_eq!((mode(&format!("{home}/.ssh")), mode(&file)), (0o700, 0o600));
+        assert_eq!(std::fs::metadata(&file).unwrap().uid(), 64123);
+        // Given to root, and open to all: sshd would ignore it.
+        std::fs::write(&file, format!("# mine\nrestrict {KEY}\nssh-rsa AAAA x\n")).unwrap();
+        chown(&file, Some(0), Some(0)).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+        trial.converge(shell, key.as_ref());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\nssh-rsa AAAA x\n"));
+        assert_eq!((mode(&file), std::fs::metadata(&file).unwrap().uid()), (0o644, 64123));
+        let only = json!({ "user": "forge-trial", "key": KEY, "exclusive": true });
+        trial.converge(shell, trial.build("ssh_authorized_key", &only, false).as_ref());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\n"));
+        trial.converge(shell, trial.build("ssh_authorized_key", &written, true).as_ref());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "# mine\n");
+    }
+}
+
+/// A link that an account plants between look and change must not lead root anywhere.
+#[test]
+fn a_link_planted_in_a_home_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let Some((trial, home)) = with_account() else { return };
+    let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
+    let judgement = trial.judge(key.as_ref());
+    std::fs::create_dir(trial.path("roots")).unwrap();
+    symlink(trial.path("roots"), format!("{home}/.ssh")).unwrap();
+    let output = trial.act("dash", key.act(&judgement, &trial.context()).body);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        format!("forge: {home}/.ssh or what is in it is a symbolic link\n")
+    );
+    assert_eq!(std::fs::read_dir(trial.path("roots")).unwrap().count(), 0);
+    let reason = trial.judge(key.as_ref()).reason;
+    assert_eq!(reason.raw(), format!("`{home}/.ssh` is a symbolic link to `{}`", trial.path("roots")));
+}
