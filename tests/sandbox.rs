@@ -123,6 +123,10 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
         assert!(listed.starts_with("exit 0\nb  running, kept by process "), "{listed}");
         assert_ne!(boot("a"), a);
         assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/kept 2>/dev/null; uname -n"), "a\n");
+        let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a"]);
+        assert!(facts.starts_with("exit 0\nsandbox: simulated on this machine: a\n"), "{facts}");
+        let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a", "--format", "json"]);
+        assert!(facts.contains("\"simulated\": true,"), "{facts}");
         let none = lab.forge(&["sandbox", "reset", "c", "-i", "inventory.yaml"]);
         assert_eq!(
             none,

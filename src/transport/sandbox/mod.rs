@@ -90,7 +90,6 @@ pub async fn enter(root: &Utf8Path, host: &HostName, argv: &[String]) -> Result<
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "`transport` starts programs, and this is where a sandbox's begin")]
 fn quiet(program: &str) -> tokio::process::Command {
     let mut start = tokio::process::Command::new(program);
     // Nothing of forge's own environment: it may hold secrets of the controller.
