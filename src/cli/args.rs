@@ -1,7 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, duration, explain, facts, graph, man, plan, recipes, runs, schema, show, validate, verify,
+    apply, completions, duration, explain, facts, graph, man, plan, recipes, runs, sandbox, schema, show, validate,
+    verify,
 };
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,6 +37,7 @@ pub enum Verb {
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Sandbox(sandbox::Args),
 }
 
 impl Verb {

@@ -7,7 +7,7 @@ use crate::engine::{Event, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::view::Size;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -23,6 +23,14 @@ pub enum Ask {
     Change,
     /// Every fact.
     Facts,
+}
+
+/// The sandboxes of a project.
+pub struct Boxes {
+    /// The folder on this machine where they are noted.
+    pub root: Utf8PathBuf,
+    /// Hosts that are declared to be sandboxes.
+    pub hosts: Vec<HostName>,
 }
 
 /// The library behind the verbs.
@@ -48,6 +56,9 @@ pub trait Backend {
     /// # Errors
     /// A selector, or a pattern of `--step` and `--skip`, that is malformed or picks nothing.
     fn select(&self, project: &Self::Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>>;
+
+    /// Returns the project's sandboxes.
+    fn sandboxes(&self, project: &Self::Project, settings: &Settings) -> Boxes;
 
     /// Observes hosts.
     fn observe(

@@ -34,6 +34,11 @@ impl CliError {
         Self::new(ExitCode::Unexpected, message)
     }
 
+    /// What was asked for was done on the host, and failed there.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::HostsFailed, message)
+    }
+
     /// The user stopped it.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Interrupted, message)

@@ -1,6 +1,6 @@
 //! The real library behind the verbs.
 
-use super::backend::{Ask, Backend, Events};
+use super::backend::{Ask, Backend, Boxes, Events};
 use super::env;
 use super::settings::Settings;
 use crate::config::{self, LoadOptions, Project};
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
 use crate::transport;
 use crate::view::Size;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 /// Calls the rooms below.
 pub struct Library {
@@ -26,7 +26,7 @@ impl Library {
         Self { run: format!("{now}-{random}") }
     }
 
-    fn options(&self, settings: &Settings) -> Options {
+    fn options(&self, project: &Project, settings: &Settings) -> Options {
         Options {
             parallel: settings.parallel,
             timeout: settings.timeout,
@@ -36,11 +36,12 @@ impl Library {
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
             clock: now,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
+            sandboxes: sandboxes(project, settings),
         }
     }
 
     fn info(&self, project: &Project, settings: &Settings) -> RunInfo {
-        let Options { run, controller, user, .. } = self.options(settings);
+        let Options { run, controller, user, .. } = self.options(project, settings);
         RunInfo {
             version: RUN_VERSION,
             run,
@@ -50,13 +51,13 @@ impl Library {
             began: now().to_string(),
             user,
             controller,
+            simulated: simulated(project),
         }
     }
 
     /// Opens the run's folder; where that fails the run goes on and says so.
     fn journal(&self, project: &Project, settings: &Settings, events: &Events) -> Option<RunDir> {
-        let store = Store::new(&settings.state(&project.inventory), &project.cluster);
-        let begun = store.begin(&self.run);
+        let begun = store(project, settings).begin(&self.run);
         match begun.and_then(|run| run.write("run.json", &self.info(project, settings)).map(|_| run)) {
             Ok(run) => Some(run),
             Err(error) => {
@@ -66,6 +67,20 @@ impl Library {
             }
         }
     }
+}
+
+fn store(project: &Project, settings: &Settings) -> Store {
+    Store::new(&settings.state(&project.inventory), &project.cluster)
+}
+
+fn simulated(project: &Project) -> Vec<HostName> {
+    project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
+}
+
+/// Returns where the sandboxes of a cluster are noted. Absolute: a sandbox outlives this run's working folder.
+fn sandboxes(project: &Project, settings: &Settings) -> Utf8PathBuf {
+    let folder = store(project, settings).root().join("sandbox");
+    camino::absolute_utf8(&folder).unwrap_or(folder)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that looks at the clock and hands it in")]
@@ -100,6 +115,10 @@ impl Backend for Library {
         }
     }
 
+    fn sandboxes(&self, project: &Project, settings: &Settings) -> Boxes {
+        Boxes { root: sandboxes(project, settings), hosts: simulated(project) }
+    }
+
     async fn observe(
         &self,
         project: &Project,
@@ -108,7 +127,7 @@ impl Backend for Library {
         settings: &Settings,
         events: Events,
     ) -> Observed {
-        let options = self.options(settings);
+        let options = self.options(project, settings);
         match ask {
             Ask::Declared => engine::observe(project, hosts, &options, &events, false).await,
             Ask::Change => engine::observe(project, hosts, &options, &events, true).await,
@@ -129,7 +148,7 @@ impl Backend for Library {
         events: Events,
         cancel: Cancel,
     ) -> Report {
-        let options = self.options(settings);
+        let options = self.options(project, settings);
         let mut journal = self.journal(project, settings, &events);
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let work = async {
@@ -154,7 +173,7 @@ impl Backend for Library {
         _: Cancel,
     ) -> Report {
         let plan = engine::plan(project, &seen, &settings.filter);
-        engine::verify(project, &plan, &seen, &self.options(settings), &events)
+        engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
     }
 
     fn stop(&self, cancel: &Cancel) {

@@ -26,6 +26,7 @@ mod recipes;
 pub mod reference;
 mod run;
 mod runs;
+mod sandbox;
 mod schema;
 mod settings;
 mod show;
@@ -110,6 +111,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Schema(args) => schema::run(cx, args),
         Verb::Completions(args) => completions::run(cx, args),
         Verb::Man(args) => man::run(cx, args),
+        Verb::Sandbox(args) => sandbox::run(cx, args),
     }
 }
 

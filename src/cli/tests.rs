@@ -1,7 +1,7 @@
 //! Whole verbs, with hosts that exist only here: exit code, stdout and stderr in one text.
 
 use super::args::Cli;
-use super::backend::{Ask, Backend, Events};
+use super::backend::{Ask, Backend, Boxes, Events};
 use super::console::{Console, Stream};
 use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
@@ -58,6 +58,10 @@ impl Backend for Fake {
             Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
             _ => Ok(vec![sample::host("node-01")]),
         }
+    }
+
+    fn sandboxes(&self, (): &(), _: &Settings) -> Boxes {
+        Boxes { root: "/nonexistent".into(), hosts: Vec::new() }
     }
 
     async fn observe(&self, (): &(), hosts: &[HostName], _: Ask, _: &Settings, events: Events) -> Vec<HostSeen> {

@@ -89,6 +89,13 @@ pub struct Connect {
     pub keep_s: u64,
 }
 
+impl Project {
+    /// Returns whether a host is a sandbox, not a machine.
+    pub fn is_simulated(&self, host: &HostName) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.connect.transport == TransportKind::Sandbox)
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum TransportKind {
     #[default]

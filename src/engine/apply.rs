@@ -78,6 +78,7 @@ pub async fn apply(
         verb: "apply".to_owned(),
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
+        simulated: plan.simulated.clone(),
         hosts: in_order(&run, plan, done, began.elapsed()),
         budget_spent: run.spent.load(Ordering::Relaxed),
         interrupted: cancel.level() > Stop::No,

@@ -77,6 +77,7 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
         verb: info.verb.clone(),
         cluster: info.cluster.clone(),
         plan: None,
+        simulated: info.simulated.iter().filter(|host| hosts.contains_key(*host)).cloned().collect(),
         hosts: hosts.into_iter().map(|(host, trace)| trace.report(host)).collect(),
         budget_spent,
         // Whether somebody stopped it, or it still goes on, its journal does not say.

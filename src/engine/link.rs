@@ -221,7 +221,7 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
             TransportKind::Ssh => Kind::Ssh,
             TransportKind::Local => Kind::Local,
             TransportKind::Command(argv) => Kind::Command(argv.clone()),
-            TransportKind::Sandbox => Kind::Local,
+            TransportKind::Sandbox => Kind::Sandbox(transport::sandbox_folder(&options.sandboxes, host)),
         },
         address: if connect.address.is_empty() { host.to_string() } else { connect.address.clone() },
         user: connect.user.clone(),
@@ -235,6 +235,8 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
             HostKeyPolicy::AcceptNew => HostKey::AcceptNew,
         },
         sudo: match &connect.sudo {
+            // In a sandbox forge is root from the start.
+            _ if connect.transport == TransportKind::Sandbox => transport::Sudo::None,
             Sudo::None => transport::Sudo::None,
             Sudo::NoPassword => transport::Sudo::NoPassword,
             Sudo::Password(placeholder) => transport::Sudo::Password(placeholder.clone()),

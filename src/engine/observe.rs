@@ -74,6 +74,7 @@ pub async fn observe(
     look.second(&mut observed).await;
     look.share(&mut observed);
     observed.took = began.elapsed();
+    mark(project, &mut observed.seen);
     observed
 }
 
@@ -99,8 +100,14 @@ pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Opti
             seen
         }
     };
-    let seen = beside(hosts, options.parallel, one).await;
+    let mut seen = beside(hosts, options.parallel, one).await;
+    mark(project, &mut seen);
     Observed { seen, ..Observed::nothing(project) }
+}
+
+/// Notes which hosts are not real.
+fn mark(project: &Project, seen: &mut [HostSeen]) {
+    seen.iter_mut().for_each(|seen| seen.simulated = project.is_simulated(&seen.host));
 }
 
 impl Observed {

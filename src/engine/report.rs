@@ -15,6 +15,9 @@ pub struct Report {
     pub verb: String,
     pub cluster: String,
     pub plan: Option<String>,
+    /// Hosts that are not real: sandboxes on the machine that forge ran on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<HostName>,
     pub hosts: Vec<HostReport>,
     /// Whether the failure budget stopped the run.
     pub budget_spent: bool,

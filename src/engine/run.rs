@@ -34,6 +34,8 @@ pub struct Options {
     pub clock: fn() -> jiff::Timestamp,
     /// Where control sockets live: see [`crate::transport::control_dir`].
     pub control_dir: camino::Utf8PathBuf,
+    /// Where the sandboxes of the cluster are noted: see [`crate::transport::sandboxes`].
+    pub sandboxes: camino::Utf8PathBuf,
 }
 
 /// One run.

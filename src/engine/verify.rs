@@ -32,6 +32,7 @@ pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Opt
         verb: "verify".to_owned(),
         cluster: project.cluster.clone(),
         plan: None,
+        simulated: plan.simulated.clone(),
         hosts: plan.hosts.iter().map(|host| of_host(host, took(host), events)).collect(),
         budget_spent: false,
         interrupted: false,

@@ -49,10 +49,16 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
         cluster: inputs.project.cluster.clone(),
         inventory: inputs.project.inventory.to_string(),
         id: String::new(),
+        simulated: simulated(inputs.project, inputs.seen),
         hosts: hosts(ground, spans, inputs.seen),
     };
     plan.id = identity(&plan);
     plan
+}
+
+fn simulated(project: &Project, seen: &[HostSeen]) -> Vec<HostName> {
+    let hosts = seen.iter().map(|seen| &seen.host);
+    hosts.filter(|host| project.is_simulated(host)).cloned().collect()
 }
 
 /// Plans every host as if all others got through, then again with what the others come to, until nothing moves:

@@ -54,6 +54,8 @@ pub struct HostSeen {
     pub account: Option<Untrusted>,
     /// Round trips it took.
     pub trips: u32,
+    /// Whether the host is a sandbox on this machine.
+    pub simulated: bool,
 }
 
 impl HostSeen {
@@ -67,6 +69,7 @@ impl HostSeen {
             key: None,
             account: None,
             trips: 0,
+            simulated: false,
         }
     }
 
@@ -75,7 +78,17 @@ impl HostSeen {
         let (records, key) = records(&observation);
         let facts = Facts::from_observation(&observation);
         let account = account(&observation);
-        Self { host: host.clone(), reach: Reach::Observed, facts, observation, records, key, account, trips }
+        Self {
+            host: host.clone(),
+            reach: Reach::Observed,
+            facts,
+            observation,
+            records,
+            key,
+            account,
+            trips,
+            simulated: false,
+        }
     }
 
     /// Takes over later answers.

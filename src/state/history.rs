@@ -1,5 +1,6 @@
 //! The runs that lie in a state folder: found, named by a prefix, read as text.
 
+use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct RunInfo {
     pub began: String,
     pub user: String,
     pub controller: String,
+    /// Hosts of the inventory that are not real: sandboxes on the controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<HostName>,
 }
 
 /// The folder of a run of the past.

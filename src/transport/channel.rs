@@ -73,7 +73,7 @@ impl Channel {
         Self::process(start, name, Some(format!("{command}\n")))
     }
 
-    fn process(
+    pub(super) fn process(
         mut start: tokio::process::Command,
         name: &str,
         preface: Option<String>,

@@ -3,6 +3,7 @@
 use super::boot::{Boot, Via};
 use super::channel::Channel;
 use super::kept::Keep;
+use super::sandbox::Holder;
 use super::ssh::Link;
 use super::talk::{Answer, Cut, Ending, Finished, START_LIMIT, Sink, Talk};
 use super::{ErrorKind, Kind, Sudo, Target, TransportError, random, sudo};
@@ -36,6 +37,7 @@ enum Carrier {
     Ssh(Link),
     Local,
     Command(Vec<String>),
+    Sandbox(Holder),
 }
 
 /// What is known of the sudo password. It is tried on one channel first: several wrong tries at once could
@@ -53,7 +55,8 @@ pub(super) struct Ask<'a> {
     pub limit: Duration,
 }
 
-/// Connects to `host`. For ssh the login is done when this returns; `local` and `command` start nothing yet.
+/// Connects to `host`. For ssh the login is done when this returns, and a sandbox runs; `local` and
+/// `command` start nothing yet.
 ///
 /// # Errors
 /// Every way in which a login fails, told apart by [`ErrorKind`]. Nothing was run on the host.
@@ -62,6 +65,7 @@ pub async fn open(host: &HostName, target: &Target, secrets: &SecretStore) -> Re
         Kind::Ssh => Carrier::Ssh(Link::connect(host, target).await?),
         Kind::Local => Carrier::Local,
         Kind::Command(argv) => Carrier::Command(argv.clone()),
+        Kind::Sandbox(dir) => Carrier::Sandbox(Holder::find_or_start(dir, host).await?),
     };
     let password = match &target.sudo {
         Sudo::Password(placeholder) => Some(secrets.reveal(placeholder)),
@@ -176,6 +180,7 @@ impl Session {
             Carrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
             Carrier::Local => Channel::local(command)?,
             Carrier::Command(argv) => Channel::program(argv, command)?,
+            Carrier::Sandbox(holder) => holder.channel(command)?,
         };
         channel.permit = permit;
         Ok(channel)
@@ -209,11 +214,22 @@ impl Session {
     }
 
     fn no_shell(&self, cut: &Cut) -> TransportError {
-        sudo::refusal(&cut.said, &self.0.target).unwrap_or_else(|| {
-            TransportError::new(ErrorKind::Shell, format!("no shell started for {}", self.0.target.user_name()))
-                .hint("the login must give a shell that runs `sh`, without questions")
-                .said(&cut.said)
-        })
+        let (why, hint) = match &self.0.carrier {
+            Carrier::Ssh(_) | Carrier::Local => (
+                format!("no shell started for {}", self.0.target.user_name()),
+                "the login must give a shell that runs `sh`, without questions",
+            ),
+            Carrier::Command(argv) => (
+                format!("`{}` gave no shell", argv.join(" ")),
+                "the program must run a shell on its stdin, as `docker exec -i NAME sh` does",
+            ),
+            Carrier::Sandbox(_) => (
+                "the sandbox cannot be entered".to_owned(),
+                "`forge sandbox reset` ends it, and the next run makes it anew",
+            ),
+        };
+        sudo::refusal(&cut.said, &self.0.target)
+            .unwrap_or_else(|| TransportError::new(ErrorKind::Shell, why).hint(hint).said(&cut.said))
     }
 
     /// Makes a new connection if the old one is gone.
@@ -223,7 +239,7 @@ impl Session {
     pub async fn reconnect(&self) -> Result<(), TransportError> {
         match &self.0.carrier {
             Carrier::Ssh(link) => link.reconnect(&self.0.host, &self.0.target).await,
-            Carrier::Local | Carrier::Command(_) => Ok(()),
+            Carrier::Local | Carrier::Command(_) | Carrier::Sandbox(_) => Ok(()),
         }
     }
 
@@ -231,7 +247,7 @@ impl Session {
     pub fn generation(&self) -> u64 {
         match &self.0.carrier {
             Carrier::Ssh(link) => link.generation(),
-            Carrier::Local | Carrier::Command(_) => 1,
+            Carrier::Local | Carrier::Command(_) | Carrier::Sandbox(_) => 1,
         }
     }
 

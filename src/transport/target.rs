@@ -80,6 +80,8 @@ pub enum Kind {
     Local,
     /// A program that gives a shell on its stdin, with its arguments: `docker exec -i c1 sh`.
     Command(Vec<String>),
+    /// A view of this machine, kept by a process that this folder on it names. It is made when it is not there.
+    Sandbox(Utf8PathBuf),
 }
 
 /// What happens with a host key that is not known. A changed key is always refused.

@@ -27,6 +27,7 @@ use crate::diag::Code;
 use crate::engine::{Comparison, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
+use crate::transport::Sandbox;
 use std::io::{self, Write};
 
 /// A run of the past in a list. One that cannot be read is shown with the reason, never left out.
@@ -34,6 +35,15 @@ use std::io::{self, Write};
 pub enum Listed {
     Read(Box<PastRun>),
     Broken { run: String, cluster: String, why: String },
+}
+
+/// The sandboxes of a cluster on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandboxes {
+    /// Whether they were ended just now.
+    pub ended: bool,
+    /// By name; each as it was before.
+    pub list: Vec<Sandbox>,
 }
 
 /// Writes the result of a verb for one kind of reader. `exit` is the code that the process ends with.
@@ -44,6 +54,8 @@ pub trait Writer {
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is known of hosts.
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes which sandboxes there are, or were ended.
+    fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is wrong in inventories, or that nothing is.
     fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes who waits for whom.

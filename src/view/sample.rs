@@ -111,6 +111,7 @@ pub fn verify(name: &str, verdict: Verdict, reason: &str) -> VerifyPlan {
 
 pub fn plan(hosts: Vec<HostPlan>) -> Plan {
     Plan {
+        simulated: Vec::new(),
         version: 1,
         forge: "0.1.0".into(),
         cluster: "h100-prod".into(),
@@ -181,6 +182,7 @@ pub fn hostile_plan(text: &str) -> Plan {
     let why = Unreachable { why: text.into(), hint: texts() };
     let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
     Plan {
+        simulated: Vec::new(),
         cluster: text.into(),
         inventory: text.into(),
         forge: text.into(),
@@ -191,6 +193,7 @@ pub fn hostile_plan(text: &str) -> Plan {
 
 pub fn report(verb: &str, hosts: Vec<HostReport>) -> Report {
     Report {
+        simulated: Vec::new(),
         version: 1,
         run: "20261121T093015-4f2a".into(),
         verb: verb.into(),
@@ -327,6 +330,7 @@ pub fn hostile_report(text: &str) -> Report {
     let mut second = ended(text, Outcome::Unreachable, text);
     second.hint = Some(text.into());
     Report {
+        simulated: Vec::new(),
         run: text.into(),
         verb: text.into(),
         cluster: text.into(),

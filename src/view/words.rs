@@ -14,7 +14,7 @@ pub fn count(number: usize, one: &str) -> String {
 fn plural(one: &str) -> String {
     match one {
         one if one.ends_with('y') => format!("{}ies", &one[..one.len() - 1]),
-        one if one.ends_with('s') => format!("{one}es"),
+        one if one.ends_with(['s', 'x']) => format!("{one}es"),
         one => format!("{one}s"),
     }
 }

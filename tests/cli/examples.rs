@@ -20,8 +20,10 @@ fn the_readmes_example_is_valid() {
 }
 
 #[test]
-fn the_demo_is_valid() {
-    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/inventory.yaml");
-    let said = Place::new().forge(&["validate", demo]);
-    assert!(said.starts_with("exit 0\n--- stdout\nvalid: "), "{said}");
+fn the_demos_are_valid() {
+    for demo in ["demo/inventory.yaml", "inventories/demo.yaml"] {
+        let path = format!("{}/{demo}", env!("CARGO_MANIFEST_DIR"));
+        let said = Place::new().forge(&["validate", &path]);
+        assert!(said.starts_with("exit 0\n--- stdout\nvalid: "), "{said}");
+    }
 }

@@ -88,6 +88,7 @@ const OF_REPORTS: &[Holds] = &[
 
 fn report() -> Report {
     Report {
+        simulated: Vec::new(),
         version: 1,
         run: "run".into(),
         verb: "apply".into(),
@@ -197,8 +198,15 @@ const OF_PLANS: &[Found] = &[
 fn every_combination_in_a_plan() {
     subsets(OF_PLANS, |subset| {
         let hosts = subset.iter().map(|(_, _, host)| host()).collect();
-        let plan =
-            Plan { version: 1, forge: "0".into(), cluster: "c".into(), inventory: "i".into(), id: "x".into(), hosts };
+        let plan = Plan {
+            version: 1,
+            forge: "0".into(),
+            cluster: "c".into(),
+            inventory: "i".into(),
+            id: "x".into(),
+            simulated: Vec::new(),
+            hosts,
+        };
         for detailed in [false, true] {
             let codes: Vec<u8> =
                 subset.iter().filter(|(_, only, _)| detailed || !only).map(|(code, _, _)| *code).collect();

@@ -18,6 +18,7 @@ mod history;
 mod kill;
 mod kinds;
 mod removal;
+mod sandbox;
 mod scopes;
 mod speed;
 mod support;

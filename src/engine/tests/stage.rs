@@ -144,6 +144,7 @@ impl Stage {
             user: "test".to_owned(),
             clock: || jiff::Timestamp::UNIX_EPOCH,
             control_dir: self.path().to_owned(),
+            sandboxes: self.path().join("sandbox"),
         }
     }
 }

@@ -4,7 +4,7 @@ mod formatter;
 mod offline;
 mod validation;
 
-use super::{Listed, Validation, Writer};
+use super::{Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::engine::{Comparison, PastRun, Report};
@@ -76,6 +76,9 @@ struct FactsBody<'a> {
 struct HostFacts<'a> {
     host: &'a HostName,
     reach: &'a Reach,
+    /// Present and true for a sandbox on the machine that forge ran on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    simulated: bool,
     facts: BTreeMap<&'a str, Fact<'a>>,
 }
 
@@ -87,6 +90,20 @@ enum Fact<'a> {
     Unknown(&'a crate::probe::Unknown),
 }
 
+#[derive(Serialize)]
+struct SandboxesBody<'a> {
+    /// Whether they were ended just now.
+    ended: bool,
+    sandboxes: Vec<SandboxLine<'a>>,
+}
+
+/// A sandbox as it was before; `pid` is null where none ran.
+#[derive(Serialize)]
+struct SandboxLine<'a> {
+    host: &'a str,
+    pid: Option<u32>,
+}
+
 impl<'a> HostFacts<'a> {
     fn of(seen: &'a HostSeen) -> Self {
         let facts = seen
@@ -94,7 +111,7 @@ impl<'a> HostFacts<'a> {
             .0
             .iter()
             .map(|(name, fact)| (name.as_str(), fact.as_ref().map_or_else(Fact::Unknown, Fact::Value)));
-        Self { host: &seen.host, reach: &seen.reach, facts: facts.collect() }
+        Self { host: &seen.host, reach: &seen.reach, simulated: seen.simulated, facts: facts.collect() }
     }
 }
 
@@ -109,6 +126,12 @@ impl Writer for Json {
 
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("facts", exit, FactsBody { facts: seen.iter().map(HostFacts::of).collect() }, out)
+    }
+
+    fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        let lines = sandboxes.list.iter().map(|sandbox| SandboxLine { host: &sandbox.host, pid: sandbox.pid });
+        let body = SandboxesBody { ended: sandboxes.ended, sandboxes: lines.collect() };
+        Document::write("sandboxes", exit, body, out)
     }
 
     fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -28,6 +28,7 @@ enum Cell {
 
 /// Writes every fact of every host, then the hosts that did not answer.
 pub fn write(text: &Text, seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+    super::simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
     let names: BTreeSet<&String> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
     for name in names {
         fact(name, &rows(name, seen, text.verbose > 0), seen.len(), out)?;

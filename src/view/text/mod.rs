@@ -12,13 +12,14 @@ mod recipes;
 mod report;
 mod rows;
 mod runs;
+mod sandboxes;
 mod sections;
 mod step;
 #[cfg(test)]
 mod tests;
 mod validation;
 
-use super::{Listed, Validation, Writer};
+use super::{Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::engine::{Comparison, PastRun, Report};
@@ -59,6 +60,10 @@ impl Writer for Text {
         facts::write(self, seen, out)
     }
 
+    fn sandboxes(&self, sandboxes: &Sandboxes, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        sandboxes::write(sandboxes, out)
+    }
+
     fn validation(&self, validation: &Validation, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         validation::write(validation, out)
     }
@@ -97,6 +102,15 @@ impl Writer for Text {
 
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         runs::comparison(comparison, out)
+    }
+}
+
+/// Says which hosts are not real, before anything is said of them.
+fn simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Write) -> io::Result<()> {
+    let folded = super::fold::fold(hosts.into_iter().map(HostName::as_str));
+    match folded.as_str() {
+        "" => Ok(()),
+        hosts => writeln!(out, "sandbox: simulated on this machine: {}\n", super::escape::line(hosts)),
     }
 }
 

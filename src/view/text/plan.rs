@@ -9,6 +9,7 @@ use std::io::{self, Write};
 pub fn write(text: &Text, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let counts = plan.counts();
     let verbose = text.verbose > 0;
+    super::simulated(&plan.simulated, out)?;
     if verbose || !closing::settled(&counts) {
         header(plan, out)?;
     }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 /// Writes the whole report.
 pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    super::simulated(&report.simulated, out)?;
     problems::write(report, out)?;
     rows::write(report, out)?;
     writeln!(out, "{}", closing(report, exit))?;

@@ -77,6 +77,7 @@ pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     if run.finished {
         return super::report::write(text, &run.report, run.report.exit_code(), out);
     }
+    super::simulated(&run.report.simulated, out)?;
     super::problems::write(&run.report, out)?;
     super::rows::write(&run.report, out)?;
     let why = "it is still going on, or its controller was stopped; this is what its journal tells";

@@ -1,0 +1,103 @@
+//! `forge sandbox`.
+
+use super::args::InventoryArg;
+use super::backend::{Backend, Boxes};
+use super::error::CliError;
+use super::run::{Cx, Ending, block_on};
+use crate::model::{ExitCode, HostName};
+use crate::transport::{self, Sandbox};
+use crate::view::Sandboxes;
+use camino::Utf8Path;
+
+/// List or end sandboxes: simulated hosts on this machine
+///
+/// A host with `connect: { transport: sandbox }` is a copy-on-write view of this machine. It is made when it is
+/// first needed and kept by a small process, so that what one command does the next one finds. What is written
+/// inside lies in memory; `reset` ends it, and the next command finds a fresh one.
+#[derive(Debug, clap::Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_long_help = "Examples:
+  forge sandbox enter gpu-01 -i inventories/demo.yaml
+  forge sandbox enter gpu-01 -i inventories/demo.yaml -- systemctl status gpu-agent
+  forge sandbox list -i inventories/demo.yaml
+  forge sandbox reset gpu-01 -i inventories/demo.yaml
+  forge sandbox reset                          every sandbox of ./inventory.yaml"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Show the sandboxes of the inventory's cluster, and which of them run
+    List,
+    /// End sandboxes with everything in them
+    Reset {
+        /// The host; without one, every sandbox of the cluster
+        host: Option<String>,
+    },
+    /// Run a program in a sandbox as its root; without one, a shell
+    Enter {
+        /// A host of the inventory that is a sandbox
+        host: String,
+        /// The program and its arguments
+        #[arg(last = true, value_name = "PROGRAM")]
+        argv: Vec<String>,
+    },
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let target = cx.target(&InventoryArg::default())?;
+    let output = cx.output(&target);
+    let (project, _) = cx.load(&target)?;
+    let Boxes { root, hosts } = cx.backend.sandboxes(&project, cx.settings);
+    let sandboxes = match &args.what {
+        What::Enter { host, argv } => return enter(&root, &hosts, host, argv),
+        What::List => Sandboxes { ended: false, list: list(&root)? },
+        What::Reset { host } => Sandboxes { ended: true, list: reset(&root, host.as_deref())? },
+    };
+    output.result(&|writer, out| writer.sandboxes(&sandboxes, ExitCode::Done, out))?;
+    Ok(ExitCode::Done)
+}
+
+fn enter(root: &Utf8Path, hosts: &[HostName], host: &str, argv: &[String]) -> Ending {
+    let Some(host) = hosts.iter().find(|known| known.as_str() == host) else {
+        let error = CliError::usage(format!("the inventory has no sandbox `{host}`"));
+        return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));
+    };
+    let shell = ["sh".to_owned()];
+    let argv = if argv.is_empty() { &shell } else { argv };
+    block_on(async {
+        match transport::enter_sandbox(root, host, argv).await {
+            Ok(0) => Ok(ExitCode::Done),
+            Ok(status) => Err(CliError::failed(format!("`{}` ended with {status} in the sandbox", argv[0]))),
+            Err(error) => {
+                let hint = error.hint.unwrap_or_default();
+                Err(CliError::unexpected(error.message).hint(hint))
+            }
+        }
+    })
+}
+
+fn list(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
+    transport::sandboxes(root).map_err(|error| CliError::unexpected(error.to_string()))
+}
+
+/// Ends the sandbox of `host`, or all, and returns those that there were.
+fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> {
+    let mut list = list(root)?;
+    if let Some(host) = host {
+        list.retain(|sandbox| sandbox.host == host);
+        if list.is_empty() {
+            let error = CliError::usage(format!("there is no sandbox of `{host}`"));
+            return Err(error.hint("`forge sandbox list` shows those that there are"));
+        }
+    }
+    for sandbox in &list {
+        transport::reset_sandbox(root, &sandbox.host).map_err(|error| CliError::unexpected(error.to_string()))?;
+    }
+    Ok(list)
+}

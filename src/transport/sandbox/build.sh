@@ -1,0 +1,182 @@
+# Becomes process 1 of a sandbox: lays a copy-on-write view of this machine, hides what is the real machine's
+# own, and waits. Runs in new namespaces that still show the machine's mounts and /proc.
+# $1 host, $2 boot id, $3 folder with the stand-ins, $4 `yes` in a user namespace of one user, $5 capabilities to give up.
+set -eu
+umask 022
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+host=$1 boot=$2 alone=$4 given_up=$5
+systemctl=$(cat "$3/systemctl") journalctl=$(cat "$3/journalctl")
+read -r pid rest </proc/self/stat
+b=/tmp
+r=$b/root
+fail() { printf '%s\n' "$*" >&2; exit 1; }
+quiet() { "$@" 2>/dev/null; }
+
+# A layer over folder $1 at $2. A user alone may not write into folders that are root's, so the layer brings
+# folders of its own; they merge with those below.
+layer() {
+  n=$((n + 1))
+  mkdir -p "$b/layer/$n/up" "$b/layer/$n/work" "$2"
+  if [ "$alone" = yes ]; then
+    (cd "$1" && find . -xdev -type d -print0 2>/dev/null |
+      tar -c --no-recursion --null -T - 2>/dev/null) | tar -x --no-same-owner -C "$b/layer/$n/up" 2>/dev/null || :
+  fi
+  o=lowerdir=$1,upperdir=$b/layer/$n/up,workdir=$b/layer/$n/work
+  # A user's layer keeps its notes in attributes that a user may write; kernels before 5.11 know none of both.
+  if [ "$alone" = yes ]; then o=$o,userxattr; fi
+  quiet mount -t overlay -o "$o" forge-sandbox "$2"
+}
+
+# The mounts below / that belong to the system: its own file systems, and single files that are bound.
+inner_mounts() {
+  awk '{ for (i = 7; $i != "-"; i++); print $5, $(i + 1) }' /proc/self/mountinfo | sort -u |
+    while read -r point type; do
+      case $type in proc | sysfs | tmpfs | devtmpfs | devpts | mqueue | cgroup* | nsfs | overlay | autofs | fuse*) [ -f "$point" ] || continue ;; esac
+      case $point in *\\*) continue ;; /var/lib/*/*/* | /*/*/*/*/*) continue ;; esac
+      case $point in /usr | /usr/* | /etc/* | /var | /var/* | /opt | /opt/* | /srv | /srv/* | /boot | /boot/*) printf '%s\n' "$point" ;; esac
+    done
+}
+
+# All of / in one layer, and one for each file system in it.
+whole() {
+  layer / "$r" || return 1
+  for point in $(inner_mounts); do
+    if [ -f "$point" ]; then cp "$point" "$r$point" 2>/dev/null || :; else layer "$point" "$r$point" || return 1; fi
+  done
+}
+
+# A root of its own, with layers over programs and copies of what is small and written to.
+pieces() {
+  mkdir -p "$r" && mount -t tmpfs -o mode=755,size=50% forge-sandbox "$r" || return 1
+  for d in bin sbin lib lib32 lib64 libx32; do
+    if [ -L "/$d" ]; then cp -P "/$d" "$r/$d"; elif [ -d "/$d" ]; then layer "/$d" "$r/$d" || return 1; fi
+  done
+  layer /usr "$r/usr" || return 1
+  for d in opt srv; do mkdir -p "$r/$d"; layer "/$d" "$r/$d" || :; done
+  copy /etc
+  mkdir -p "$r/var/lib/apt"
+  (cd /var && find . -xdev -maxdepth 2 -type d -print0 2>/dev/null | tar -c --no-recursion --null -T - 2>/dev/null) |
+    tar -x --no-same-owner -C "$r/var" 2>/dev/null || :
+  find /var -maxdepth 1 -type l -exec cp -P {} "$r/var/" \;
+  copy /var/lib/dpkg
+  mkdir -p "$r/var/cache/apt/archives/partial" "$r/var/lib/apt/lists/partial" "$r/var/log/apt"
+  [ -e "$r/etc/shadow" ] || sed 's/:.*/:*:19000:0:99999:7:::/' /etc/passwd >"$r/etc/shadow"
+  [ -e "$r/etc/gshadow" ] || sed 's/:.*/:*::/' /etc/group >"$r/etc/gshadow"
+}
+
+# What cannot be read is left out.
+copy() { mkdir -p "$r$1"; cp -rP --preserve=mode,timestamps "$1/." "$r$1" 2>/dev/null || :; }
+
+empty() { mkdir -p "$2"; mount -t tmpfs -o "nosuid,nodev,mode=$1" forge-sandbox "$2"; }
+
+hide() {
+  empty 755 "$r/run"
+  mkdir -m 1777 "$r/run/lock"
+  empty 1777 "$r/tmp"
+  empty 1777 "$r/var/tmp"
+  empty 700 "$r/root"
+  empty 755 "$r/home"
+  # Homes that lie elsewhere.
+  awk -F: '$3 == 0 || ($3 >= 1000 && $3 < 60000) { print $6 }' /etc/passwd | sort -u | while read -r home; do
+    case $home in / | /root | /home/* | /bin* | /sbin* | /usr* | /etc* | /var | /var/empty | /run* | /dev* | /proc* | /sys* | *..* | '') continue ;; esac
+    [ ! -d "$r$home" ] || empty 700 "$r$home"
+  done
+  # Containers and machines of this machine, with their sockets.
+  for d in docker containerd containers lxc lxd machines libvirt kubelet incus; do
+    [ ! -d "$r/var/lib/$d" ] || empty 755 "$r/var/lib/$d"
+  done
+  for d in var opt srv; do
+    [ ! -d "$r/$d" ] || timeout 20 find "$r/$d" -xdev -type s -delete 2>/dev/null || :
+  done
+  # What forge did to this machine it did not do to the sandbox.
+  rm -rf "$r/var/lib/forge"
+}
+
+devices() {
+  empty 755 "$r/dev"
+  for d in null zero full random urandom tty; do
+    [ -e "/dev/$d" ] || continue
+    : >"$r/dev/$d" && mount --bind "/dev/$d" "$r/dev/$d"
+  done
+  mkdir "$r/dev/pts" && quiet mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$r/dev/pts" || :
+  empty 1777 "$r/dev/shm"
+  ln -s pts/ptmx "$r/dev/ptmx"
+  ln -s /proc/self/fd "$r/dev/fd"
+  ln -s fd/0 "$r/dev/stdin"
+  ln -s fd/1 "$r/dev/stdout"
+  ln -s fd/2 "$r/dev/stderr"
+}
+
+# /proc/sys becomes a tree of plain files with what the kernel says now: writing there changes the copy.
+kernel() {
+  mkdir -p "$r/proc" "$r/sys"
+  mount -t proc -o nosuid,nodev,noexec proc "$r/proc" || fail "a fresh /proc cannot be mounted here: parts of /proc are covered, as in most containers
+hint: run forge as root; in a container, start it with --privileged"
+  quiet hostname "$host" || printf '%s' "$host" >"$r/proc/sys/kernel/hostname"
+  copied=$b/kernel
+  mkdir "$copied"
+  cp -r --preserve=mode "$r/proc/sys/." "$copied" 2>/dev/null || :
+  [ -s "$copied/kernel/ostype" ] || fail "/proc/sys cannot be copied"
+  chmod -R u+w "$copied"
+  printf '%s\n' "$host" >"$copied/kernel/hostname"
+  printf '%s\n' "$boot" >"$copied/kernel/random/boot_id"
+  mount --bind "$r/proc/sys/kernel/random/uuid" "$copied/kernel/random/uuid"
+  mount --rbind "$copied" "$r/proc/sys"
+  for f in kcore keys kmsg timer_list sched_debug sysrq-trigger; do
+    [ ! -f "$r/proc/$f" ] || mount --bind /dev/null "$r/proc/$f"
+  done
+  for d in irq bus fs acpi scsi; do
+    [ ! -d "$r/proc/$d" ] || read_only "$r/proc/$d" "$r/proc/$d"
+  done
+  quiet mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$r/sys" || read_only /sys "$r/sys"
+}
+
+# A view of $1 at $2 that cannot be written to, with every mount in it.
+read_only() {
+  mount --rbind "$1" "$2"
+  awk '{ print $5 }' /proc/self/mountinfo | while read -r point; do
+    case $point in "$2" | "$2"/*) mount -o remount,bind,ro,nosuid,nodev,noexec "$point" || exit 1 ;; esac
+  done || fail "$1 cannot be made read-only"
+}
+
+identity() {
+  printf '%s\n' "$host" >"$r/etc/hostname"
+  printf '127.0.0.1 localhost\n127.0.1.1 %s\n::1 localhost\n' "$host" >"$r/etc/hosts"
+  rm -f "$r/etc/machine-id"
+  printf '%s\n' "$boot" | tr -d - >"$r/etc/machine-id"
+  printf 'sandbox\n' >"$r/run/forge-sandbox.kind"
+  # There is no network: what packages there are comes from repositories inside.
+  if [ -d "$r/etc/apt" ]; then
+    rm -rf "$r/etc/apt/sources.list" "$r/etc/apt/sources.list.d" "$r"/var/lib/apt/lists/*_*
+    mkdir -p "$r/etc/apt/sources.list.d" "$r/etc/apt/apt.conf.d"
+    [ "$alone" = no ] || printf 'APT::Sandbox::User "root";\n' >"$r/etc/apt/apt.conf.d/00forge-sandbox"
+  fi
+  mkdir -p "$r/usr/local/sbin"
+  printf '%s\n' "$systemctl" >"$r/usr/local/sbin/systemctl"
+  printf '%s\n' "$journalctl" >"$r/usr/local/sbin/journalctl"
+  chmod 755 "$r/usr/local/sbin/systemctl" "$r/usr/local/sbin/journalctl"
+}
+
+n=0
+mount -t tmpfs -o mode=755,size=50% forge-sandbox "$b"
+[ "$alone" = no ] && whole || {
+  quiet umount -R "$r" || :
+  pieces || fail "no overlay can be mounted here: the kernel lacks overlayfs, or this is a container inside too many layers"
+}
+hide
+devices
+kernel
+identity
+quiet ip link set lo up || :
+mkdir "$r/run/.machine"
+cd "$r"
+pivot_root . run/.machine
+cd /
+umount -l /run/.machine
+rmdir /run/.machine
+printf 'ready %s\n' "$pid"
+exec </dev/null >/dev/null 2>&1
+# Process 1 inherits orphans: the shell's wait collects them.
+wait='trap : TERM INT HUP; while :; do sleep 3600 & wait "$!"; done'
+[ "$alone" = yes ] || exec setpriv --bounding-set "$given_up" -- env -i PATH="$PATH" sh -c "$wait" "forge-sandbox:$host"
+exec env -i PATH="$PATH" sh -c "$wait" "forge-sandbox:$host"

@@ -1,0 +1,261 @@
+//! The sandbox: hosts that are copy-on-write views of this machine, each in namespaces of its own.
+//!
+//! A small process keeps a sandbox between commands; its folder on this machine says which. What is written
+//! inside lies in memory and ends with that process. It is for trying things out, not a security boundary.
+
+use super::channel::Channel;
+use super::{ErrorKind, TransportError};
+use crate::model::HostName;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::time::Duration;
+
+const START: &str = include_str!("start.sh");
+const BUILD: &str = include_str!("build.sh");
+const SYSTEMCTL: &str = include_str!("systemctl.sh");
+const JOURNALCTL: &str = include_str!("journalctl.sh");
+
+/// What root in a sandbox may not do: all of it would reach the real machine's kernel, clock or devices.
+const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslog,-mac_admin,-mac_override,-audit_control,\
+                        -wake_alarm,-block_suspend";
+/// How long making a sandbox may take.
+const LIMIT: Duration = Duration::from_secs(180);
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The process that keeps a sandbox, and how its namespaces were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    /// Seen from this machine.
+    pid: String,
+    /// In a user namespace with one user, because forge does not run as root.
+    alone: bool,
+}
+
+impl Holder {
+    /// Finds the holder of the sandbox in `dir`, or makes the sandbox.
+    ///
+    /// # Errors
+    /// This machine lacks a program or does not allow namespaces: the hint says what to do.
+    pub(super) async fn find_or_start(dir: &Utf8Path, host: &HostName) -> Result<Self, TransportError> {
+        let mut start = quiet("/bin/sh");
+        start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, SYSTEMCTL, JOURNALCTL, GIVEN_UP]);
+        let output = tokio::time::timeout(LIMIT, start.output()).await;
+        let output = output.map_err(|_| failed("it takes longer than three minutes"))?;
+        let output = output.map_err(|error| failed(&format!("cannot run `/bin/sh`: {error}")))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| failed(&said))
+    }
+
+    /// Reads `ready PID yes`.
+    fn parse(said: &str) -> Option<Self> {
+        let words: Vec<&str> = said.split_whitespace().collect();
+        match words[..] {
+            ["ready", pid, alone @ ("yes" | "no")] if pid.bytes().all(|b| b.is_ascii_digit()) => {
+                Some(Self { pid: pid.to_owned(), alone: alone == "yes" })
+            }
+            _ => None,
+        }
+    }
+
+    /// Starts `command` with the sandbox's `sh`.
+    pub(super) fn channel(&self, command: &str) -> Result<Channel, TransportError> {
+        let mut start = self.inside();
+        start.args(["sh", "-c", command]);
+        Channel::process(start, "nsenter", None)
+    }
+
+    /// Returns a command that runs what is appended to it in the sandbox, as its root.
+    fn inside(&self) -> tokio::process::Command {
+        let mut start = quiet("nsenter");
+        start.args(["--target", &self.pid, "--mount", "--pid", "--net", "--uts", "--ipc"]);
+        match self.alone {
+            true => start.args(["--user", "--preserve-credentials", "--"]),
+            false => start.args(["--", "setpriv", "--bounding-set", GIVEN_UP, "--"]),
+        };
+        start.args(["env", "-i", PATH, "HOME=/root", "USER=root", "LOGNAME=root"]);
+        start
+    }
+}
+
+/// Runs a program with its arguments in the sandbox of `host`, on the terminal of this process, and returns its
+/// exit status; 128 and the signal where one ended it. The sandbox is made when it is not there.
+///
+/// # Errors
+/// As for a session: the sandbox cannot be made, or not be entered.
+pub async fn enter(root: &Utf8Path, host: &HostName, argv: &[String]) -> Result<i32, TransportError> {
+    use std::os::unix::process::ExitStatusExt;
+    let holder = Holder::find_or_start(&folder(root, host), host).await?;
+    let mut start = holder.inside();
+    start.args(argv).stdin(std::process::Stdio::inherit());
+    let status = start.status().await.map_err(|error| failed(&format!("cannot run `nsenter`: {error}")))?;
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+fn quiet(program: &str) -> tokio::process::Command {
+    let mut start = tokio::process::Command::new(program);
+    // Nothing of forge's own environment: it may hold secrets of the controller.
+    start.env_clear().env("PATH", &PATH["PATH=".len()..]).env("LC_ALL", "C").stdin(std::process::Stdio::null());
+    start
+}
+
+/// Builds the error from what a script said: the reason, then a line with `hint:`.
+fn failed(said: &str) -> TransportError {
+    let (why, hint) = said.split_once("\nhint: ").unwrap_or((said, ""));
+    let error = TransportError::new(ErrorKind::Controller, format!("cannot make the sandbox: {}", why.trim()));
+    match hint.lines().next() {
+        Some(hint) if !hint.is_empty() => error.hint(hint),
+        _ => error,
+    }
+}
+
+/// A sandbox that has a folder on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    pub host: String,
+    /// The process that keeps it; `None` when it does not run and what was in it is gone.
+    pub pid: Option<u32>,
+}
+
+/// Returns the sandboxes below `root`, by name. None is started.
+///
+/// # Errors
+/// The folder is there but cannot be read.
+pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
+    let entries = match fs_err::read_dir(root) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let Ok(host) = entry?.file_name().into_string() else { continue };
+        let pid = running(&root.join(&host))?;
+        all.push(Sandbox { host, pid });
+    }
+    all.sort_by(|a, b| a.host.cmp(&b.host));
+    Ok(all)
+}
+
+/// Ends the sandbox of `host` and everything in it, and forgets it. Returns whether there was one.
+///
+/// # Errors
+/// Its process cannot be ended, or its folder not removed.
+pub fn reset(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
+    let dir = root.join(host);
+    if !dir.is_dir() {
+        return Ok(false);
+    }
+    let pid = running(&dir)?.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    if let Some(pid) = pid {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+    }
+    fs_err::remove_dir_all(&dir)?;
+    Ok(true)
+}
+
+/// Returns the folder of the sandbox of `host` below `root`.
+pub fn folder(root: &Utf8Path, host: &HostName) -> Utf8PathBuf {
+    root.join(host.as_str())
+}
+
+/// Returns the holder's PID if the process that the folder names is still the same one.
+fn running(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
+    let noted = match fs_err::read_to_string(dir.join("holder")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        noted => noted?,
+    };
+    let mut words = noted.split_whitespace();
+    let (Some(pid), Some(since)) = (words.next().and_then(|pid| pid.parse().ok()), words.next()) else {
+        return Ok(None);
+    };
+    Ok(started(pid).is_some_and(|start| start == since).then_some(pid))
+}
+
+/// Returns when a process started, in clock ticks since the boot; `None` when there is none.
+fn started(pid: u32) -> Option<String> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in the second field may hold spaces and parentheses; field 22 is the 20th after it.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_answer_is_a_holder() {
+        assert_eq!(Holder::parse("ready 41 yes\n"), Some(Holder { pid: "41".into(), alone: true }));
+        assert_eq!(Holder::parse("ready 41 no\n"), Some(Holder { pid: "41".into(), alone: false }));
+        for text in ["", "ready 41", "ready -1 no", "ready 41 maybe", "noise ready 41 no"] {
+            assert_eq!(Holder::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_what_to_do() {
+        let error = failed("user namespaces are switched off for users\nhint: run forge with sudo\n");
+        assert_eq!(error.message, "cannot make the sandbox: user namespaces are switched off for users");
+        assert_eq!(error.hint.as_deref(), Some("run forge with sudo"));
+        assert_eq!(failed("no\n").hint, None);
+    }
+
+    /// Runs the start with some programs replaced, each by shell code.
+    fn start(programs: &[(&str, &str)], path: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        for (name, code) in programs {
+            fs_err::write(bin.join(name), format!("#!/bin/sh\n{code}\n")).unwrap();
+            std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+        let mut start = std::process::Command::new("/bin/sh");
+        start.args(["-c", START, "forge-sandbox"]).arg(folder.path().join("state"));
+        start.args(["a", BUILD, SYSTEMCTL, JOURNALCTL, GIVEN_UP]);
+        let output = start.env("PATH", format!("{}:{path}", bin.display())).output().unwrap();
+        assert!(output.stdout.is_empty() && !output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_said_with_what_to_do() {
+        let path = &PATH["PATH=".len()..];
+        let refuse = ("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1");
+        let why = "unshare: unshare failed: Operation not permitted";
+        assert_eq!(
+            start(&[refuse, ("id", "echo 0")], path),
+            format!(
+                "root may not make namespaces here: {why}\nhint: this looks like a container: start it with --privileged\n"
+            )
+        );
+        assert_eq!(
+            start(&[refuse, ("id", "echo 1000")], path),
+            format!("user namespaces do not work here: {why}\nhint: run forge with sudo\n")
+        );
+        let off = [refuse, ("id", "echo 1000"), ("cat", "case $1 in */max_user_namespaces) echo 0 ;; esac")];
+        assert_eq!(
+            start(&off, path),
+            "user namespaces are switched off for users\n\
+             hint: sudo sysctl -w user.max_user_namespaces=15000, or run forge with sudo\n"
+        );
+        assert_eq!(
+            start(&[("flock", ""), ("unshare", "")], "/nonexistent"),
+            "this machine has no `nsenter`\nhint: install util-linux, tar, findutils and awk\n"
+        );
+    }
+
+    #[test]
+    fn a_folder_whose_process_is_another_one_now_is_not_running() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Utf8Path::from_path(folder.path()).unwrap();
+        let (own, me) = (root.join("own"), std::process::id());
+        std::fs::create_dir(&own).unwrap();
+        let note = |since: &str| fs_err::write(own.join("holder"), format!("{me} {since} no\n")).unwrap();
+        note(&started(me).unwrap());
+        assert_eq!(sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: Some(me) }]);
+        note("1");
+        assert_eq!(sandboxes(root).unwrap(), [Sandbox { host: "own".into(), pid: None }]);
+        assert!(reset(root, "own").unwrap());
+        assert!(!reset(root, "own").unwrap());
+        assert_eq!(sandboxes(root).unwrap(), []);
+    }
+}

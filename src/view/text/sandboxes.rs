@@ -1,0 +1,26 @@
+//! Sandboxes of a cluster: one line each.
+
+use crate::transport::Sandbox;
+use crate::view::style::{DIM, paint};
+use crate::view::{Sandboxes, count, escape};
+use std::io::{self, Write};
+
+/// Writes which sandboxes there are, or which were ended.
+pub fn write(sandboxes: &Sandboxes, out: &mut dyn Write) -> io::Result<()> {
+    let width = sandboxes.list.iter().map(|sandbox| sandbox.host.chars().count()).max().unwrap_or(0);
+    for sandbox in &sandboxes.list {
+        let host = escape::line(&sandbox.host);
+        writeln!(out, "{host:<width$}  {}", paint(DIM, state(sandbox, sandboxes.ended)))?;
+    }
+    let count = count(sandboxes.list.len(), "sandbox");
+    writeln!(out, "{count}{}", if sandboxes.ended { " ended" } else { "" })
+}
+
+fn state(sandbox: &Sandbox, ended: bool) -> String {
+    match (ended, sandbox.pid) {
+        (true, Some(_)) => "ended".to_owned(),
+        (true, None) => "was not running".to_owned(),
+        (false, Some(pid)) => format!("running, kept by process {pid}"),
+        (false, None) => "not running: the next command makes it anew".to_owned(),
+    }
+}

@@ -1,0 +1,221 @@
+//! Sandboxes as a user meets them: the real binary, the demo, and this machine compared before and after.
+//!
+//! Each test runs as root where it may, and as a user without rights where root can become one. A machine that allows
+//! no namespaces skips them and says so.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed"
+)]
+
+#[path = "sandbox/host.rs"]
+mod host;
+#[path = "sandbox/machine.rs"]
+mod machine;
+
+use host::{Lab, Who};
+use machine::Machine;
+
+const ONE: &str =
+    "cluster: lab\nconnect: { transport: sandbox }\nhosts:\n  a:\n  b:\napply:\n  - { recipe: r, on: all }\n";
+const RECIPE: &str =
+    "recipe: r\nsummary: a file\nsteps:\n  - name: f\n    file: { path: /etc/lab, content: \"lab\\n\" }\n";
+
+/// Runs a test as everybody that this process can be.
+fn as_everybody(test: impl Fn(&Lab)) {
+    for who in Who::all() {
+        match Lab::new(who, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+            Ok(lab) => test(&lab),
+            Err(why) => eprintln!("skipped: a sandbox as {who:?}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn the_demo_runs_and_this_machine_stays_as_it_is() {
+    as_everybody(|lab| {
+        let before = Machine::look();
+        lab.copy("inventories", "inventories");
+        let demo = "inventories/demo.yaml";
+        let plan = lab.forge(&["plan", demo, "--detailed-exitcode"]);
+        assert!(plan.starts_with("exit 2\nsandbox: simulated on this machine: gpu-[01:02],login-01\n"), "{plan}");
+        let apply = lab.forge(&["apply", demo, "--yes"]);
+        assert!(apply.starts_with("exit 0\n"), "{apply}");
+        let again = lab.forge(&["apply", demo, "--yes"]);
+        assert!(again.contains("\nnothing to do: 3 hosts, "), "{again}");
+        lab.inside(demo, "gpu-02", "echo interval=1h >/etc/gpu-agent.conf; systemctl stop gpu-agent");
+        let plan = lab.forge(&["plan", demo]);
+        assert!(plan.contains("\n      -interval=1h\n") && plan.contains("\nplan: 2 changes "), "{plan}");
+        let json = lab.forge(&["verify", demo, "--format", "json", "--on", "login-01"]);
+        assert!(json.contains("\"simulated\": [\n      \"login-01\"\n    ]"), "{json}");
+        let reset = lab.forge(&["sandbox", "reset", "-i", demo]);
+        assert_eq!(reset, "exit 0\ngpu-01    ended\ngpu-02    ended\nlogin-01  ended\n3 sandboxes ended\n");
+        lab.nothing_is_left();
+        before.is_unchanged();
+    });
+}
+
+#[test]
+fn a_changed_machine_would_be_noticed() {
+    for part in ["files", "kernel", "names"] {
+        let lie = Machine::look().with_a_lie(part);
+        let panic = std::panic::catch_unwind(|| lie.is_unchanged()).unwrap_err();
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert!(said.starts_with(&format!("{part}: changed [\n")), "{said}");
+    }
+}
+
+/// What does the most harm on a real machine.
+const HARM: &str = r#"
+hostname harmed
+sysctl -qw vm.swappiness=1 kernel.pid_max=4194303 2>/dev/null || { echo 1 >/proc/sys/vm/swappiness; echo 4194303 >/proc/sys/kernel/pid_max; }
+[ "$(cat /proc/sys/vm/swappiness) $(cat /proc/sys/kernel/pid_max)" = '1 4194303' ] || echo 'sysctl did not take'
+useradd -r harmed || echo 'no user'
+rm -rf /usr/share/doc /usr/lib/os-release /opt /var/lib/dpkg
+[ -z "$(find /usr/share/doc -type f 2>/dev/null)" ] || echo 'files are still there'
+echo harmed >/etc/passwd; echo harmed >/root/x; echo harmed >/home/x; echo harmed >/usr/bin/harmed; echo harmed >/srv/x
+[ -z "$(find / -xdev -type s 2>/dev/null)" ] || echo 'a socket of the machine is here'
+[ "$(ls /home)$(ls -A /root)" = xx ] || echo 'a home of the machine is here'
+[ /proc/sysrq-trigger -ef /dev/null ] || [ ! -e /proc/sysrq-trigger ] || echo 'sysrq is real'
+if touch /sys/kernel/x 2>/dev/null || echo 1 2>/dev/null >/sys/kernel/profiling; then echo '/sys can be written to'; fi
+mknod /dev/disk b 8 0 2>/dev/null && echo 'a device can be made'
+kill -9 -1
+sleep 0.2
+"#;
+
+#[test]
+fn harm_inside_stays_inside() {
+    as_everybody(|lab| {
+        let before = Machine::look();
+        let mut witness = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert_eq!(lab.inside("inventory.yaml", "a", HARM), "");
+        assert_eq!(lab.inside("inventory.yaml", "a", "cat /etc/passwd; hostname"), "harmed\nharmed\n");
+        assert_eq!(lab.inside("inventory.yaml", "b", "hostname; ls /srv | grep -cx x"), "b\n0\n");
+        assert!(witness.try_wait().unwrap().is_none(), "a process of this machine was killed");
+        witness.kill().unwrap();
+        witness.wait().unwrap();
+        lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+        before.is_unchanged();
+    });
+}
+
+#[test]
+fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
+    as_everybody(|lab| {
+        let boot = |host: &str| lab.inside("inventory.yaml", host, "cat /proc/sys/kernel/random/boot_id");
+        let (a, b) = (boot("a"), boot("b"));
+        let real = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(a != b && a != real && b != real, "{a} {b} {real}");
+        lab.inside("inventory.yaml", "a", "echo kept >/etc/kept");
+        assert_eq!(
+            lab.inside("inventory.yaml", "a", "cat /etc/kept; ls /proc | grep -c '^[0-9]*$'").lines().next(),
+            Some("kept")
+        );
+        assert_eq!(boot("a"), a);
+        assert_eq!(
+            lab.forge(&["sandbox", "reset", "a", "-i", "inventory.yaml"]),
+            "exit 0\na  ended\n1 sandbox ended\n"
+        );
+        let listed = lab.forge(&["sandbox", "list", "-i", "inventory.yaml"]);
+        assert!(listed.starts_with("exit 0\nb  running, kept by process "), "{listed}");
+        assert_ne!(boot("a"), a);
+        assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/kept 2>/dev/null; uname -n"), "a\n");
+        let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a"]);
+        assert!(facts.starts_with("exit 0\nsandbox: simulated on this machine: a\n"), "{facts}");
+        let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a", "--format", "json"]);
+        assert!(facts.contains("\"simulated\": true,"), "{facts}");
+        let none = lab.forge(&["sandbox", "reset", "c", "-i", "inventory.yaml"]);
+        assert_eq!(
+            none,
+            "exit 64\nerror: there is no sandbox of `c`\n  hint: `forge sandbox list` shows those that there are\n"
+        );
+    });
+}
+
+#[test]
+fn several_commands_at_once_make_one_sandbox() {
+    as_everybody(|lab| {
+        let boots: Vec<String> = std::thread::scope(|scope| {
+            let one = || lab.inside("inventory.yaml", "a", "cat /proc/sys/kernel/random/boot_id");
+            let started: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(boots.iter().all(|boot| *boot == boots[0]), "{boots:?}");
+    });
+}
+
+/// A command transport that leads into a sandbox: a host on which nothing can be harmed.
+#[test]
+fn a_program_that_gives_a_shell_is_a_host() {
+    as_everybody(|lab| {
+        let forge = lab.binary();
+        let inventory = format!(
+            "cluster: c\nhosts:\n  box: {{ connect: {{ command: [{forge}, sandbox, enter, a, -i, inventory.yaml, --, sh] }} }}\n  \
+             gone: {{ connect: {{ command: [no-such-program] }} }}\n  silent: {{ connect: {{ command: [\"true\"] }} }}\n\
+             apply:\n  - {{ recipe: r, on: all }}\n"
+        );
+        lab.file("command.yaml", &inventory);
+        let refused = lab.forge(&["plan", "command.yaml"]);
+        assert!(refused.starts_with("exit 65\n"), "{refused}");
+        assert!(
+            refused.contains(
+                "error[F0502]: the transport `no-such-program` runs a program on this machine\n --> command.yaml:4:31\n"
+            ),
+            "{refused}"
+        );
+        assert!(
+            refused.contains("= hint: pass `--trust` if you trust this inventory as you trust a script"),
+            "{refused}"
+        );
+        let apply = lab.forge(&["apply", "command.yaml", "--trust", "--yes"]);
+        assert!(apply.starts_with("exit 4\n") && apply.contains("\nbox     changed "), "{apply}");
+        assert!(apply.contains("cannot run `no-such-program`: No such file or directory"), "{apply}");
+        assert!(apply.contains("`true` gave no shell\n    hint: the program must run a shell on its stdin"), "{apply}");
+        assert_eq!(lab.inside("inventory.yaml", "a", "cat /etc/lab"), "lab\n");
+        let again = lab.forge(&["apply", "command.yaml", "--trust", "--yes", "--on", "box"]);
+        assert_eq!(again.lines().last(), Some("nothing to do: 1 host, 1 step as declared"), "{again}");
+    });
+}
+
+/// What the stand-in for systemctl says of units that do all kinds of things.
+const UNITS: &str = r#"
+unit() { printf '[Unit]\nDescription=%s\n[Service]\n%s\n[Install]\nWantedBy=multi-user.target\n' "$1" "$2" >"/etc/systemd/system/$1.service"; }
+mkdir -p /etc/systemd/system
+unit up 'ExecStart=/bin/sh -c "sleep 600 & wait"'
+unit bad 'ExecStart=/bin/false'
+unit gone 'ExecStart=/no/such/program'
+unit once "$(printf 'Type=oneshot\nRemainAfterExit=yes\nExecStart=-/bin/false\nExecStart=/bin/sh -c "echo %%n >/run/once"')"
+unit odd 'Type=dbus
+ExecStart=/bin/true'
+state() { printf '%s: %s %s\n' "$1" "$(systemctl show -p ActiveState --value "$1")" "$(systemctl show -p Result --value "$1")"; }
+for u in up bad gone once odd nothing; do systemctl start "$u" 2>/dev/null; sleep 0.3; state "$u"; done
+cat /run/once
+id=$(systemctl show -p InvocationID --value up) pid=$(systemctl show -p MainPID --value up)
+systemctl restart up
+[ "$id" != "$(systemctl show -p InvocationID --value up)" ] && [ ! -e "/proc/$pid" ] && echo 'restarted'
+systemctl is-enabled up; systemctl enable up; systemctl is-enabled up
+mkdir /etc/systemd/system/up.service.d
+printf '[Service]\nExecStart=\nExecStart=/bin/sleep 601\n' >/etc/systemd/system/up.service.d/a.conf
+systemctl restart up; tr '\0' ' ' <"/proc/$(systemctl show -p MainPID --value up)/cmdline"; echo
+systemctl stop up; state up; ps ax -o args= | grep -cx -e 'sleep 600' -e '/bin/sleep 601'
+systemctl mask nothing; systemctl start nothing 2>&1
+systemctl start some.timer 2>&1; touch /etc/systemd/system/some.timer; systemctl start some.timer 2>&1
+systemctl reboot 2>&1
+"#;
+
+#[test]
+fn the_stand_in_for_systemctl_starts_stops_and_refuses() {
+    as_everybody(|lab| {
+        let said = lab.inside("inventory.yaml", "a", UNITS);
+        let expected = "up: active success\nbad: failed exit-code\ngone: failed exit-code\nonce: active success\n\
+                        odd: inactive success\nnothing: inactive success\nonce.service\nrestarted\ndisabled\nenabled\n\
+                        /bin/sleep 601 \nup: inactive success\n0\n\
+                        forge sandbox: unit nothing.service is masked\n\
+                        forge sandbox: unit some.timer not found\nforge sandbox: a timer is not simulated: some.timer\n\
+                        forge sandbox: a sandbox does not reboot: `forge sandbox reset` makes it anew\n";
+        assert_eq!(said, expected);
+    });
+}

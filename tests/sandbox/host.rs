@@ -1,0 +1,141 @@
+//! A folder with an inventory of sandboxes, and somebody who runs forge on it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Who runs forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Root,
+    /// The user of this process, or `nobody` where that is root.
+    User,
+}
+
+impl Who {
+    /// Everybody that this process can be.
+    pub fn all() -> Vec<Self> {
+        if is_root() { vec![Self::Root, Self::User] } else { vec![Self::User] }
+    }
+}
+
+fn is_root() -> bool {
+    text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0"
+}
+
+/// The folder, with a copy of forge that everybody may run. Its sandboxes end with it.
+pub struct Lab {
+    who: Who,
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Makes the folder and tries a sandbox in it.
+    ///
+    /// # Errors
+    /// What forge says where there can be none.
+    pub fn new(who: Who, files: &[(&str, &str)]) -> Result<Self, String> {
+        let folder = tempfile::Builder::new().prefix("forge-lab").tempdir().unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_forge"), folder.path().join("forge")).unwrap();
+        let lab = Self { who, folder };
+        files.iter().for_each(|(name, text)| lab.file(name, text));
+        let tried = lab.forge(&["sandbox", "enter", "a", "-i", "inventory.yaml", "--", "true"]);
+        if tried.starts_with("exit 0\n") { Ok(lab) } else { Err(tried.lines().nth(1).unwrap_or_default().to_owned()) }
+    }
+
+    pub fn binary(&self) -> String {
+        self.path("forge").to_str().unwrap().to_owned()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self.hand_over();
+    }
+
+    /// Copies a folder of the repository.
+    pub fn copy(&self, from: &str, to: &str) {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(from);
+        let copied = Command::new("cp").arg("-rT").arg(from).arg(self.path(to)).status().unwrap();
+        assert!(copied.success());
+        let _ = std::fs::remove_dir_all(self.path(to).join(".forge"));
+        self.hand_over();
+    }
+
+    /// Gives the folder to whoever runs forge.
+    fn hand_over(&self) {
+        if self.who == Who::User && is_root() {
+            assert!(
+                Command::new("chown").args(["-R", "65534:65534"]).arg(self.folder.path()).status().unwrap().success()
+            );
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match self.who {
+            Who::User if is_root() => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(self.path("forge"));
+                command
+            }
+            _ => Command::new(self.path("forge")),
+        };
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("TZ", "UTC")
+            .env("COLUMNS", "100")
+            .env("FORGE_STATE", self.path("state"));
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().unwrap()
+    }
+
+    /// Returns exit code, stdout, and what went wrong on stderr; quiet otherwise.
+    pub fn forge(&self, arguments: &[&str]) -> String {
+        let output = self.run(&[&["-q"], arguments].concat());
+        let exit = output.status.code().map_or("signal".to_owned(), |code| code.to_string());
+        format!("exit {exit}\n{}{}", text(&output.stdout), text(&output.stderr))
+    }
+
+    /// Runs shell code in a sandbox and returns what it printed, whatever it ended with.
+    pub fn inside(&self, inventory: &str, host: &str, code: &str) -> String {
+        let output = self.run(&["sandbox", "enter", host, "-i", inventory, "--", "sh", "-c", code]);
+        text(&output.stdout)
+    }
+
+    /// No process of this machine speaks of this folder any more.
+    pub fn nothing_is_left(&self) {
+        let folder = self.folder.path().to_str().unwrap();
+        // A process that was just killed may take a moment to go.
+        for turn in 0.. {
+            let listed = Command::new("ps").args(["-eo", "pid,args"]).output().unwrap();
+            let listed = text(&listed.stdout);
+            let left: Vec<&str> =
+                listed.lines().filter(|line| line.contains(folder) && line.contains("demo")).collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(turn < 50, "{left:?}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.run(&["sandbox", "reset", "-i", "inventory.yaml"]);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
