@@ -15,6 +15,8 @@
 mod host;
 #[path = "sandbox/machine.rs"]
 mod machine;
+#[path = "sandbox/tutorial.rs"]
+mod tutorial;
 
 use host::{Lab, Who};
 use machine::Machine;
@@ -133,6 +135,45 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
             "exit 64\nerror: there is no sandbox of `c`\n  hint: `forge sandbox list` shows those that there are\n"
         );
     });
+}
+
+#[test]
+fn the_page_that_teaches_recipes_is_true() {
+    as_everybody(|lab| {
+        const PAGE: &str = "docs/recipes.md";
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let (until, rest) = page.split_once("\n## From nothing to a tested recipe\n").unwrap();
+        let (lesson, after) = rest.split_once("\n## ").unwrap();
+        let told = tutorial::follow(lesson, lab);
+        let told = told.trim_end();
+        if std::env::var_os("FORGE_BLESS").is_some() {
+            let page = format!("{until}\n## From nothing to a tested recipe\n{told}\n\n## {after}");
+            std::fs::write(PAGE, page).unwrap();
+        } else {
+            assert!(
+                told == lesson.trim_end(),
+                "the page is not true any more: bless it, and read the difference\n{told}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_sandbox_of_root_is_not_ended_by_a_user() {
+    if Who::all() != [Who::Root, Who::User] {
+        eprintln!("skipped: a sandbox of another user: only root can be both");
+        return;
+    }
+    let mut lab = match Lab::new(Who::Root, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox as Root: {why}"),
+    };
+    let refused = lab.forge_as(Who::User, &["sandbox", "reset", "-i", "inventory.yaml"]);
+    let (head, rest) = refused.split_once("cannot end process ").unwrap_or_else(|| panic!("{refused}"));
+    assert_eq!(head, "exit 1\nerror: ");
+    let after = ", which keeps sandbox `a`: Operation not permitted (os error 1)\n  \
+                 hint: run this as the user who made the sandbox, or with sudo\n";
+    assert!(rest.ends_with(after), "{refused}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn enter(root: &Utf8Path, hosts: &[HostName], host: &str, argv: &[String]) -> En
 }
 
 fn list(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
-    transport::sandboxes(root).map_err(|error| CliError::unexpected(error.to_string()))
+    transport::sandboxes(root).map_err(refused)
 }
 
 /// Ends the sandbox of `host`, or all, and returns those that there were.
@@ -97,7 +97,15 @@ fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> 
         }
     }
     for sandbox in &list {
-        transport::reset_sandbox(root, &sandbox.host).map_err(|error| CliError::unexpected(error.to_string()))?;
+        transport::reset_sandbox(root, &sandbox.host).map_err(refused)?;
     }
     Ok(list)
+}
+
+fn refused(error: std::io::Error) -> CliError {
+    let failed = CliError::unexpected(error.to_string());
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => failed.hint("run this as the user who made the sandbox, or with sudo"),
+        _ => failed,
+    }
 }

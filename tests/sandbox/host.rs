@@ -75,6 +75,15 @@ impl Lab {
         }
     }
 
+    /// As [`Lab::forge`], by another user into whose hands the folder comes first.
+    pub fn forge_as(&mut self, who: Who, arguments: &[&str]) -> String {
+        let own = std::mem::replace(&mut self.who, who);
+        self.hand_over();
+        let said = self.forge(arguments);
+        self.who = own;
+        said
+    }
+
     fn command(&self) -> Command {
         let mut command = match self.who {
             Who::User if is_root() => {
@@ -110,6 +119,20 @@ impl Lab {
     pub fn inside(&self, inventory: &str, host: &str, code: &str) -> String {
         let output = self.run(&["sandbox", "enter", host, "-i", inventory, "--", "sh", "-c", code]);
         text(&output.stdout)
+    }
+
+    /// Runs a line of shell in the folder, with forge in `PATH`, and returns what it printed to a person, errors last.
+    pub fn shell(&self, line: &str) -> String {
+        let own = self.command();
+        let mut shell = Command::new("setpriv");
+        if self.who == Who::User && is_root() {
+            shell.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        }
+        shell.args(["--", "sh", "-c", line]);
+        shell.env_clear().envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.folder.path().display());
+        let output = shell.env("PATH", path).current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap();
+        text(&output.stdout) + &text(&output.stderr)
     }
 
     /// No process of this machine speaks of this folder any more.

@@ -145,7 +145,10 @@ pub fn reset(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
     }
     let pid = running(&dir)?.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
     if let Some(pid) = pid {
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).map_err(|error| {
+            let why = std::io::Error::from(error);
+            std::io::Error::new(why.kind(), format!("cannot end process {pid}, which keeps sandbox `{host}`: {why}"))
+        })?;
     }
     fs_err::remove_dir_all(&dir)?;
     Ok(true)
