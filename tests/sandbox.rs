@@ -49,8 +49,7 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
         let again = lab.forge(&["apply", demo, "--yes"]);
         assert!(again.contains("\nnothing to do: 3 hosts, "), "{again}");
         lab.inside(demo, "gpu-02", "echo interval=1h >/etc/gpu-agent.conf; systemctl stop gpu-agent");
-        let plan = lab.forge(&["plan", demo]);
-        assert!(plan.contains("\n      -interval=1h\n") && plan.contains("\nplan: 2 changes "), "{plan}");
+        the_readme_shows(lab);
         let json = lab.forge(&["verify", demo, "--format", "json", "--on", "login-01"]);
         assert!(json.contains("\"simulated\": [\n      \"login-01\"\n    ]"), "{json}");
         let reset = lab.forge(&["sandbox", "reset", "-i", demo]);
@@ -135,6 +134,21 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
             "exit 64\nerror: there is no sandbox of `c`\n  hint: `forge sandbox list` shows those that there are\n"
         );
     });
+}
+
+/// Runs the commands of the README's screen in the lab.
+fn the_readme_shows(lab: &Lab) {
+    const PAGE: &str = "README.md";
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (until, rest) = page.split_once("<!-- screen -->\n```\n").unwrap();
+    let (screen, after) = rest.split_once("```\n").unwrap();
+    let told: String =
+        screen.lines().filter(|line| line.starts_with("$ ")).map(|line| tutorial::run(line, lab)).collect();
+    if std::env::var_os("FORGE_BLESS").is_some() {
+        std::fs::write(PAGE, format!("{until}<!-- screen -->\n```\n{told}```\n{after}")).unwrap();
+    } else {
+        assert!(told == screen, "the README's screen is not true any more: bless it, and read the difference\n{told}");
+    }
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn close(kind: Fence, body: &str, lab: &Lab) -> String {
     body.to_owned()
 }
 
-fn run(line: &str, lab: &Lab) -> String {
+/// Runs the command of a line that begins with `$ `, and returns the line with what it printed.
+pub fn run(line: &str, lab: &Lab) -> String {
     format!("{line}\n{}", steady(&lab.shell(&line["$ ".len()..])))
 }
 
