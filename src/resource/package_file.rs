@@ -27,10 +27,13 @@ itself is not needed then, if `name` and `version` are declared.
 repositories; locks of others are waited for and named, and what an interrupted dpkg left is finished first. A lower
 version than the installed one is refused without `allow_downgrade: true`, and a held package is never changed:
 both block the step. **`sha256`** is compared before anything is installed: for a `source` when the inventory is read.
+No signature of such a file is checked, unless dnf's `localpkg_gpgcheck` is on: the digest is what pins it.
 
 **Disruption** is D1 when an installed version changes or goes.
 
-**Removal** takes exactly this package, and needs `name` unless the file is on the host.",
+**Removal** takes exactly this package, and needs `name` unless the file is on the host.
+
+The proof below is that of a `.deb`. What is said of a `.rpm` is **recorded**, as that of [`package`](package.md) on dnf.",
     fields: FIELDS,
     build,
 };

@@ -78,6 +78,10 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("No match for argument", "no repository of dnf offers it: see `dnf list --showduplicates` on the host"),
     ("Failed to download metadata", "a repository of dnf cannot be reached from the host"),
     ("No such command: versionlock", "dnf's plugin `versionlock` is missing: install it in a step before this one"),
+    (
+        "Unable to read version lock configuration",
+        "dnf works not at all without the list that `versionlock.conf` names: make it",
+    ),
     ("GPG check FAILED", "the key of the repository is missing on the host, or another one"),
     ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
     ("No space left on device", "the disk is full"),

@@ -82,13 +82,14 @@ if [ "${found%% *}" != "${name%%:*}" ] || ! dpkg --compare-versions "${found#* }
 fi
 "#;
 
-/// A declared version may leave out an epoch of 0 and the release.
+/// A declared version may leave out an epoch of 0 and the release; the file may state an epoch of 0 or none.
 const CHECK_RPM: &str = r#"
-found=$(rpm -qp --nosignature --qf '%{NAME} %{VERSION} %{EVR}' -- "$file") || fail "the file is not a .rpm"
+found=$(rpm -qp --nosignature --qf '%{NAME} %{EVR}' -- "$file") || fail "the file is not a .rpm"
 bare=${version#0:}
-rest=${found#* }
-if [ "${found%% *}" != "$name" ] || { [ -n "$bare" ] && [ "${rest#* }" != "$bare" ] && [ "${rest%% *}" != "$bare" ]; }; then
-  fail "the file holds ${found%% *} ${rest#* }, $name $version is declared: nothing was installed"
+holds=${found#* }
+holds=${holds#0:}
+if [ "${found%% *}" != "$name" ] || { [ -n "$bare" ] && [ "$holds" != "$bare" ] && [ "${holds%-*}" != "$bare" ]; }; then
+  fail "the file holds $found, $name $version is declared: nothing was installed"
 fi
 "#;
 

@@ -85,3 +85,30 @@ fn another_dnf_is_named_and_waited_for() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(busy.calls(&QUIET).len(), 2, "tried again");
 }
+
+/// A file that states an epoch of 0 says so in `%{EVR}`, one without an epoch says nothing. origin: field, rpm 4.18
+#[test]
+fn an_rpm_is_compared_again_right_before() {
+    let stubs = |says: &'static str| dnf("", ":", says);
+    let act = |stubs: &Stubs, version: &str| {
+        let file = stubs.dir.path().join("a.rpm");
+        std::fs::write(&file, "").unwrap();
+        let written = json!({ "path": file.to_str(), "name": "nginx", "version": version });
+        stubs.act("package_file", written, false, &["version"])
+    };
+    const ZERO: &str = "case $* in *EVR*) printf 'nginx 0:1.0-1' ;; esac";
+    const NONE: &str = "case $* in *EVR*) printf 'nginx 1.0-1' ;; esac";
+    const ONE: &str = "case $* in *EVR*) printf 'nginx 1:1.0-1' ;; esac";
+    for (says, version) in
+        [(ZERO, "0:1.0-1"), (ZERO, "1.0-1"), (ZERO, "1.0"), (NONE, "0:1.0-1"), (NONE, "1.0"), (ONE, "1:1.0")]
+    {
+        let stubs = stubs(says);
+        let output = act(&stubs, version);
+        assert!(output.status.success(), "{says} {version}: {}", said(&output));
+        assert_eq!(stubs.calls(&QUIET).len(), 1, "{says} {version}");
+    }
+    let other = stubs(ONE);
+    let output = act(&other, "1.0");
+    assert_eq!(said(&output), "forge: the file holds nginx 1:1.0-1, nginx 1.0 is declared: nothing was installed\n");
+    assert!(other.calls(&QUIET).is_empty());
+}
