@@ -48,7 +48,7 @@ fn is_quiet(step: &Step) -> bool {
 pub(super) fn is_judged_alone(step: &Step) -> bool {
     matches!(
         step.kind,
-        "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "ssh_authorized_key" | "unit"
+        "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "group" | "ssh_authorized_key" | "unit"
     )
 }
 

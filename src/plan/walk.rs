@@ -20,6 +20,8 @@ pub(super) struct Walk<'w, 'a> {
     ahead: Ahead,
     /// Turns that are going to change in ways that nobody declares in full.
     opaque: BTreeSet<StepId>,
+    /// Turns that are going to wait and change nothing.
+    waits: BTreeSet<StepId>,
     /// What each step came to, worst of its turns.
     status: BTreeMap<StepIndex, Status>,
     /// Of steps that are as desired but stand behind one that gets nowhere: that one.
@@ -35,8 +37,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         ahead.predicted.exporters = outside.exporters().clone();
         let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
-        let (opaque, status, behind) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        Self { case, turns, outside, ahead, opaque, status, behind, ruled }
+        let (opaque, waits) = (BTreeSet::new(), BTreeSet::new());
+        let (status, behind) = (BTreeMap::new(), BTreeMap::new());
+        Self { case, turns, outside, ahead, opaque, waits, status, behind, ruled }
     }
 
     /// Plans every turn, and tells other hosts what they wait for.
@@ -77,7 +80,9 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
         let needed = self.needed(turn);
-        self.ahead.predicted.after = self.changing_before(&needed, |_| true);
+        // A wait takes nothing away from the next wait.
+        let counts = |id: &StepId| !is_wait(turn) || !self.waits.contains(id);
+        self.ahead.predicted.after = self.changing_before(&needed, counts);
         self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id));
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
             Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
@@ -187,8 +192,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         if ruling.judgement.verdict == Verdict::Change && stopped.is_none() {
             self.ahead.changing.push(turn.expanded.id.clone());
-            if matches!(turn.step.kind, "package" | "command") {
+            if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
+            }
+            if is_wait(turn) {
+                self.waits.insert(turn.expanded.id.clone());
             }
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
@@ -216,6 +224,10 @@ fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Judgement> {
             Some(unknown(&why).hint("bring them back; if it never ran there, take them out of the entry's `on`"))
         }
     }
+}
+
+fn is_wait(turn: &Turn<'_>) -> bool {
+    turn.step.kind == "wait_for"
 }
 
 /// Returns what a turn brings into being: what its resource does, and what its step says it does.

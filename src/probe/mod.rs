@@ -7,30 +7,36 @@
 //! link, for the whole script.
 
 mod apt;
+mod apt_source;
 mod check;
 mod confd;
 mod fact;
 mod frame;
 mod group;
+mod key;
 mod keys;
 mod manager;
 mod module;
 mod mount;
 mod observation;
 mod package;
+mod package_file;
 mod path;
 mod reading;
 mod records;
+mod rpm;
 mod section;
 mod sections;
 mod shell;
 mod sysctl;
 mod unit;
+mod unix_group;
 mod user;
 
 pub use frame::{Compiled, FrameError, compile, parse};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
+pub use rpm::compare as compare_rpm;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +48,8 @@ pub enum Probe {
     /// With `want`, the body too if its digest is another one and it is at most `BODY_CAP` bytes of text
     /// (for the diff). Never for secret bodies.
     Path { path: String, want: Option<String> },
-    /// The state of one dpkg package, its holds, and what apt offers where that is needed.
+    /// The state of one package of dpkg or, where dpkg has none, of rpm; its holds, and what apt offers where that is
+    /// needed.
     Package { name: String, offers: Offers },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
@@ -60,6 +67,14 @@ pub enum Probe {
     Mount { path: String, source: String },
     /// The `authorized_keys` of one account, wherever its home is.
     AuthorizedKeys { user: String },
+    /// One group, and who has the number that it is to have.
+    Group { name: String, gid: Option<u32> },
+    /// What a package file on the host holds, and what is installed of that package.
+    PackageFile { path: String },
+    /// What all of apt's source files declare.
+    AptSources,
+    /// The bytes of a key on the host.
+    Key { path: String },
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,

@@ -15,6 +15,10 @@ pub enum Reading {
     User(UserState),
     Account(Account),
     AuthorizedKeys(KeysState),
+    Group(GroupState),
+    PackageFile(PackageFileState),
+    AptSources(Vec<AptEntry>),
+    Key(KeyState),
     Records(RecordsState),
     Sysctl(SysctlState),
     Module(ModuleState),
@@ -98,15 +102,37 @@ pub struct KeysInfo {
     pub file: PathState,
 }
 
-/// The state of one dpkg package.
+/// Whose books a package stands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Manager {
+    /// dpkg, with apt.
+    #[default]
+    Dpkg,
+    /// rpm, with dnf.
+    Rpm,
+}
+
+impl Manager {
+    pub fn is_dpkg(&self) -> bool {
+        *self == Self::Dpkg
+    }
+}
+
+/// The state of one package.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageState {
+    #[serde(default, skip_serializing_if = "Manager::is_dpkg")]
+    pub manager: Manager,
     /// Installed version, `None` when no version is unpacked.
     pub version: Option<String>,
     /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …
     pub status: String,
-    /// Whether dpkg's selection is `hold`.
+    /// Whether dpkg's selection is `hold`, or dnf's versionlock names it.
     pub held: bool,
+    /// Why the package manager can hold nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_hold: Option<String>,
     /// The version apt would install, `None` when apt offers none. Read from apt's lists, not the network.
     pub candidate: Option<String>,
     /// All versions apt offers, newest first.
@@ -202,6 +228,64 @@ pub enum Account {
     Root,
     /// By name, by number when the host knows no name.
     Other(Untrusted),
+}
+
+/// One group, and who else has the number that was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupState {
+    /// `None` when there is no such group.
+    pub group: Option<GroupInfo>,
+    /// Another group that has the wanted number.
+    pub gid_of: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupInfo {
+    pub gid: u32,
+    /// Accounts that the group names, sorted. Those whose primary group it is are not among them.
+    pub members: Vec<String>,
+}
+
+/// What stands at the path of a package file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackageFileState {
+    Absent,
+    /// Something that is no package, with what the package manager says of it.
+    Bad(Untrusted),
+    Present(PackageFileInfo),
+}
+
+/// What a package file says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageFileInfo {
+    pub name: String,
+    pub version: String,
+    pub architecture: String,
+    /// The package of that name as it is installed; what apt offers of it is not asked.
+    pub installed: PackageState,
+}
+
+/// One enabled entry of apt's sources.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AptEntry {
+    /// The file it stands in.
+    pub file: String,
+    pub uris: Vec<String>,
+    pub suites: Vec<String>,
+    /// A path, fingerprints or an armored key; empty when there is none.
+    pub signed_by: String,
+    pub trusted: String,
+}
+
+/// What stands at the path of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    Absent,
+    /// No regular file, or larger than any key.
+    Unfit,
+    Present(Vec<u8>),
 }
 
 /// Every applied record of a host, by file name, as JSON text, and the key for digests of secrets.

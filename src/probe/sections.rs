@@ -2,7 +2,8 @@
 
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, check, fact, group, keys, manager, module, mount, package, path, records, sysctl, unit, user};
+use super::{apt, apt_source, check, fact, group, key, keys, manager, module, mount, package, package_file, path};
+use super::{records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -41,10 +42,16 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     quick.extend(module::section(of(|p| matches!(p, Probe::Module { .. }))));
     quick.extend(mount::section(of(|p| matches!(p, Probe::Mount { .. }))));
     quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
+    quick.extend(unix_group::section(of(|p| matches!(p, Probe::Group { .. }))));
+    quick.extend(apt_source::section(of(|p| matches!(p, Probe::AptSources))));
     quick.extend(path::sections(of(|p| matches!(p, Probe::Path { .. }))));
     quick.extend(keys::section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);
-    quick.extend(apt::section(packages, &listing));
+    quick.extend(apt::section(packages.clone(), &listing));
+    // Behind all that dpkg and apt said: on a host of rpm it answers in their place.
+    quick.extend(rpm::section(packages, of(|p| matches!(p, Probe::PackageManager))));
+    quick.extend(key::section(of(|p| matches!(p, Probe::Key { .. }))));
+    quick.extend(package_file::section(of(|p| matches!(p, Probe::PackageFile { .. }))));
     sorted.quick.extend(group::groups(quick, token));
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
     sorted.quick.extend(alone);
@@ -57,6 +64,8 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
 fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
     let why = match probe {
         Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
+        Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path holds a NUL byte",
+        Probe::Group { name, .. } if !user::is_name(name) => "is not a group name",
         Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
         Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_name(name) => "is not a user name",

@@ -6,8 +6,8 @@
 use super::support::sha256_hex;
 use super::{Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type, kind};
 use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
-use crate::probe::{ModuleState, MountState, Observation, PackageManagerState, PackageState, Probe, Reading};
-use crate::probe::{SysctlState, UnitState, Unknown, UserInfo};
+use crate::probe::{AptEntry, GroupInfo, ModuleState, MountState, Observation, PackageFileInfo, PackageManagerState};
+use crate::probe::{PackageState, Probe, Reading, SysctlState, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -236,6 +236,7 @@ fn observation(resource: &dyn Resource, inputs: &[Input], answers: &Value, name:
         let key = key(&probe);
         match answers.get(&key) {
             Some(answer) => seen.insert(probe.clone(), reading(&probe, answer)),
+            None if probe == Probe::AptSources => seen.insert(probe, Ok(Reading::AptSources(Vec::new()))),
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(Reading::PackageManager(PackageManagerState::default())));
             }
@@ -260,6 +261,10 @@ fn key(probe: &Probe) -> String {
         Probe::Module { name } => format!("module {name}"),
         Probe::Mount { path, .. } => format!("mount {path}"),
         Probe::AuthorizedKeys { user } => format!("keys {user}"),
+        Probe::Group { name, .. } => format!("group {name}"),
+        Probe::PackageFile { path } => format!("package file {path}"),
+        Probe::AptSources => "apt sources".to_owned(),
+        Probe::Key { path } => format!("key {path}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         other => panic!("{other:?}"),
     }
@@ -288,9 +293,41 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Mount { .. } => ("mount", over(&MountState::default(), answer)),
         Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
         Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
+        Probe::Group { .. } => ("group", group(answer)),
+        Probe::PackageFile { .. } => ("package_file", package_file(answer)),
+        Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry).collect()),
+        Probe::Key { .. } if answer == "absent" => ("key", json!("absent")),
+        Probe::Key { .. } => ("key", json!({ "present": answer["text"].as_str().unwrap().as_bytes() })),
         _ => ("output", over(&crate::probe::Output::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
+}
+
+/// `absent`, or number and members; `gid_of` names another group with the wanted number.
+fn group(answer: &Value) -> Value {
+    if answer == "absent" {
+        return json!({ "group": null, "gid_of": null });
+    }
+    let mut info = answer.clone();
+    let gid_of = info.as_object_mut().unwrap().shift_remove("gid_of").unwrap_or(Value::Null);
+    let none = info.as_object().unwrap().is_empty();
+    json!({ "group": if none { Value::Null } else { over(&GroupInfo::default(), &info) }, "gid_of": gid_of })
+}
+
+/// `absent`, `{"bad": WHY}`, or what the file says and, as `installed`, what is there of it.
+fn package_file(answer: &Value) -> Value {
+    if answer == "absent" || answer.get("bad").is_some() {
+        return answer.clone();
+    }
+    let mut info = answer.clone();
+    let installed = info.as_object_mut().unwrap().shift_remove("installed").unwrap();
+    let mut value = over(&PackageFileInfo::default(), &info);
+    value["installed"] = over(&PackageState::default(), &installed);
+    json!({ "present": value })
+}
+
+fn apt_entry(answer: &Value) -> Value {
+    over(&AptEntry::default(), answer)
 }
 
 /// Lays what the case says over what a host says by default; a misspelt attribute is refused.

@@ -5,6 +5,7 @@
 //! verification after it, and drift.
 
 mod absent;
+mod apt_repository;
 mod archive;
 mod block;
 mod body;
@@ -17,6 +18,7 @@ mod directory;
 mod edit;
 pub mod field;
 mod file;
+mod group;
 mod judgement;
 mod line;
 mod lines;
@@ -24,6 +26,7 @@ mod link;
 mod module;
 mod mount;
 mod package;
+mod package_file;
 mod parts;
 pub mod reference;
 pub mod schema;
@@ -39,6 +42,7 @@ mod timer;
 mod trial;
 mod unit;
 mod user;
+mod wait_for;
 
 pub use field::{Field, Fields, Type};
 pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
@@ -129,7 +133,7 @@ pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
-    static KINDS: [Kind; 18] = [
+    static KINDS: &[Kind] = &[
         file::KIND,
         directory::KIND,
         link::KIND,
@@ -138,18 +142,22 @@ pub fn kinds() -> &'static [Kind] {
         block::KIND,
         archive::KIND,
         package::KIND,
+        package_file::KIND,
+        apt_repository::KIND,
         service::KIND,
         unit::KIND,
         user::KIND,
         ssh_authorized_key::KIND,
+        group::KIND,
         command::KIND,
+        wait_for::KIND,
         sysctl::KIND,
         module::KIND,
         mount::KIND,
         cron::KIND,
         timer::KIND,
     ];
-    &KINDS
+    KINDS
 }
 
 /// Returns the kind of that name.

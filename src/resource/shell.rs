@@ -253,3 +253,19 @@ pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> Fragment {
 fn yes(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
+
+/// The account tools exit with 1 or 10 when another program holds the lock of a file they write: `patient` tries again
+/// for ten seconds.
+pub(super) const PATIENT: &str = r#"
+patient() {
+  tries=0
+  while :; do
+    "$@" && return 0
+    status=$?
+    case $status in 1|10) ;; *) return "$status" ;; esac
+    tries=$((tries + 1))
+    if [ "$tries" -ge 10 ]; then return "$status"; fi
+    sleep 1
+  done
+}
+"#;

@@ -1,8 +1,10 @@
-//! Actions carried out with stand-ins for apt, dpkg, systemctl, mount and modprobe, which note how they were
-//! called: order, holds and what happens on failure. What the real programs do is proven on the
-//! fleet.
+//! Actions carried out with stand-ins for apt, dpkg, dnf, systemctl, mount and modprobe, which note how they were
+//! called: order, holds and what happens on failure. What the real programs do is proven on the fleet.
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
+
+mod files;
+mod rpm;
 
 use super::cases::{RUN, fields};
 use super::{Change, Context, Judgement, kind};
@@ -44,10 +46,15 @@ impl Stubs {
     }
 
     fn act(&self, name: &str, written: Value, absent: bool, changes: &[&str]) -> Output {
+        self.act_on(name, written, absent, changes, Value::Null)
+    }
+
+    /// Acts on what was judged with that basis.
+    fn act_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
         let kind = kind(name).unwrap();
         let resource = (kind.build)(&fields(kind.fields, &written), absent).unwrap();
         let changes = changes.iter().map(|attribute| Change::new(attribute, None, None)).collect();
-        let judgement = Judgement::change("for the test", changes, Disruption::D0, Value::Null);
+        let judgement = Judgement::change("for the test", changes, Disruption::D0, basis);
         let action = resource.act(&judgement, &Context { run: RUN, ..Context::default() });
         let text = action.body.render(&SecretStore::default()).unwrap();
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
@@ -55,6 +62,8 @@ impl Stubs {
             .expose_secret()
             .replace("/var/lib/dpkg", &own("dpkg-state"))
             .replace("/var/lib/apt", &own("apt-state"))
+            .replace("/var/lib/dnf", &own("dnf-state"))
+            .replace("/var/cache/dnf", &own("dnf-cache"))
             .replace("/run/forge", &own("run"))
             .replace("/etc/fstab", &own("fstab"));
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().display());

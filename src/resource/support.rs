@@ -2,10 +2,9 @@
 
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
-use crate::probe::{
-    KeysState, ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, PathState,
-};
-use crate::probe::{Probe, Reading, SysctlState, UnitState, Unknown, UserState};
+use crate::probe::UserState;
+use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
+use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {
@@ -29,6 +28,9 @@ answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);
 answer!(keys_state, AuthorizedKeys, KeysState);
+answer!(group_state, Group, GroupState);
+answer!(package_file_state, PackageFile, PackageFileState);
+answer!(key_state, Key, KeyState);
 answer!(output, Output);
 answer!(sysctl_state, Sysctl, SysctlState);
 answer!(module_state, Module, ModuleState);

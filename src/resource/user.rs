@@ -1,5 +1,6 @@
 //! `user`: an account of the host.
 
+use super::shell::PATIENT;
 use super::support::{account_name, bad_value, required, user_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::Diag;
@@ -177,7 +178,11 @@ impl User {
     }
 
     fn action(&self, judgement: &Judgement) -> Fragment {
-        let opened = shell::usual().word(&self.name).word(self.group.as_deref().unwrap_or(&self.name)).code(LIBRARY);
+        let opened = shell::usual()
+            .word(&self.name)
+            .word(self.group.as_deref().unwrap_or(&self.name))
+            .code("\nname=$1 group=$2")
+            .code(PATIENT);
         let creates = judgement.changes.iter().any(|c| c.attribute == "user");
         shell::close(match (self.absent, creates) {
             (true, _) => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
@@ -279,22 +284,6 @@ fn settled(compared: &[&str]) -> String {
         several => format!("the account exists, and its {} are as declared", super::support::join(several)),
     }
 }
-
-/// The account tools exit with 1 or 10 when another program holds the lock of a file they write.
-const LIBRARY: &str = r#"
-name=$1 group=$2
-patient() {
-  tries=0
-  while :; do
-    "$@" && return 0
-    status=$?
-    case $status in 1|10) ;; *) return "$status" ;; esac
-    tries=$((tries + 1))
-    if [ "$tries" -ge 10 ]; then return "$status"; fi
-    sleep 1
-  done
-}
-"#;
 
 /// A group of the account's own name is made with it unless it is there already.
 const OWN_GROUP: &str = r#"

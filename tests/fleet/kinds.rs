@@ -2,6 +2,7 @@
 //! and what removal leaves. Here it is applied, applied again, tampered with, repaired and removed.
 
 use crate::support::{Fleet, Node, Output, Project};
+use base64::Engine as _;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,9 @@ struct Proof {
     /// Further files of the project.
     #[serde(default)]
     files: BTreeMap<String, String>,
+    /// Further files of the project that are no text, in base64.
+    #[serde(default)]
+    binary: BTreeMap<String, String>,
 }
 
 /// A change behind forge's back.
@@ -128,6 +132,12 @@ fn inventory(absent: bool) -> String {
 fn prove(proof: &Proof, node: &Node) {
     let project = Project::new(std::slice::from_ref(node)).recipe("proof", &proof.recipe).inventory(&inventory(false));
     let project = proof.files.iter().fold(project, |project, (path, text)| project.file(path, text));
+    for (path, text) in &proof.binary {
+        let words: String = text.split_whitespace().collect();
+        let path = project.path(path);
+        fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs_err::write(path, base64::engine::general_purpose::STANDARD.decode(words).expect("base64")).expect("a file");
+    }
     let trial = Trial { proof, project, node };
     trial.converges();
     for tamper in &proof.tampers {

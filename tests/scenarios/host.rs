@@ -102,6 +102,10 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Module { name } => (format!("module {name}"), json!({})),
         Probe::Mount { path, .. } => (format!("mount {path}"), json!({})),
         Probe::AuthorizedKeys { user } => (format!("keys {user}"), json!("no_account")),
+        Probe::Group { name, .. } => (format!("group {name}"), json!({ "group": null, "gid_of": null })),
+        Probe::PackageFile { path } => (format!("package file {path}"), json!("absent")),
+        Probe::AptSources => ("apt sources".to_owned(), json!([])),
+        Probe::Key { path } => (format!("key {path}"), json!("absent")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
     };
@@ -124,6 +128,10 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::Module { .. } => json!({ "module": over(&ModuleState::default(), given) }),
         Probe::Mount { .. } => json!({ "mount": over(&MountState::default(), given) }),
         Probe::AuthorizedKeys { .. } => json!({ "authorized_keys": given }),
+        Probe::Group { .. } => json!({ "group": given }),
+        Probe::PackageFile { .. } => json!({ "package_file": given }),
+        Probe::AptSources => json!({ "apt_sources": given }),
+        Probe::Key { .. } => json!({ "key": given }),
         _ => json!({ "output": over(&Output::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))

@@ -5,15 +5,15 @@ use crate::resource::Judgement;
 use crate::resource::shell;
 use crate::script::Fragment;
 
+const SETTINGS: &str = r#"
+export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
+say() { printf 'forge: %s\n' "$*" >&2; }
+"#;
+
 /// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
 /// The device there differs on overlay file systems. A container's process has another file open under the
 /// same name, hence `-ef`. Where no holder is found apt waits by itself.
-///
-/// Waits for locks, finishes what was interrupted, holds and releases. Reads `$limit` (seconds).
-const LIBRARY: &str = r#"
-export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
-say() { printf 'forge: %s\n' "$*" >&2; }
-holder() {
+const HOLDER: &str = r#"holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
     -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
   while read -r open lock; do
@@ -25,7 +25,10 @@ holder() {
     break
   done
 }
-waited=0
+"#;
+
+/// Waits for whoever holds the lock, naming it. Reads `$limit` (seconds); `holder` prints who it is.
+pub(super) const WAITING: &str = r#"waited=0
 free() {
   while who=$(holder) && [ -n "$who" ]; do
     if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: the package manager's lock is held by $who"; fi
@@ -43,7 +46,10 @@ locked() {
     if [ -z "$who" ]; then return "$status"; fi
   done
 }
-apt() {
+"#;
+
+/// Calls apt and dpkg, and finishes what was interrupted.
+const APT: &str = r#"apt() {
   locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
@@ -63,6 +69,12 @@ finish() {
   apt -f install --no-remove && configure || fail "dpkg cannot finish$(unfinished)"
 }
 "#;
+
+/// Opens an action of apt for `names`: functions for waiting, calling and finishing are there.
+pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
+    let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+    opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
+}
 
 /// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
 const INSTALL: &str = r#"
@@ -112,7 +124,7 @@ if [ -n "$was_held" ]; then
 fi
 "#;
 
-pub(super) const EXPLAIN: &[(&str, &str)] = &[
+pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("dpkg cannot finish", "its own scripts fail: their output above says why; repair or remove the package by hand"),
     ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
     ("has no installation candidate", "apt's lists do not offer it: declare its repository before this step"),
@@ -132,9 +144,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 
 /// Renders what `judgement` found to change.
 pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
-    let opened =
-        shell::usual().number(package.lock_timeout).word(package.names.join(" ")).code("\nlimit=$1 names=$2\n");
-    let action = opened.code(LIBRARY);
+    let action = opened(package.lock_timeout, &package.names.join(" "));
     let action = match package.absent {
         true => remove(package, action),
         false => install(package, judgement, action),
@@ -161,8 +171,13 @@ fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fr
 }
 
 fn remove(package: &Package, action: Fragment) -> Fragment {
-    let action = action.code(if package.purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
-    package.names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
+    removal(&package.names, package.purge, action)
+}
+
+/// Removes exactly `names`.
+pub(in crate::resource) fn removal(names: &[String], purge: bool, action: Fragment) -> Fragment {
+    let action = action.code(if purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
+    names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
 /// What is removed leaves no hold behind.
@@ -193,6 +208,6 @@ fn wanted(package: &Package, name: &str) -> String {
 }
 
 /// Attributes of several packages carry the package's name.
-fn is(attribute: &str, what: &str) -> bool {
+pub(super) fn is(attribute: &str, what: &str) -> bool {
     attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
 }

@@ -1,8 +1,9 @@
-//! Judging packages from dpkg's and apt's own words.
+//! Judging packages from the package manager's own words.
 
-use super::{Package, parse};
+use super::Package;
+use super::version::compare;
 use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PackageState, Probe, Unknown};
+use crate::probe::{Manager, Observation, PackageState, Probe, Unknown};
 use crate::resource::support::{brought, join, manager_state, ticked};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{Map, json};
@@ -24,6 +25,9 @@ struct Findings {
     missing: Vec<(String, String)>,
     /// Why it cannot be told what apt offers, where that matters.
     offers_unknown: Option<String>,
+    /// Why a declared hold cannot be set.
+    cannot_hold: Option<String>,
+    manager: Manager,
 }
 
 pub(super) fn judge(
@@ -34,6 +38,7 @@ pub(super) fn judge(
 ) -> Judgement {
     let mut findings = Findings::default();
     for (name, state) in states {
+        findings.manager = state.manager;
         match want.absent {
             true => findings.unwanted(want, name, state),
             false => findings.wanted(want, name, state),
@@ -50,8 +55,16 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     if let Some(why) = findings.offers_unknown {
         return Judgement { basis, ..Judgement::unknown(&Unknown::new(why)) };
     }
+    if let Some(why) = findings.cannot_hold {
+        return no_hold(why, Judgement::change(reason, findings.changes, findings.disruption, basis), cx);
+    }
     if findings.missing.is_empty() {
-        return Judgement::change(with_manager(want, reason, seen), findings.changes, findings.disruption, basis);
+        return Judgement::change(
+            with_manager(want, reason, seen, findings.manager),
+            findings.changes,
+            findings.disruption,
+            basis,
+        );
     }
     let offers: Vec<&str> = findings.missing.iter().map(|(_, offer)| offer.as_str()).collect();
     let offers = offers.join("; ");
@@ -61,11 +74,23 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
         return change(format!("{offers}, which an earlier step may change")).predicted();
     }
     if want.update {
-        return change(with_manager(want, format!("{offers}: the lists are updated first"), seen));
+        return change(with_manager(want, format!("{offers}: the lists are updated first"), seen, findings.manager));
     }
     Judgement::blocked(BlockClass::Host, offers, basis)
         .hint("declare the repository before this step, or set `update: if-missing`")
 }
+
+/// A hold that nothing can keep is not claimed; an earlier step may bring what keeps it.
+fn no_hold(why: String, judgement: Judgement, cx: &Context<'_>) -> Judgement {
+    if comes(&[PLUGIN.to_owned()], cx) {
+        return judgement.predicted();
+    }
+    Judgement::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis)
+        .hint(format!("install `{PLUGIN}` in a step before this one"))
+}
+
+/// What brings `versionlock` to dnf.
+const PLUGIN: &str = "python3-dnf-plugin-versionlock";
 
 /// Returns whether an earlier step may bring what apt does not offer now.
 fn comes(missing: &[String], cx: &Context<'_>) -> bool {
@@ -74,11 +99,12 @@ fn comes(missing: &[String], cx: &Context<'_>) -> bool {
 }
 
 /// Adds what stands in the way now. It changes from minute to minute and is no part of the basis.
-fn with_manager(want: &Package, reason: String, seen: &Observation) -> String {
+fn with_manager(want: &Package, reason: String, seen: &Observation, whose: Manager) -> String {
+    let lock = if whose.is_dpkg() { "dpkg's" } else { "rpm's" };
     let Ok(manager) = manager_state(seen, &Probe::PackageManager) else { return reason };
     let mut reason = reason;
     if let Some((pid, command)) = &manager.lock_holder {
-        reason.push_str(&format!("; dpkg's lock is held by pid {pid} (`{}`)", command.raw()));
+        reason.push_str(&format!("; {lock} lock is held by pid {pid} (`{}`)", command.raw()));
     }
     let names: Vec<&String> = manager.broken.keys().filter(|name| !want.names.contains(name)).collect();
     if !names.is_empty() {
@@ -114,7 +140,7 @@ impl Findings {
     /// Notes a declared version that is not the one found; returns whether it is another one.
     fn other_version(&mut self, want: &Package, name: &str, found: &str, state: &PackageState) -> bool {
         let Some(version) = want.version.as_deref() else { return false };
-        let attribute = match compare(version, found) {
+        let attribute = match compare(state.manager, version, found) {
             Some(Ordering::Equal) => return false,
             Some(Ordering::Less) => "downgrade",
             _ => "version",
@@ -127,19 +153,23 @@ impl Findings {
     }
 
     fn not_installed(&mut self, want: &Package, name: &str, state: &PackageState) {
-        let version = want.version.as_deref().or(state.candidate.as_deref());
-        self.change(name, want, "version", None, Some(version.unwrap_or("the version apt offers")));
+        let any = if state.manager.is_dpkg() { "the version apt offers" } else { "the version dnf offers" };
+        let version = want.version.as_deref().or(state.candidate.as_deref()).unwrap_or(any);
+        self.change(name, want, "version", None, Some(version));
         self.reasons.push(format!("`{name}` is not installed"));
         self.offered(want, name, state);
     }
 
-    /// Notes when apt's lists do not hold the version that is to be installed.
+    /// Notes when apt's lists do not hold the version that is to be installed. dnf is not asked.
     fn offered(&mut self, want: &Package, name: &str, state: &PackageState) {
+        if state.manager == Manager::Rpm {
+            return;
+        }
         if let Some(why) = &state.offers_unknown {
             self.offers_unknown = Some(format!("what apt offers of `{name}` is unknown: {why}"));
             return;
         }
-        let equals = |offer: &String, version: &str| compare(version, offer) == Some(Ordering::Equal);
+        let equals = |offer: &String, version: &str| compare(state.manager, version, offer) == Some(Ordering::Equal);
         let offer = match want.version.as_deref() {
             None if state.candidate.is_some() => return,
             None => format!("apt offers no version of `{name}`"),
@@ -156,6 +186,7 @@ impl Findings {
         let Some(hold) = want.hold.filter(|hold| *hold != state.held) else { return };
         let word = |held: bool| if held { "held" } else { "not held" };
         self.change(name, want, "hold", Some(word(state.held)), Some(word(hold)));
+        self.cannot_hold = self.cannot_hold.take().or_else(|| state.cannot_hold.clone());
         if unpacked(state).is_some() {
             self.reasons.push(format!("`{name}` is {}", word(state.held)));
         }
@@ -192,14 +223,6 @@ fn unpacked(state: &PackageState) -> Option<&str> {
     state.version.as_deref().filter(|_| !gone)
 }
 
-/// Compares two versions by Debian's rules; `None` when they differ and one is not a Debian version.
-fn compare(a: &str, b: &str) -> Option<Ordering> {
-    match (parse(a), parse(b)) {
-        (Some(a), Some(b)) => Some(a.cmp(&b)),
-        _ => (a == b).then_some(Ordering::Equal),
-    }
-}
-
 fn listed(versions: &[String]) -> String {
     let mut shown: Vec<String> = versions.iter().take(LISTED).cloned().collect();
     if versions.len() > LISTED {
@@ -216,7 +239,19 @@ fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
         if want.hold.is_some() {
             seen["held"] = json!(state.held);
         }
+        if state.manager == Manager::Rpm {
+            seen["manager"] = json!("rpm");
+        }
         ((*name).to_owned(), seen)
     };
     Value::Object(states.iter().map(entry).collect::<Map<_, _>>())
+}
+
+/// Returns whose packages were judged: what acts on them must be of the same manager.
+pub(super) fn manager(judgement: &Judgement) -> Manager {
+    let of_rpm = |entry: &Value| entry["manager"] == "rpm";
+    match judgement.basis.as_object().is_some_and(|packages| packages.values().any(of_rpm)) {
+        true => Manager::Rpm,
+        false => Manager::Dpkg,
+    }
 }

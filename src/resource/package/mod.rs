@@ -1,25 +1,27 @@
-//! `package`: packages of dpkg and apt.
+//! `package`: packages of dpkg and apt, or of rpm and dnf.
 
-mod act;
+pub(in crate::resource) mod act;
+pub(in crate::resource) mod dnf;
 mod judge;
+pub(in crate::resource) mod version;
 
 use super::support::{bad_value, package_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
-use crate::probe::{Observation, Offers, Probe};
-use debversion::Version;
+use crate::probe::{Manager, Observation, Offers, Probe};
 use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "package",
-    summary: "Packages of dpkg and apt: present, absent, at an exact version, held.",
+    summary: "Packages of apt or dnf: present, absent, at an exact version, held.",
     doc: "\
-All names of a step go through one apt transaction.
+All names of a step go through one transaction of apt, or of dnf on a host where dpkg has no packages.
 
 **Compared** are the installed version (only when `version` is declared: without one any installed version is
 right and nothing is ever upgraded), dpkg's status and, when declared, the hold. Versions are compared by
-Debian's rules. Nothing to do reads `nginx 1.22.1-9 is installed`.
+Debian's rules, or by rpm's: there `version` is `EPOCH:VERSION-RELEASE`, no epoch is epoch 0, and without a release
+any release is right. Nothing to do reads `nginx 1.22.1-9 is installed`.
 
 **A change** first waits for other holders of dpkg's and apt's locks and names them with pid and command line,
 finishes what an interrupted dpkg left (`dpkg --configure -a`, reinstalls packages that dpkg says must be,
@@ -35,16 +37,32 @@ The action outlives a lost connection. Success is judged by the installed versio
 `update: never` the step is blocked unless an earlier step (a repository) may bring the package.
 
 **Removal** takes exactly the named packages: when apt would take others along, it stops and names them.
-Configuration stays unless `purge: true`.",
+Configuration stays unless `purge: true`.
+
+**With dnf** a hold is an entry of its `versionlock`; where that plugin is missing, a declared hold is blocked. What
+its repositories offer is not asked for in a plan: a version that none offers fails when it is installed, and `update`
+has no meaning, since dnf refreshes by itself. A package of another architecture is `name.arch`. Of packages that are installed in
+several versions (kernels) one that is the declared version is enough. rpm keeps changed configuration as `.rpmsave`,
+also with `purge`. A `restart_on` sees a new package by its version alone.
+The proof below is that of apt. What is said of dnf is **recorded**: output of rpm 4.18 and dnf 4.14, taken on a Debian 12
+host whose dpkg was put away, and output of RHEL 9 that is reconstructed. No RHEL host has been tried.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::optional("name", Type::Name, "One package, `name` or `name:architecture`. Excludes `names`."),
+    Field::optional(
+        "name",
+        Type::Name,
+        "One package, `name` or `name:architecture` (dnf: `name.arch`). Excludes `names`.",
+    ),
     Field::optional("names", Type::List(&Type::Name), "Several packages in one transaction. Excludes `name`."),
-    Field::optional("version", Type::Version, "The exact version, as dpkg prints it; holds for every name."),
-    Field::optional("hold", Type::Bool, "Whether apt must leave it at its version. Not looked at when left out."),
+    Field::optional("version", Type::Version, "The exact version, as dpkg or rpm prints it; holds for every name."),
+    Field::optional(
+        "hold",
+        Type::Bool,
+        "Whether apt or dnf must leave it at its version. Not looked at when left out.",
+    ),
     Field::optional("purge", Type::Bool, "Whether a removal takes the configuration too. Default `false`."),
     Field::optional(
         "update",
@@ -75,7 +93,7 @@ struct Package {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let version = fields.text("version").map(str::to_owned);
     if let Some(version) = &version {
-        parse(version).ok_or_else(|| bad_value(format!("`{version}` is not a Debian version")))?;
+        version::check(version)?;
     }
     Ok(Box::new(Package {
         names: names(fields)?,
@@ -107,22 +125,18 @@ fn names(fields: &Fields) -> Result<Vec<String>, Diag> {
     Ok(names)
 }
 
-/// Debian's grammar of package names. apt reads a trailing `-` or `+` as an order to remove or install.
-fn check_name(name: &str) -> Result<(), Diag> {
+/// What may name a package of dpkg or of rpm; which of them a host has is not known here. apt reads a trailing `-` as
+/// an order to remove.
+pub(super) fn check_name(name: &str) -> Result<(), Diag> {
     let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
-    let word = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b));
-    let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
+    let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     let arch_fits = arch.is_none_or(|arch| !arch.is_empty() && word(arch));
     if starts && word(bare) && arch_fits && !name.ends_with('-') {
         return Ok(());
     }
-    Err(bad_value(format!("`{name}` is not the name of a Debian package"))
-        .hint("lowercase letters, digits and `+-.`; a version goes into `version`"))
-}
-
-/// Returns a version by Debian's rules.
-fn parse(version: &str) -> Option<Version> {
-    version.parse().ok()
+    Err(bad_value(format!("`{name}` is not the name of a package"))
+        .hint("letters, digits and `+-._`; a version goes into `version`"))
 }
 
 impl Package {
@@ -162,7 +176,10 @@ impl Resource for Package {
     }
 
     fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
-        Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN }
+        match judge::manager(judgement) {
+            Manager::Dpkg => Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN },
+            Manager::Rpm => Action { body: dnf::action(self, judgement), long: true, explain: dnf::EXPLAIN },
+        }
     }
 
     fn desired(&self) -> Value {
@@ -195,7 +212,7 @@ impl Resource for Package {
 /// Where dpkg keeps the list of a package's files. Packages of several architectures have theirs in it.
 const LISTS: &str = "/var/lib/dpkg/info/";
 
-fn lists(name: &str) -> Vec<String> {
+pub(super) fn lists(name: &str) -> Vec<String> {
     match name.contains(':') {
         true => vec![format!("{LISTS}{name}.list")],
         false => ["", ":amd64", ":arm64"].iter().map(|arch| format!("{LISTS}{name}{arch}.list")).collect(),
@@ -216,12 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_debian_names() {
-        for good in ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64"] {
+    fn names_are_names_of_packages() {
+        let good =
+            ["g++", "libc6:i386", "python3.11", "0ad", "linux-image-6.1.0-18-amd64", "NetworkManager", "glibc.i686"];
+        for good in good {
             assert!(check_name(good).is_ok(), "{good}");
         }
-        for bad in ["nginx-", "-y", "Nginx", "a=1", "", "libc6:", ":amd64", "a@b"] {
-            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not the name of a Debian package"));
+        for bad in ["nginx-", "-y", "_a", "a=1", "", "libc6:", ":amd64", "a@b"] {
+            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not the name of a package"));
         }
     }
 
@@ -231,7 +250,10 @@ mod tests {
         assert_eq!(refused(&[("name", json!("a")), ("names", json!(["b"]))]), "`name` and `names` exclude each other");
         assert_eq!(refused(&[("names", json!([]))]), "`names` is empty");
         assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is named twice");
-        assert_eq!(refused(&[("name", json!("a")), ("version", json!("1 2"))]), "`1 2` is not a Debian version");
+        assert_eq!(
+            refused(&[("name", json!("a")), ("version", json!("1 2"))]),
+            "`1 2` is not the version of a package"
+        );
     }
 
     #[test]

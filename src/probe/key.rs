@@ -1,0 +1,73 @@
+//! Keys on the host: their bytes, so that a fingerprint can be read without any tool there.
+
+use super::section::{Fields, Raw, Section};
+use super::{KeyState, Observation, Probe, Reading};
+use base64::Engine as _;
+
+/// Bytes of a key that are read at most. The code spells it out, plus one.
+const CAP: usize = 262_144;
+
+const SNIPPET: &str = r#"need head; need base64
+forge_keys() {
+for f; do
+printf '%s\0' "$f"
+if [ -f "$f" ]; then b=$(head -c 262145 -- "$f" | base64 -w0) && printf 'key\0%s\0' "$b"
+elif [ -e "$f" ] || [ -L "$f" ]; then printf 'other\0\0'
+else printf 'absent\0\0'; fi
+done
+}
+forge_keys"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("the key", probes, read);
+    section.cap = (CAP as u64 * 2) * section.probes.len() as u64;
+    section.body =
+        section.probes.iter().filter_map(path).fold(section.body.code(SNIPPET), |body, path| body.word(path));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn path(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Key { path } => Some(path),
+        _ => None,
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let mut fields = Fields::new(&raw.stdout);
+    for probe in &section.probes {
+        let row = fields.row::<3>().filter(|[name, _, _]| path(probe).map(str::as_bytes) == Some(*name));
+        let state = row.and_then(|[_, tag, body]| state(tag, body)).map(Reading::Key);
+        out.insert(probe.clone(), state.ok_or_else(|| raw.lack(section)));
+    }
+}
+
+fn state(tag: &[u8], body: &[u8]) -> Option<KeyState> {
+    match tag {
+        b"absent" => Some(KeyState::Absent),
+        b"other" => Some(KeyState::Unfit),
+        b"key" => {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
+            Some(if bytes.len() > CAP { KeyState::Unfit } else { KeyState::Present(bytes) })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed};
+
+    #[test]
+    fn a_key_is_its_bytes_and_what_was_cut_is_unknown() {
+        let one = |stdout: &str| {
+            let probe = Probe::Key { path: "/k".into() };
+            answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout)).get(&probe).cloned()
+        };
+        assert_eq!(one("/k\0key\0AP8=\0"), Ok(Reading::Key(KeyState::Present(vec![0, 255]))));
+        assert_eq!(one("/k\0absent\0\0"), Ok(Reading::Key(KeyState::Absent)));
+        assert_eq!(one("/k\0other\0\0"), Ok(Reading::Key(KeyState::Unfit)));
+        assert_eq!(one("/k\0key\0AP8").unwrap_err().why, "the key did not answer it");
+    }
+}

@@ -1,0 +1,163 @@
+//! Package files on the host: what each holds by its own words, and what is installed of it.
+
+use super::rpm::{self, LOCKS};
+use super::section::{Fields, Raw, Section, text};
+use super::{Manager, Observation, PackageFileInfo, PackageFileState, PackageState, Probe, Reading, Unknown};
+use crate::model::Untrusted;
+
+/// Prints fields: for each path its name and `absent`, `other` (no regular file), `bad` with what was said, or `deb` with
+/// the file's row and dpkg's row, or `rpm` with the file's row, rpm's rows and what is locked.
+const SNIPPET: &str = r#"
+forge_package_file() {
+printf '%s\0' "$1"
+if [ ! -f "$1" ]; then
+[ -e "$1" ] || [ -L "$1" ] && printf 'other\0' || printf 'absent\0'
+return
+fi
+case $1 in
+*.rpm) need rpm; m=$(rpm -qp --nosignature --qf '%{NAME}\t%{EVR}\t%{ARCH}' -- "$1" 2>&1) ;;
+*) need dpkg-deb; need dpkg-query; m=$(dpkg-deb -W --showformat='${Package}\t${Version}\t${Architecture}' -- "$1" 2>&1) ;;
+esac || { printf 'bad\0%s\0' "$m"; return; }
+n=${m%%	*}
+case $1 in
+*.rpm) printf 'rpm\0%s\0%s\0%s\0' "$m" "$(forge_rpm_rows "$n")" "$(forge_rpm_locks)" ;;
+*) printf 'deb\0%s\0%s\0' "$m" "$(dpkg-query -W -f='${db:Status-Status}\t${Version}\t${db:Status-Want}\n' -- "$n" 2>/dev/null)" ;;
+esac
+}
+forge_package_files() { for f; do forge_package_file "$f"; done; }
+forge_package_files"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("the package file", probes, read);
+    let body = section.body.code(rpm::ROWS).code(LOCKS).code(SNIPPET);
+    section.body = section.probes.iter().filter_map(path).fold(body, |body, path| body.word(path));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn path(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::PackageFile { path } => Some(path),
+        _ => None,
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let mut fields = Fields::new(&raw.stdout);
+    for probe in &section.probes {
+        let answer = one(&mut fields).filter(|(name, _)| path(probe).map(str::as_bytes) == Some(*name));
+        let state = answer.map(|(_, state)| state).unwrap_or_else(|| Err(raw.lack(section)));
+        out.insert(probe.clone(), state.map(Reading::PackageFile));
+    }
+}
+
+type Answer = Result<PackageFileState, Unknown>;
+
+/// Reads what was printed of one path; `None` when it did not come to its end.
+fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
+    let [path, tag] = fields.row()?;
+    let state = match tag {
+        b"absent" => Ok(PackageFileState::Absent),
+        b"other" => Ok(PackageFileState::Bad("it is not a regular file".into())),
+        b"bad" => Ok(PackageFileState::Bad(Untrusted::from_bytes(last_line(fields.next()?)))),
+        b"deb" => {
+            let [file, installed] = fields.row()?;
+            present(file, deb_state(text(installed)?)).ok_or_else(|| Unknown::new("`dpkg-deb` did not answer it"))
+        }
+        b"rpm" => {
+            let [file, rows, locks] = fields.row()?;
+            let state = text(file)?.split('\t').next().and_then(|name| {
+                let state = rpm::state(name, None, text(rows)?);
+                state.map(|state| PackageState { held: rpm::locked(&String::from_utf8_lossy(locks), name), ..state })
+            });
+            let state = state.and_then(|state| present(file, state));
+            state.ok_or_else(|| Unknown::new("`rpm` did not answer it"))
+        }
+        _ => return None,
+    };
+    Some((path, state))
+}
+
+fn present(file: &[u8], installed: PackageState) -> Option<PackageFileState> {
+    let mut words = text(file)?.split('\t');
+    let mut word = || words.next().filter(|word| !word.is_empty()).map(str::to_owned);
+    let (name, version, architecture) = (word()?, word()?, word()?);
+    Some(PackageFileState::Present(PackageFileInfo { name, version, architecture, installed }))
+}
+
+/// Of a package of several architectures the installed one counts.
+fn deb_state(rows: &str) -> PackageState {
+    let row = rows.lines().find(|row| row.starts_with("installed\t")).or(rows.lines().next()).unwrap_or_default();
+    let words: Vec<&str> = row.split('\t').collect();
+    let [status, version, want] = words[..] else {
+        return PackageState { status: "not-installed".to_owned(), ..PackageState::default() };
+    };
+    let unpacked = !matches!(status, "not-installed" | "config-files" | "half-installed") && !version.is_empty();
+    PackageState {
+        manager: Manager::Dpkg,
+        version: unpacked.then(|| version.to_owned()),
+        status: status.to_owned(),
+        held: want == "hold",
+        ..PackageState::default()
+    }
+}
+
+fn last_line(said: &[u8]) -> &[u8] {
+    let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.last().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed};
+
+    fn one(path: &str, stdout: &str) -> Result<PackageFileState, Unknown> {
+        let probe = Probe::PackageFile { path: path.to_owned() };
+        let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
+        seen.get(&probe).map(|reading| match reading {
+            Reading::PackageFile(state) => state.clone(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn info(state: Result<PackageFileState, Unknown>) -> PackageFileInfo {
+        match state {
+            Ok(PackageFileState::Present(info)) => info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_deb_with_what_is_installed_of_it() {
+        let found = info(one("/a.deb", "/a.deb\0deb\0forge-tool\t1.0\tall\0installed\t0.9\thold\n\0"));
+        assert_eq!(
+            (found.name.as_str(), found.version.as_str(), found.architecture.as_str()),
+            ("forge-tool", "1.0", "all")
+        );
+        assert_eq!((found.installed.version.as_deref(), found.installed.held), (Some("0.9"), true));
+        let fresh = info(one("/a.deb", "/a.deb\0deb\0forge-tool\t1.0\tall\0\0"));
+        assert_eq!((fresh.installed.version, fresh.installed.status.as_str()), (None, "not-installed"));
+    }
+
+    #[test]
+    fn an_rpm_with_what_is_installed_of_it() {
+        let text = "/a.rpm\0rpm\0demo\t1:2.0-1\tnoarch\0demo\tnoarch\t1:1.0-1\n\0/etc/x\ndemo-1:1.0-1.*\n\0";
+        let found = info(one("/a.rpm", text));
+        assert_eq!(found.installed.version.as_deref(), Some("1:1.0-1"));
+        assert!(found.installed.held);
+        let text = "/a.rpm\0rpm\0demo\t1:2.0-1\tnoarch\0error: cannot open Packages database\0\0";
+        assert_eq!(one("/a.rpm", text), Err(Unknown::new("`rpm` did not answer it")));
+    }
+
+    #[test]
+    fn what_is_no_package_and_what_was_cut() {
+        assert_eq!(one("/a.deb", "/a.deb\0absent\0"), Ok(PackageFileState::Absent));
+        let bad = "/a.deb\0bad\0dpkg-deb: error: '/a.deb' is not a Debian format archive\n\0";
+        let said = "dpkg-deb: error: '/a.deb' is not a Debian format archive";
+        assert_eq!(one("/a.deb", bad), Ok(PackageFileState::Bad(said.into())));
+        assert_eq!(
+            one("/a.deb", "/a.deb\0deb\0forge-tool").expect_err("cut").why,
+            "the package file did not answer it"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Packages where dpkg keeps no books: one `rpm -q` over all names, what dnf locks, and who holds its locks.
+//!
+//! It answers the same questions as `package`, `apt` and `manager`, and stands behind them: where dpkg has packages
+//! it prints nothing, and their answers stay.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{Manager, Observation, Offers, PackageManagerState, PackageState, Probe, Reading};
+use crate::model::Untrusted;
+use std::cmp::Ordering;
+
+/// `forge_rpm_rows NAME…` prints a row for each installed package, and what rpm says of the others.
+pub(crate) const ROWS: &str = r#"
+forge_rpm_rows() { rpm -q --qf '%{NAME}\t%{ARCH}\t%{EVR}\n' -- "$@" 2>&1; }
+"#;
+
+/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing where that plugin is not there.
+/// dnf 5 keeps another file, in another form.
+pub(crate) const LOCKS: &str = r#"
+forge_rpm_locks() {
+if command -v dnf5 >/dev/null 2>&1; then
+l=/etc/dnf/versionlock.toml
+else
+[ -e /etc/dnf/plugins/versionlock.conf ] || return 0
+l=$(sed -n 's/^ *locklist *= *//p' /etc/dnf/plugins/versionlock.conf)
+l=${l:-/etc/dnf/plugins/versionlock.list}
+fi
+printf '%s\n' "$l"
+[ ! -e "$l" ] || cat -- "$l" || return
+}
+"#;
+
+/// Who holds rpm's lock stands in `/proc/locks`; dnf 4 leaves its pid in files of its own.
+const SNIPPET: &str = r#"
+[ ! -s /var/lib/dpkg/status ] && command -v rpm >/dev/null 2>&1 || exit 0
+forge_rpm_holder() {
+for f in /var/lib/dnf/*_lock.pid /var/cache/dnf/*_lock.pid; do
+[ -s "$f" ] && read -r pid <"$f" && [ -r "/proc/$pid/cmdline" ] || continue
+printf '%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
+return
+done
+need stat
+i=$(stat -c %i -- "$(rpm --eval '%_dbpath')/.rpm.lock" 2>/dev/null)
+while read -r n kind adv mode pid id rest; do
+[ "$kind $mode" = 'POSIX WRITE' ] && [ "$pid" -gt 0 ] || continue
+[ "${id##*:}" = "$i" ] || continue
+for f in "/proc/$pid/fd"/*; do
+case $(readlink -- "$f") in */.rpm.lock) ;; *) continue ;; esac
+printf '%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf '\0'
+return
+done
+done </proc/locks
+printf '\0\0'
+}
+forge_rpm() {
+printf 'rpm\0'
+forge_rpm_holder
+[ "$#" -gt 0 ] || return 0
+printf '%s\0' "$(forge_rpm_rows "$@")"
+l=$(forge_rpm_locks) || exit
+printf '%s\0' "$l"
+}
+forge_rpm"#;
+
+pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<Section> {
+    let probes: Vec<Probe> = packages.into_iter().chain(manager).collect();
+    let mut section = Section::new("`rpm`", probes, read);
+    let body = section.body.code(ROWS).code(LOCKS).code(SNIPPET);
+    let names = section.probes.iter().filter_map(super::package::name);
+    section.body = names.fold(body, |body, name| body.word(name));
+    (!section.probes.is_empty()).then_some(section)
+}
+
+/// A host of dpkg prints nothing: what its own sections said stands.
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    if raw.stdout.is_empty() && raw.is_whole(&[0]) {
+        return;
+    }
+    let mut fields = Fields::new(&raw.stdout);
+    let head = fields.row().filter(|[tag, _, _]| *tag == b"rpm" && raw.is_whole(&[0]));
+    let Some([_, pid, command]) = head else { return section.all_unknown(&raw.lack(section), out) };
+    let books = fields.row::<2>().and_then(|[rows, locks]| Some((text(rows)?, text(locks)?)));
+    for probe in &section.probes {
+        let answer = match (probe, books) {
+            (Probe::PackageManager, _) => Some(Reading::PackageManager(manager(pid, command))),
+            (Probe::Package { name, offers }, Some((rows, locks))) => package(name, offers, rows, locks),
+            _ => None,
+        };
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+    }
+}
+
+fn manager(pid: &[u8], command: &[u8]) -> PackageManagerState {
+    let command = String::from_utf8_lossy(command).trim_end().to_owned();
+    let pid = text(pid).and_then(|pid| pid.parse().ok());
+    PackageManagerState { lock_holder: pid.map(|pid| (pid, Untrusted::new(command))), ..Default::default() }
+}
+
+fn package(name: &str, offers: &Offers, rows: &str, locks: &str) -> Option<Reading> {
+    let wanted = match offers {
+        Offers::UnlessVersion(version) => Some(version.as_str()),
+        _ => None,
+    };
+    let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
+    let state = state(name, wanted, rows)?;
+    Some(Reading::Package(PackageState { held: locked(locks, name), cannot_hold, ..state }))
+}
+
+/// Returns the state of `name`; `None` when rpm said neither that it is there nor that it is not. Of several versions
+/// that are installed beside each other the `wanted` one counts, else the highest.
+pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<PackageState> {
+    let versions = rows.lines().filter_map(|row| {
+        let words: Vec<&str> = row.split('\t').collect();
+        let [of, arch, version] = words[..] else { return None };
+        (of == name || name.strip_prefix(of).and_then(|rest| rest.strip_prefix('.')) == Some(arch)).then_some(version)
+    });
+    let is_wanted = |version: &str| wanted.is_some_and(|wanted| compare(wanted, version) == Ordering::Equal);
+    let best = versions.max_by(|a, b| (is_wanted(a).cmp(&is_wanted(b))).then_with(|| compare(a, b)));
+    let gone = format!("package {name} is not installed");
+    // A broken database says of every package that it is not installed, after it complained.
+    let complained = rows.lines().any(|line| line.starts_with("error: "));
+    let known = best.is_some() || (!complained && rows.lines().any(|line| line == gone));
+    known.then(|| PackageState {
+        manager: Manager::Rpm,
+        version: best.map(str::to_owned),
+        status: if best.is_some() { "installed" } else { "not-installed" }.to_owned(),
+        offers_unknown: Some("dnf was not asked".to_owned()),
+        ..PackageState::default()
+    })
+}
+
+/// Returns whether a list of versionlock names `name`. Its first line is its path.
+pub(crate) fn locked(locks: &str, name: &str) -> bool {
+    let bare = name.rsplit_once('.').map_or(name, |(bare, _)| bare);
+    let entries = locks.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
+    entries.filter_map(entry).any(|entry| entry == name || entry == bare)
+}
+
+/// Returns the package's name of `NAME-EPOCH:VERSION-RELEASE.ARCH`, or of dnf 5's `name = "NAME"`.
+fn entry(line: &str) -> Option<&str> {
+    if let Some(rest) = line.strip_prefix("name") {
+        let value = rest.trim_start().strip_prefix('=').map(str::trim);
+        if let Some(name) = value.and_then(|v| v.strip_prefix('"')).and_then(|v| v.strip_suffix('"')) {
+            return Some(name);
+        }
+    }
+    Some(line.rsplit_once('-')?.0.rsplit_once('-')?.0)
+}
+
+/// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. No epoch is epoch 0; where one has no release, any
+/// release of the other is equal.
+pub fn compare(a: &str, b: &str) -> Ordering {
+    let (a, b) = (parts(a), parts(b));
+    let release = match (a.2, b.2) {
+        (Some(a), Some(b)) => segments(a, b),
+        _ => Ordering::Equal,
+    };
+    a.0.cmp(&b.0).then_with(|| segments(a.1, b.1)).then(release)
+}
+
+fn parts(version: &str) -> (u64, &str, Option<&str>) {
+    let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
+    let (version, release) = rest.rsplit_once('-').map_or((rest, None), |(version, release)| (version, Some(release)));
+    (epoch.parse().unwrap_or(0), version, release)
+}
+
+/// rpm's `rpmvercmp`: runs of digits by value, runs of letters by their bytes, digits above letters; `~` sorts below
+/// the end, `^` above it but below anything else; all else only separates.
+fn segments(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        (a, b) = (skip(a), skip(b));
+        let (mark, other) = (a.first().copied(), b.first().copied());
+        match (mark, other) {
+            (Some(b'~'), Some(b'~')) | (Some(b'^'), Some(b'^')) => (a, b) = (&a[1..], &b[1..]),
+            (Some(b'~'), _) => return Ordering::Less,
+            (_, Some(b'~')) => return Ordering::Greater,
+            (Some(b'^'), other) => return if other.is_none() { Ordering::Greater } else { Ordering::Less },
+            (mark, Some(b'^')) => return if mark.is_none() { Ordering::Less } else { Ordering::Greater },
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some(first), Some(second)) => {
+                let digits = first.is_ascii_digit();
+                if digits != second.is_ascii_digit() {
+                    return if digits { Ordering::Greater } else { Ordering::Less };
+                }
+                let (x, y);
+                ((x, a), (y, b)) = (run(a, digits), run(b, digits));
+                match if digits { number(x, y) } else { x.cmp(y) } {
+                    Ordering::Equal => {}
+                    differs => return differs,
+                }
+            }
+        }
+    }
+}
+
+fn skip(text: &[u8]) -> &[u8] {
+    let at = text.iter().position(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'~' | b'^'));
+    &text[at.unwrap_or(text.len())..]
+}
+
+fn run(text: &[u8], digits: bool) -> (&[u8], &[u8]) {
+    let fits = |byte: &u8| if digits { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() };
+    text.split_at(text.iter().position(|byte| !fits(byte)).unwrap_or(text.len()))
+}
+
+/// Numbers of any length: the longer one without leading zeros is the higher one.
+fn number(a: &[u8], b: &[u8]) -> Ordering {
+    let bare = |n: &[u8]| n.iter().position(|digit| *digit != b'0').unwrap_or(n.len());
+    let (a, b) = (&a[bare(a)..], &b[bare(b)..]);
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What rpm and dnf said, and what it is read as.
+
+use super::*;
+use crate::probe::Unknown;
+use crate::probe::section::testing::{answers, printed};
+
+fn ask(name: &str, offers: Offers, stdout: &str) -> Result<PackageState, Unknown> {
+    let probe = Probe::Package { name: name.to_owned(), offers };
+    let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(stdout));
+    seen.get(&probe).map(|reading| match reading {
+        Reading::Package(state) => state.clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+// origin: field, rpm 4.18 and dnf 4.14 on Debian 12, with the rows of RHEL 9 reconstructed
+const ROWS: &str = "kernel\tx86_64\t5.14.0-427.el9\nkernel\tx86_64\t5.14.0-503.el9\nglibc\ti686\t2.34-100.el9\n\
+                    package zork is not installed";
+const LOCK: &str = "/etc/dnf/plugins/versionlock.list\n# Added lock on Sat Nov 21 13:20:00 2026\nglibc-0:2.34-100.el9.*\n!kernel-0:1-1.*\n";
+
+fn said(rows: &str, locks: &str) -> String {
+    format!("rpm\0\0\0{rows}\0{locks}\0")
+}
+
+#[test]
+fn rows_locks_and_what_is_not_installed() {
+    let glibc = ask("glibc.i686", Offers::Unneeded, &said(ROWS, LOCK)).unwrap();
+    assert_eq!((glibc.version.as_deref(), glibc.held, glibc.manager), (Some("2.34-100.el9"), true, Manager::Rpm));
+    let zork = ask("zork", Offers::Unneeded, &said(ROWS, LOCK)).unwrap();
+    assert_eq!((zork.version, zork.status.as_str(), zork.held), (None, "not-installed", false));
+    assert_eq!(zork.cannot_hold, None);
+    let bare = ask("zork", Offers::Unneeded, &said(ROWS, "")).unwrap();
+    assert_eq!(bare.cannot_hold.as_deref(), Some("dnf's plugin `versionlock` is not installed"));
+}
+
+#[test]
+fn of_several_versions_the_wanted_one_counts() {
+    let version = |offers| ask("kernel", offers, &said(ROWS, LOCK)).unwrap().version.unwrap();
+    assert_eq!(version(Offers::UnlessInstalled), "5.14.0-503.el9");
+    assert_eq!(version(Offers::UnlessVersion("5.14.0-427.el9".into())), "5.14.0-427.el9");
+    assert_eq!(version(Offers::UnlessVersion("6".into())), "5.14.0-503.el9");
+}
+
+#[test]
+fn a_broken_database_is_not_an_absent_package() {
+    let rows = "error: cannot open Packages database in /var/lib/rpm\npackage zork is not installed";
+    assert_eq!(ask("zork", Offers::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` did not answer it");
+    assert_eq!(ask("other", Offers::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` did not answer it");
+    assert_eq!(ask("zork", Offers::Unneeded, "rpm\0\0\0package zo").unwrap_err().why, "`rpm` did not answer it");
+}
+
+#[test]
+fn a_host_of_dpkg_leaves_the_answers_alone() {
+    let probe = Probe::Package { name: "zork".into(), offers: Offers::Unneeded };
+    let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(""));
+    assert!(!seen.has(&probe));
+}
+
+#[test]
+fn the_holder_of_the_lock_is_named() {
+    let seen = answers(
+        &section(Vec::new(), vec![Probe::PackageManager]).expect("a section"),
+        &printed("rpm\x0041\0dnf update \0"),
+    );
+    let Ok(Reading::PackageManager(state)) = seen.get(&Probe::PackageManager) else { panic!("{seen:?}") };
+    assert_eq!(state.lock_holder, Some((41, "dnf update".into())));
+}
+
+#[test]
+fn dnf_5_names_packages_in_another_form() {
+    let locks = "/etc/dnf/versionlock.toml\nversion = \"1.0\"\n[[packages]]\nname = \"nginx\"\n[[packages.conditions]]\nkey = \"evr\"\n";
+    assert!(locked(locks, "nginx"));
+    assert!(!locked(locks, "evr"));
+}
+
+/// Each pair is in ascending order. Source: rpm's own tests of `rpmvercmp`.
+#[test]
+fn versions_are_ordered_by_rpms_rules() {
+    for (a, b) in [
+        ("1.0", "2.0"),
+        ("2.0", "2.0.1"),
+        ("5.5p1", "5.5p10"),
+        ("10xyz", "10.1xyz"),
+        ("xyz10", "xyz10.1"),
+        ("xyz.4", "8"),
+        ("5.5p2", "5.6p1"),
+        ("6.0", "6.0.rc1"),
+        ("10b2", "10a1x"),
+        ("1.0~rc1", "1.0"),
+        ("1.0~rc1~git123", "1.0~rc1"),
+        ("1.0", "1.0^"),
+        ("1.0^", "1.0^git1"),
+        ("1.0^git1", "1.01"),
+        ("1.0~rc1", "1.0~rc1^git1"),
+        ("99:1-1", "100:0-1"),
+        ("9-9", "1:1-1"),
+        ("1-1", "1-2"),
+        ("20240101", "20240102123456789012345678901234567890"),
+    ] {
+        let expected = if (a, b) == ("10b2", "10a1x") { Ordering::Greater } else { Ordering::Less };
+        assert_eq!(compare(a, b), expected, "{a} {b}");
+        assert_eq!(compare(b, a), expected.reverse(), "{b} {a}");
+    }
+    for (a, b) in
+        [("2.0", "2_0"), ("1.010", "1.10"), ("0:1-1", "1-1"), ("1.0", "1.0-5.el9"), ("a.", "a"), ("1.0~", "1.0~")]
+    {
+        assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");
+        assert_eq!(compare(b, a), Ordering::Equal, "{b} {a}");
+    }
+}

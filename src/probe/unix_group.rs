@@ -1,0 +1,111 @@
+//! Groups of accounts: one `getent group` over all names and the numbers that are wanted.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{GroupInfo, GroupState, Observation, Probe, Reading};
+
+/// Prints two fields: the status and the lines. A status of 2 means that some name or number is not known.
+const SNIPPET: &str = r#"need getent
+forge_groups() {
+g=$(getent group -- "$@"); r=$?
+printf '%s\0%s\0' "$r" "$g"
+}
+forge_groups"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("`getent`", probes, read);
+    section.body = section.probes.iter().filter_map(question).fold(section.body.code(SNIPPET), |body, (name, gid)| {
+        let body = body.word(name);
+        if let Some(gid) = gid { body.number(gid.into()) } else { body }
+    });
+    section.cap = 262_144 + 65_536 * section.probes.len() as u64;
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn question(probe: &Probe) -> Option<(&str, Option<u32>)> {
+    match probe {
+        Probe::Group { name, gid } => Some((name, *gid)),
+        _ => None,
+    }
+}
+
+/// One line of `group`.
+struct Line<'a> {
+    name: &'a str,
+    gid: u32,
+    members: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split(':');
+        let (name, gid) = (fields.next()?, fields.nth(1)?);
+        Some(Self { name, gid: gid.parse().ok()?, members: fields.next()? })
+    }
+
+    fn info(&self) -> GroupInfo {
+        let mut members: Vec<String> =
+            self.members.split(',').filter(|member| !member.is_empty()).map(str::to_owned).collect();
+        members.sort();
+        members.dedup();
+        GroupInfo { gid: self.gid, members }
+    }
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let Some(lines) = parse(&raw.stdout).filter(|_| raw.is_whole(&[0])) else {
+        return section.all_unknown(&raw.lack(section), out);
+    };
+    for probe in &section.probes {
+        let Some((name, gid)) = question(probe) else { continue };
+        let own = lines.iter().find(|line| line.name == name);
+        let other = lines.iter().find(|line| Some(line.gid) == gid && line.name != name);
+        let state = GroupState { group: own.map(Line::info), gid_of: other.map(|line| line.name.to_owned()) };
+        out.insert(probe.clone(), Ok(Reading::Group(state)));
+    }
+}
+
+/// Reads all lines; `None` unless every one of them is a group's.
+fn parse(stdout: &[u8]) -> Option<Vec<Line<'_>>> {
+    let [status, lines] = Fields::new(stdout).row()?;
+    matches!(status, b"0" | b"2").then_some(())?;
+    text(lines)?.lines().map(Line::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Unknown;
+    use crate::probe::section::testing::{answers, printed};
+
+    fn one(name: &str, gid: Option<u32>, stdout: &str) -> Result<GroupState, Unknown> {
+        let probe = Probe::Group { name: name.to_owned(), gid };
+        let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
+        seen.get(&probe).map(|reading| match reading {
+            Reading::Group(state) => state.clone(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    // origin: field, Debian 12
+    const LINES: &str = "2\0adm:x:4:syslog,alice\nsudo:x:27:\n\0";
+
+    #[test]
+    fn members_are_sorted_and_a_missing_group_is_none() {
+        let adm = GroupInfo { gid: 4, members: vec!["alice".into(), "syslog".into()] };
+        assert_eq!(one("adm", None, LINES), Ok(GroupState { group: Some(adm), gid_of: None }));
+        assert_eq!(one("none", None, LINES), Ok(GroupState::default()));
+    }
+
+    #[test]
+    fn the_owner_of_a_number_is_named_unless_it_is_the_group_itself() {
+        assert_eq!(one("hpc", Some(27), LINES).unwrap().gid_of.as_deref(), Some("sudo"));
+        assert_eq!(one("sudo", Some(27), LINES).unwrap().gid_of, None);
+    }
+
+    #[test]
+    fn a_failing_or_odd_answer_is_not_a_missing_group() {
+        for text in ["1\0\0", "2\0adm:x\n\0", "0\0adm:x:4:"] {
+            assert_eq!(one("adm", None, text).expect_err(text).why, "`getent` did not answer it");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Judging a repository: its files, its key, its index, and who else declares it.
+
+use super::{Repository, check_pinned, lists};
+use crate::model::{BlockClass, Disruption, Verdict};
+use crate::probe::{AptEntry, KeyState, Observation, PathState, Probe, Reading, Unknown};
+use crate::resource::body::bare;
+use crate::resource::support::{brought, join, key_state, path_state};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+
+type Judged = Result<Judgement, Unknown>;
+
+pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Judged {
+    let sources = want.sources.judge(seen, cx, true);
+    let key = want.keyring.as_ref().map(|key| key.judge(seen, cx, true));
+    // A directory in the way, or a file that could not be read, says it all.
+    for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
+        if matches!(judgement.verdict, Verdict::Blocked(_) | Verdict::Unknown) {
+            return Ok(judgement.clone());
+        }
+    }
+    let stale = stale(want, seen)?;
+    let mut basis = json!({ "sources": sources.basis, "index": stale });
+    let (mut changes, mut reasons) = (Vec::new(), Vec::new());
+    take(&mut changes, &mut reasons, "", &sources);
+    if let Some(key) = &key {
+        basis["key"] = key.basis.clone();
+        take(&mut changes, &mut reasons, "key ", key);
+    }
+    changes.extend(stale.as_ref().map(|why| Change::new("index", Some(why), Some("fetched"))));
+    reasons.extend(stale.filter(|_| reasons.is_empty()));
+    let predicted = match obstacle(want, seen, cx)? {
+        Some(Obstacle::Blocks(reason, hint)) => {
+            return Ok(Judgement::blocked(BlockClass::Rule, reason, basis).hint(hint));
+        }
+        Some(Obstacle::MayGo(reason)) => {
+            reasons.push(reason);
+            true
+        }
+        None => false,
+    };
+    if changes.is_empty() && !predicted {
+        let what =
+            if want.signed_by().is_some() { "the source, its key and its index" } else { "the source and its index" };
+        return Ok(Judgement::ok(format!("{what} are as declared"), basis));
+    }
+    if changes.is_empty() {
+        changes.push(Change::new("key", None, want.signed_by()));
+    }
+    let judgement = Judgement::change(reasons.join("; "), changes, Disruption::D0, basis);
+    Ok(if predicted { judgement.predicted() } else { judgement })
+}
+
+/// Takes over what differs of one file. A key is told by its digest: its text says nothing to anybody.
+fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judgement: &Judgement) {
+    let told = |change: &&Change| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
+    for change in judgement.changes.iter().filter(told) {
+        let diff = change.diff.clone().filter(|_| prefix.is_empty());
+        changes.push(Change { attribute: format!("{prefix}{}", change.attribute), diff, ..change.clone() });
+    }
+    if judgement.verdict == Verdict::Change {
+        let new = judgement.changes.iter().any(|c| c.from.is_none());
+        reasons.push(format!("{}{}", if new { "" } else { prefix }, judgement.reason.raw()));
+    }
+}
+
+/// Returns why apt's index of the repository is not good, if it is not. It must not be older than the text of the
+/// source and of the key; owner and mode say nothing of it.
+fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknown> {
+    let mut written: f64 = 0.0;
+    for target in [Some(&want.sources), want.keyring.as_ref()].into_iter().flatten() {
+        if let PathState::Present(info) = path_state(seen, &target.probe())? {
+            written = written.max(info.mtime);
+        }
+    }
+    let mut why = None;
+    for (number, paths) in lists::indexes(&want.what).iter().enumerate() {
+        let mut fetched: Option<f64> = None;
+        for path in paths {
+            if let PathState::Present(info) = path_state(seen, &bare(path))? {
+                fetched = Some(fetched.unwrap_or_default().max(info.ctime));
+            }
+        }
+        let suite = &want.what.suites[number % want.what.suites.len()];
+        let found = match fetched {
+            None => format!("apt has no index of `{suite}`"),
+            Some(fetched) if fetched < written => format!("the index of `{suite}` is older than the source"),
+            Some(_) => continue,
+        };
+        why.get_or_insert(found);
+    }
+    Ok(why)
+}
+
+/// What keeps the repository from being used.
+enum Obstacle {
+    /// The reason, and what to do.
+    Blocks(String, String),
+    /// An earlier step may take it away.
+    MayGo(String),
+}
+
+fn obstacle(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<Option<Obstacle>, Unknown> {
+    let found = match conflict(want, seen)? {
+        Some(found) => Some(found),
+        None => wrong_key(want, seen, cx)?,
+    };
+    let may_go = cx.predicted.is_some_and(|p| p.after.is_some());
+    Ok(found.map(|(reason, hint)| match may_go {
+        true => Obstacle::MayGo(format!("{reason}; an earlier step may change that")),
+        false => Obstacle::Blocks(reason, hint),
+    }))
+}
+
+/// Returns who else declares a suite of the repository.
+fn conflict(want: &Repository, seen: &Observation) -> Result<Option<(String, String)>, Unknown> {
+    let Reading::AptSources(entries) = seen.get(&Probe::AptSources)? else {
+        return Err(Unknown::new("the host answered another question"));
+    };
+    let others = entries.iter().filter(|entry| entry.file != want.sources.path);
+    let Some(other) = others.clone().find(|entry| same(want, entry)) else { return Ok(None) };
+    let key = |entry: &AptEntry| entry.signed_by.split_whitespace().collect::<Vec<_>>().join(" ");
+    let trusted = |entry: &AptEntry| matches!(entry.trusted.as_str(), "yes" | "true" | "1" | "on" | "with" | "enable");
+    let agrees = key(other) == want.signed_by().unwrap_or_default() && trusted(other) == want.what.trusted;
+    let why = if agrees { "" } else { " with another key, which apt refuses" };
+    let reason = format!("`{}` declares the same URI and suite{why}", other.file);
+    let hint = format!("remove it with a step before this one: `file: {{ path: {} }}`, `ensure: absent`", other.file);
+    Ok(Some((reason, hint)))
+}
+
+fn same(want: &Repository, entry: &AptEntry) -> bool {
+    let bare = |text: &String| text.trim_end_matches('/').to_owned();
+    let meets = |ours: &[String], theirs: &[String]| ours.iter().any(|a| theirs.iter().any(|b| bare(a) == bare(b)));
+    meets(&want.what.uris, &entry.uris) && meets(&want.what.suites, &entry.suites)
+}
+
+/// Returns what is wrong with a key that is to be on the host.
+fn wrong_key(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<Option<(String, String)>, Unknown> {
+    let (Some(probe), Some(path)) = (want.key_probe(), &want.key_path) else { return Ok(None) };
+    let bytes = match key_state(seen, &probe)? {
+        KeyState::Present(bytes) => bytes,
+        KeyState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => return Ok(None),
+        KeyState::Absent => {
+            return Ok(Some((
+                format!("there is no key at `{path}`"),
+                "bring it with a step before this one".to_owned(),
+            )));
+        }
+        KeyState::Unfit => return Ok(Some((format!("`{path}` is not a key"), "name the key's file".to_owned()))),
+    };
+    let Some(pinned) = &want.fingerprints else { return Ok(None) };
+    let wrong = check_pinned(bytes, pinned).err();
+    let hint = "see where the key comes from before you pin another one".to_owned();
+    Ok(wrong.map(|why| (format!("the key at `{path}` is not the pinned one: {why}"), hint)))
+}
+
+pub(super) fn removal(want: &Repository, seen: &Observation) -> Judged {
+    let (mut changes, mut found) = (Vec::new(), Vec::new());
+    for target in want.leftovers() {
+        let judgement = target.judge_absent(seen);
+        match judgement.verdict {
+            Verdict::Ok => {}
+            Verdict::Change => {
+                let from = judgement.changes.first().and_then(|c| c.from.as_ref()).map(|from| from.raw().to_owned());
+                changes.push(Change::new(attribute(want, &target.path), from.as_deref(), None));
+                found.push(format!("`{}`", target.path));
+            }
+            _ => return Ok(judgement),
+        }
+    }
+    let basis = json!({ "there": found });
+    if changes.is_empty() {
+        return Ok(Judgement::ok("there is neither source nor key, as declared", basis));
+    }
+    let verb = if found.len() == 1 { "exists" } else { "exist" };
+    Ok(Judgement::change(format!("{} {verb}", join(&found)), changes, Disruption::D0, basis))
+}
+
+fn attribute(want: &Repository, path: &str) -> &'static str {
+    if path == want.sources.path { "source" } else { "key" }
+}

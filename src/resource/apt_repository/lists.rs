@@ -1,0 +1,58 @@
+//! Where apt keeps the index of a suite.
+
+use super::What;
+
+const LISTS: &str = "/var/lib/apt/lists/";
+
+/// Returns for each URI and suite the paths at one of which apt leaves what its index begins with: signed in one file,
+/// or beside its signature.
+pub(super) fn indexes(what: &What) -> Vec<[String; 2]> {
+    let pairs = what.uris.iter().flat_map(|uri| what.suites.iter().map(move |suite| (uri, suite)));
+    pairs.map(|(uri, suite)| index(uri, suite)).collect()
+}
+
+fn index(uri: &str, suite: &str) -> [String; 2] {
+    let base = format!("{}/", uri.trim_end_matches('/'));
+    let folder = match suite.strip_suffix('/') {
+        // An exact path; `/` is the URI itself.
+        Some("") => base,
+        Some(_) => format!("{base}{suite}"),
+        None => format!("{base}dists/{suite}/"),
+    };
+    ["InRelease", "Release"].map(|name| format!("{LISTS}{}", file_name(&format!("{folder}{name}"))))
+}
+
+/// Returns the name that apt gives to what it fetched from `uri`: without scheme and account, some characters escaped,
+/// slashes as underscores.
+fn file_name(uri: &str) -> String {
+    let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let mut name = String::new();
+    for byte in rest.bytes() {
+        match byte {
+            b'/' => name.push('_'),
+            b'%' | b'\\' | b'|' | b'{' | b'}' | b'[' | b']' | b'<' | b'>' | b'"' | b'^' | b'~' | b'_' | b'=' | b'!'
+            | b'@' | b'#' | b'$' | b'&' | b'*' => name.push_str(&format!("%{byte:02x}")),
+            0x21..0x7f => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// origin: field, /var/lib/apt/lists of Debian 12; the last one from apt's `URItoFileName`
+    #[test]
+    fn indexes_are_where_apt_leaves_them() {
+        let released = |uri: &str, suite: &str| index(uri, suite)[1].clone();
+        assert_eq!(released("file:/srv/forge-repo", "./"), "/var/lib/apt/lists/_srv_forge-repo_._Release");
+        assert_eq!(
+            released("http://deb.example/debian/", "bookworm-updates"),
+            "/var/lib/apt/lists/deb.example_debian_dists_bookworm-updates_Release"
+        );
+        assert_eq!(index("https://h.example:8080/a_b", "/")[0], "/var/lib/apt/lists/h.example:8080_a%5fb_InRelease");
+    }
+}

@@ -1,0 +1,148 @@
+//! Fingerprints of OpenPGP public keys, read from the key itself: no host needs a tool for it.
+//!
+//! Of the whole format only this much is read: armor, the frames of packets, and what a fingerprint is a digest of
+//! (RFC 4880 §12.2, RFC 9580 §5.5.4). Signatures are apt's business.
+
+use base64::Engine as _;
+use sha1::{Digest, Sha1};
+
+/// Why bytes are no public key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoKey {
+    /// Not the frames of OpenPGP, or cut short.
+    Broken,
+    /// Packets, but no public key among them.
+    None,
+    Private,
+    /// A key of a form that is not known here.
+    Version(u8),
+}
+
+impl NoKey {
+    pub fn words(&self) -> String {
+        match self {
+            Self::Broken => "it is no OpenPGP key, or it is cut short".to_owned(),
+            Self::None => "it holds no public key".to_owned(),
+            Self::Private => "it is a private key".to_owned(),
+            Self::Version(version) => format!("it holds a key of version {version}, which forge does not know"),
+        }
+    }
+}
+
+const PUBLIC_KEY: u8 = 6;
+const SECRET_KEY: u8 = 5;
+const BEGIN: &str = "-----BEGIN PGP ";
+
+/// Returns whether the key is armored text.
+pub(super) fn is_armored(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.contains(BEGIN))
+}
+
+/// Returns the fingerprints of all primary keys in `bytes`, armored or not, as upper-case hex, sorted.
+pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, NoKey> {
+    let binary = match std::str::from_utf8(bytes) {
+        Ok(text) if text.contains(BEGIN) => dearmored(text)?,
+        _ => bytes.to_vec(),
+    };
+    let mut found = Vec::new();
+    let mut rest = binary.as_slice();
+    while !rest.is_empty() {
+        let (tag, body, after) = packet(rest).ok_or(NoKey::Broken)?;
+        match tag {
+            PUBLIC_KEY => found.push(fingerprint(body)?),
+            SECRET_KEY => return Err(NoKey::Private),
+            _ => {}
+        }
+        rest = after;
+    }
+    found.sort();
+    found.dedup();
+    if found.is_empty() { Err(NoKey::None) } else { Ok(found) }
+}
+
+/// Decodes every block; between its headers and its checksum stands base64.
+fn dearmored(text: &str) -> Result<Vec<u8>, NoKey> {
+    let mut bytes = Vec::new();
+    for block in text.split(BEGIN).skip(1) {
+        if block.starts_with("PRIVATE") {
+            return Err(NoKey::Private);
+        }
+        let lines = block.lines().skip(1).map(str::trim);
+        let mut lines = lines.skip_while(|line| !line.is_empty()).skip(1).peekable();
+        let mut body = String::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with(['=', '-'])) {
+            body.push_str(line);
+        }
+        // Without its end it was cut.
+        lines.find(|line| line.starts_with("-----END PGP ")).ok_or(NoKey::Broken)?;
+        bytes.extend(base64::engine::general_purpose::STANDARD.decode(body).map_err(|_| NoKey::Broken)?);
+    }
+    Ok(bytes)
+}
+
+/// Splits off the first packet: its tag, its body, and what follows. Keys come in one piece: partial lengths and those
+/// that end with the input are refused.
+fn packet(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_first()?;
+    if head & 0x80 == 0 {
+        return None;
+    }
+    let (tag, (length, rest)) = match head & 0x40 {
+        0 => ((head >> 2) & 0x0f, old_length(head & 3, rest)?),
+        _ => (head & 0x3f, new_length(rest)?),
+    };
+    let (body, after) = rest.split_at_checked(length)?;
+    Some((tag, body, after))
+}
+
+fn old_length(kind: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
+    let size = match kind {
+        0 => 1,
+        1 => 2,
+        2 => 4,
+        _ => return None,
+    };
+    let (length, rest) = rest.split_at_checked(size)?;
+    Some((number(length), rest))
+}
+
+fn new_length(rest: &[u8]) -> Option<(usize, &[u8])> {
+    let (first, rest) = rest.split_first()?;
+    match first {
+        0..192 => Some((usize::from(*first), rest)),
+        192..224 => {
+            let (second, rest) = rest.split_first()?;
+            Some(((usize::from(*first) - 192) * 256 + usize::from(*second) + 192, rest))
+        }
+        255 => rest.split_at_checked(4).map(|(length, rest)| (number(length), rest)),
+        _ => None,
+    }
+}
+
+fn number(bytes: &[u8]) -> usize {
+    bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
+}
+
+fn fingerprint(body: &[u8]) -> Result<String, NoKey> {
+    match body.first() {
+        Some(4) => {
+            let length = u16::try_from(body.len()).map_err(|_| NoKey::Broken)?;
+            let digest = Sha1::new().chain_update([0x99]).chain_update(length.to_be_bytes()).chain_update(body);
+            Ok(hex(&digest.finalize()))
+        }
+        Some(6) => {
+            let length = u32::try_from(body.len()).map_err(|_| NoKey::Broken)?;
+            let digest = sha2::Sha256::new().chain_update([0x9b]).chain_update(length.to_be_bytes()).chain_update(body);
+            Ok(hex(&digest.finalize()))
+        }
+        Some(other) => Err(NoKey::Version(*other)),
+        None => Err(NoKey::Broken),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

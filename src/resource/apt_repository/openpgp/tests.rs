@@ -1,0 +1,58 @@
+//! Keys as `gpg` exported them, and what is none.
+
+use super::*;
+
+const FLEET: &str = include_str!("../../../../tests/fixtures/openpgp/fleet.asc");
+const OTHER: &str = include_str!("../../../../tests/fixtures/openpgp/other.asc");
+/// As `gpg --show-keys` prints them.
+const FLEET_PRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
+const OTHER_PRINT: &str = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
+
+#[test]
+fn a_fingerprint_is_what_gpg_prints() {
+    assert_eq!(fingerprints(FLEET.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
+    let binary = dearmored(FLEET).unwrap();
+    assert!(!is_armored(&binary) && is_armored(FLEET.as_bytes()));
+    assert_eq!(fingerprints(&binary), Ok(vec![FLEET_PRINT.to_owned()]));
+}
+
+#[test]
+fn every_key_of_a_file_counts() {
+    let both = format!("{FLEET}\n{OTHER}");
+    assert_eq!(fingerprints(both.as_bytes()), Ok(vec![OTHER_PRINT.to_owned(), FLEET_PRINT.to_owned()]));
+    let headed = FLEET.replacen("BLOCK-----\n", "BLOCK-----\nVersion: 1\nComment: x=y\n", 1);
+    assert_eq!(fingerprints(headed.as_bytes()), Ok(vec![FLEET_PRINT.to_owned()]));
+}
+
+#[test]
+fn what_is_no_key_or_cut_short_is_refused() {
+    let cut = &FLEET[..FLEET.len() / 2];
+    assert_eq!(fingerprints(cut.as_bytes()), Err(NoKey::Broken));
+    assert_eq!(fingerprints(b"hello"), Err(NoKey::Broken));
+    assert_eq!(fingerprints(b""), Err(NoKey::None));
+    let private = "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ==\n-----END PGP PRIVATE KEY BLOCK-----\n";
+    assert_eq!(fingerprints(private.as_bytes()), Err(NoKey::Private));
+    let binary = dearmored(FLEET).unwrap();
+    assert_eq!(fingerprints(&binary[..binary.len() - 1]), Err(NoKey::Broken));
+}
+
+/// Old frames with one, two and four bytes of length, new ones with one, two and five.
+#[test]
+fn all_frames_of_a_packet() {
+    let body = vec![3u8; 300];
+    let framed = |head: &[u8], body: &[u8]| [head, body].concat();
+    let cases = [
+        framed(&[0x98, 10], &body[..10]),
+        framed(&[0x99, 1, 44], &body),
+        framed(&[0x9a, 0, 0, 1, 44], &body),
+        framed(&[0xc6, 10], &body[..10]),
+        framed(&[0xc6, 192, 108], &body),
+        framed(&[0xc6, 255, 0, 0, 1, 44], &body),
+    ];
+    for bytes in cases {
+        assert_eq!(packet(&bytes).map(|(tag, _, rest)| (tag, rest.len())), Some((PUBLIC_KEY, 0)), "{:?}", &bytes[..3]);
+        assert_eq!(fingerprints(&bytes), Err(NoKey::Version(3)));
+    }
+    assert_eq!(packet(&[0x9b, 1, 2]), None, "a length that ends with the input");
+    assert_eq!(packet(&[0xc6, 224, 1]), None, "a partial length");
+}

@@ -1,0 +1,82 @@
+//! What a repository refuses, and what it writes.
+
+use super::*;
+
+const KEY: &str = include_str!("../../../tests/fixtures/openpgp/fleet.asc");
+const PRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
+
+fn fields(more: &[(&'static str, Value)]) -> Fields {
+    let mut fields = Fields::default();
+    let usual = [
+        ("name", json!("extra")),
+        ("uris", json!(["https://deb.example/debian"])),
+        ("suites", json!(["stable"])),
+        ("components", json!(["main"])),
+        ("key_text", json!(KEY)),
+    ];
+    for (name, value) in usual.iter().chain(more) {
+        if value.is_null() {
+            fields.0.shift_remove(name);
+        } else {
+            fields.0.insert(name, value.clone());
+        }
+    }
+    fields
+}
+
+fn refused(more: &[(&'static str, Value)]) -> String {
+    build(&fields(more), false).unwrap_err().message
+}
+
+#[test]
+fn what_apt_would_not_read_is_refused() {
+    assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` cannot name a source: apt would not read its file");
+    assert_eq!(refused(&[("uris", json!([]))]), "a repository needs `uris`");
+    assert_eq!(refused(&[("uris", json!(["/srv"]))]), "`/srv` is not a URI");
+    assert_eq!(refused(&[("components", Value::Null)]), "a repository needs `components`");
+    let exact = "a suite that ends with `/` is an exact path and has no components";
+    assert_eq!(refused(&[("suites", json!(["./"]))]), exact);
+    assert_eq!(refused(&[("suites", json!(["a b"]))]), "`a b` is not one of `suites`");
+    let account = "`uris` holds an account, and everybody on the host reads it";
+    assert_eq!(refused(&[("uris", json!(["https://me:pass@deb.example/"]))]), account);
+}
+
+#[test]
+fn trust_is_said_in_one_way() {
+    assert_eq!(refused(&[("key_text", Value::Null)]), "a repository needs `key`, `key_text` or `key_path`");
+    assert_eq!(refused(&[("trusted", json!(true))]), "`trusted` and a key exclude each other");
+    assert_eq!(refused(&[("key_path", json!("/k"))]), "`key_text` and `key_path` exclude each other");
+    assert_eq!(
+        refused(&[("key_text", json!("hello"))]),
+        "`key_text` is not a key: it is no OpenPGP key, or it is cut short"
+    );
+    let open = [("key_text", Value::Null), ("trusted", json!(true)), ("fingerprint", json!(PRINT))];
+    assert_eq!(refused(&open), "`fingerprint` needs a key");
+}
+
+#[test]
+fn a_key_that_is_not_the_pinned_one_is_refused_before_any_host_is_asked() {
+    let spaced = "7cfe 583d 26f9 5101 1fc3  14e5 3aa9 3cbc f0d1 84f9";
+    assert!(build(&fields(&[("fingerprint", json!(spaced))]), false).is_ok());
+    let other = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
+    let expected = format!("the key is not the pinned one: it holds {PRINT}, pinned is {other}");
+    assert_eq!(refused(&[("fingerprint", json!(other))]), expected);
+    let both = format!("{PRINT}, {other}");
+    assert!(refused(&[("fingerprint", json!(both))]).starts_with("the key is not the pinned one"));
+    assert_eq!(refused(&[("fingerprint", json!("F0D184F9"))]), "`F0D184F9` is not a fingerprint");
+}
+
+#[test]
+fn the_source_says_what_is_declared() {
+    let what = what(&fields(&[("architectures", json!(["amd64", "arm64"]))])).unwrap();
+    assert_eq!(
+        what.body(Some("/etc/apt/keyrings/extra.asc")),
+        "# Written by forge.\nTypes: deb\nURIs: https://deb.example/debian\nSuites: stable\nComponents: main\n\
+         Architectures: amd64 arm64\nSigned-By: /etc/apt/keyrings/extra.asc\n"
+    );
+}
+
+#[test]
+fn a_removal_needs_only_the_name() {
+    assert!(build(&Fields([("name", json!("extra"))].into_iter().collect()), true).is_ok());
+}

@@ -1,0 +1,138 @@
+//! The commands of a package change where dnf and rpm are: one script that can be killed anywhere and run again.
+
+use super::Package;
+use super::act::{WAITING, is};
+use crate::resource::{Judgement, shell};
+use crate::script::Fragment;
+
+/// dnf 4 leaves its pid in files of its own; rpm locks with `fcntl`, so a holder stands in `/proc/locks`.
+const HOLDER: &str = r#"
+say() { printf 'forge: %s\n' "$*" >&2; }
+named() { printf 'pid %s (%s)' "$1" "$(tr '\0' ' ' < "/proc/$1/cmdline" 2>/dev/null | sed 's/ $//')"; }
+holder() {
+  for lock in /var/lib/dnf/*_lock.pid /var/cache/dnf/*_lock.pid; do
+    [ -s "$lock" ] && read -r pid <"$lock" && [ -r "/proc/$pid/cmdline" ] || continue
+    named "$pid"
+    return
+  done
+  lock=$(rpm --eval '%_dbpath')/.rpm.lock
+  inode=$(stat -c %i -- "$lock" 2>/dev/null) || return 0
+  find /proc/[0-9]*/fd -maxdepth 1 -lname "$lock" -printf '%p\n' 2>/dev/null | while read -r open; do
+    [ "$open" -ef "$lock" ] || continue
+    pid=${open#/proc/} pid=${pid%%/*}
+    grep -q "^[0-9]*: POSIX *[A-Z]* *WRITE $pid [^ ]*:$inode " /proc/locks || continue
+    named "$pid"
+    break
+  done
+}
+"#;
+
+/// `run_dnf` comes back with 200 when another dnf has the lock, and is tried again.
+const DNF: &str = r#"
+run_dnf() {
+  while :; do
+    locked dnf -y -q --setopt=exit_on_lock=1 "$@" && return 0
+    status=$?
+    if [ "$status" -ne 200 ] || [ "$waited" -ge "$limit" ]; then return "$status"; fi
+    sleep 1
+    waited=$((waited + 1))
+  done
+}
+is_locked() {
+  dnf -q versionlock list 2>/dev/null | while read -r entry; do
+    if [ "$entry" = "Package name: $1" ]; then echo yes; break; fi
+    rest=${entry#"$1"-}
+    if [ "$rest" = "$entry" ]; then continue; fi
+    case ${rest%%:*} in ''|*[!0-9]*) ;; *) echo yes; break ;; esac
+  done
+}
+unlock() { if [ -n "$(is_locked "$1")" ]; then run_dnf versionlock delete "$1" >/dev/null || fail "cannot release $1"; fi; }
+lock_here() { unlock "$1"; run_dnf versionlock add "$1" >/dev/null || fail "cannot hold $1"; }
+"#;
+
+/// Releases the locks of the named packages alone, so that nothing else moves with them; whatever happens, those that
+/// were locked are locked again, at the version they have then.
+const RELEASE: &str = r#"
+was_held=
+for package in $names; do
+  if [ -n "$(is_locked "$package")" ]; then was_held="$was_held $package"; fi
+done
+hold_again() { for package in $was_held; do lock_here "$package"; done; }
+if [ -n "$was_held" ]; then
+  trap hold_again EXIT
+  trap 'exit 143' HUP INT TERM
+  for package in $was_held; do unlock "$package"; done
+fi
+"#;
+
+/// Removes `"$@"`, provided that nothing needs them.
+const REMOVE: &str = r#"
+needed=$(rpm -e --test -- "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)/ \1/p' | sort -u | tr -d '\n')
+if [ -n "$needed" ]; then fail "dnf would also remove$needed: declare their removal too, or keep $*"; fi
+for package; do unlock "$package"; done
+run_dnf --noautoremove remove -- "$@" || exit 1
+"#;
+
+pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
+    ("Unable to find a match", "no repository of dnf offers it: see `dnf list --showduplicates` on the host"),
+    ("No match for argument", "no repository of dnf offers it: see `dnf list --showduplicates` on the host"),
+    ("Failed to download metadata", "a repository of dnf cannot be reached from the host"),
+    ("No such command: versionlock", "dnf's plugin `versionlock` is missing: install it in a step before this one"),
+    (
+        "Unable to read version lock configuration",
+        "dnf works not at all without the list that `versionlock.conf` names: make it",
+    ),
+    ("GPG check FAILED", "the key of the repository is missing on the host, or another one"),
+    ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
+    ("No space left on device", "the disk is full"),
+    ("not found", "`dnf` is missing on the host"),
+];
+
+/// Opens an action of dnf for `names`.
+pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
+    let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
+    opened.code(HOLDER).code(WAITING).code(DNF)
+}
+
+/// Renders what `judgement` found to change.
+pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
+    let action = opened(package.lock_timeout, &package.names.join(" "));
+    shell::close(match package.absent {
+        true => removal(&package.names, action),
+        false => install(package, judgement, action),
+    })
+}
+
+/// Removes exactly `names`.
+pub(in crate::resource) fn removal(names: &[String], action: Fragment) -> Fragment {
+    names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
+}
+
+/// Installs the words that `words` appends; dnf goes to a lower version where that very one is named.
+pub(in crate::resource) fn transaction(words: impl FnOnce(Fragment) -> Fragment, action: Fragment) -> Fragment {
+    words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
+}
+
+fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
+    let words = |action| package.names.iter().fold(action, |action: Fragment, name| action.word(wanted(package, name)));
+    let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
+        true => transaction(words, action),
+        false => action,
+    };
+    match package.hold {
+        Some(true) => action.code("was_held=\nfor package in $names; do lock_here \"$package\"; done\n"),
+        Some(false) => action.code("was_held=\nfor package in $names; do unlock \"$package\"; done\n"),
+        None => action,
+    }
+}
+
+/// Returns `name-version`, with the architecture behind it where the name has one.
+fn wanted(package: &Package, name: &str) -> String {
+    const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
+    let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
+    match (&package.version, arch) {
+        (None, _) => name.to_owned(),
+        (Some(version), None) => format!("{name}-{version}"),
+        (Some(version), Some((bare, arch))) => format!("{bare}-{version}.{arch}"),
+    }
+}

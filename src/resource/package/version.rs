@@ -1,0 +1,54 @@
+//! Versions of packages, by the rules of the package manager that holds them.
+
+use crate::diag::Diag;
+use crate::probe::{Manager, compare_rpm};
+use crate::resource::support::bad_value;
+use debversion::Version;
+use std::cmp::Ordering;
+
+/// Refuses what is a version neither for dpkg nor for rpm.
+pub(in crate::resource) fn check(version: &str) -> Result<(), Diag> {
+    let of_rpm = |b: u8| b.is_ascii_alphanumeric() || b"._+~^-:".contains(&b);
+    let starts = version.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    match starts && (deb(version).is_some() || version.bytes().all(of_rpm)) {
+        true => Ok(()),
+        false => Err(bad_value(format!("`{version}` is not the version of a package"))),
+    }
+}
+
+/// Returns a version by Debian's rules.
+fn deb(version: &str) -> Option<Version> {
+    version.parse().ok()
+}
+
+/// Compares two versions; `None` when they differ and one is no version for that manager.
+pub(in crate::resource) fn compare(manager: Manager, a: &str, b: &str) -> Option<Ordering> {
+    match (manager, deb(a), deb(b)) {
+        (Manager::Rpm, _, _) => Some(compare_rpm(a, b)),
+        (Manager::Dpkg, Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => (a == b).then_some(Ordering::Equal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_manager_has_its_rules() {
+        assert_eq!(compare(Manager::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
+        assert_eq!(compare(Manager::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
+        assert_eq!(compare(Manager::Dpkg, "1^2", "1"), None);
+        assert_eq!(compare(Manager::Rpm, "1^2", "1"), Some(Ordering::Greater));
+    }
+
+    #[test]
+    fn a_version_may_be_of_either() {
+        for good in ["1:2.0-1ubuntu1~22.04", "0:4.18.0-553.el8_10", "1.0^git1-1.fc40"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["", "1 2", "-1", "1;2"] {
+            assert_eq!(check(bad).unwrap_err().message, format!("`{bad}` is not the version of a package"));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `package_file`: a package out of a file, `.deb` or `.rpm`.
+
+mod act;
+mod judge;
+
+use super::body::{Body, bare};
+use super::package::{check_name, lists, version};
+use super::support::{bad_value, sha256_hex};
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::{Code, Diag};
+use crate::model::Value;
+use crate::probe::{Manager, Observation, Offers, Probe};
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "package_file",
+    summary: "A package out of a `.deb` or `.rpm` file, with what it depends on.",
+    doc: "\
+The file is `source`, a file of the inventory's tree of at most 16 MiB, or `path`, a file on the host (for large ones,
+which an earlier step brings). Of a file on the host, name and version are read from it; for a `source` both
+are declared, and compared with what the file says of itself before it is installed.
+
+**Compared** is the installed version with the file's. Nothing to do reads `forge-tool 1.0 is installed`. The file
+itself is not needed then, if `name` and `version` are declared.
+
+**A change** is one transaction of apt or dnf, which brings what the package depends on from the declared
+repositories; locks of others are waited for and named, and what an interrupted dpkg left is finished first. A lower
+version than the installed one is refused without `allow_downgrade: true`, and a held package is never changed:
+both block the step. **`sha256`** is compared before anything is installed: for a `source` when the inventory is read.
+No signature of such a file is checked, unless dnf's `localpkg_gpgcheck` is on: the digest is what pins it.
+
+**Disruption** is D1 when an installed version changes or goes.
+
+**Removal** takes exactly this package, and needs `name` unless the file is on the host.
+
+The proof below is that of a `.deb`. What is said of a `.rpm` is **recorded**, as that of [`package`](package.md) on dnf.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::optional("source", Type::LocalFile, "A package file of the inventory's tree. Excludes `path`."),
+    Field::optional("path", Type::Path, "A package file on the host, `*.deb` or `*.rpm`. Excludes `source`."),
+    Field::optional("name", Type::Name, "Name of the package; required with `source`."),
+    Field::optional("version", Type::Version, "Version of the package; required with `source`."),
+    Field::optional("sha256", Type::Line, "SHA-256 of the file in hex."),
+    Field::optional("allow_downgrade", Type::Bool, "Whether a higher installed version may go. Default `false`."),
+    Field::optional(
+        "lock_timeout",
+        Type::Duration,
+        "How long other holders of the package manager's locks are waited for. Default `10m`.",
+    ),
+];
+
+/// Seconds that other holders of the locks are waited for.
+const LOCK_TIMEOUT: i64 = 600;
+
+#[derive(Debug)]
+struct PackageFile {
+    from: From,
+    manager: Manager,
+    name: Option<String>,
+    version: Option<String>,
+    sha256: Option<String>,
+    allow_downgrade: bool,
+    lock_timeout: u64,
+    absent: bool,
+}
+
+#[derive(Debug)]
+enum From {
+    Source(Body),
+    Path(String),
+    /// A removal by name.
+    Nothing,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = fields.text("name").map(str::to_owned);
+    name.as_deref().map_or(Ok(()), check_name)?;
+    let package_version = fields.text("version").map(str::to_owned);
+    package_version.as_deref().map_or(Ok(()), version::check)?;
+    let (from, manager) = from(fields, absent && name.is_some())?;
+    if matches!(from, From::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
+        return Err(Diag::error(Code::MissingKey, "`source` needs `name` and `version`")
+            .hint("`dpkg-deb --field FILE`, or `rpm -qp FILE`, shows both"));
+    }
+    let sha256 = fields.text("sha256").map(digest).transpose()?;
+    if let (From::Source(body), Some(wanted)) = (&from, &sha256) {
+        check_digest(body, wanted)?;
+    }
+    Ok(Box::new(PackageFile {
+        from,
+        manager,
+        name,
+        version: package_version,
+        sha256,
+        allow_downgrade: fields.bool("allow_downgrade").unwrap_or(false),
+        lock_timeout: fields.int("lock_timeout").unwrap_or(LOCK_TIMEOUT).unsigned_abs(),
+        absent,
+    }))
+}
+
+fn from(fields: &Fields, by_name: bool) -> Result<(From, Manager), Diag> {
+    match (fields.0.get("source"), fields.text("path")) {
+        (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
+        (None, None) if by_name => Ok((From::Nothing, Manager::Dpkg)),
+        (None, None) => Err(Diag::error(Code::MissingKey, "a package file needs `source` or `path`")),
+        (Some(source), None) => {
+            let body = Body::from_value("source", source)?;
+            let manager = format_of(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
+            Ok((From::Source(body), manager))
+        }
+        (None, Some(path)) => {
+            let manager = match path.rsplit_once('.') {
+                Some((_, "deb")) => Manager::Dpkg,
+                Some((_, "rpm")) => Manager::Rpm,
+                _ => return Err(bad_value(format!("`{path}` ends neither in .deb nor in .rpm"))),
+            };
+            Ok((From::Path(path.to_owned()), manager))
+        }
+    }
+}
+
+/// Tells the format by the first bytes.
+fn format_of(bytes: &[u8]) -> Option<Manager> {
+    if bytes.starts_with(b"!<arch>\ndebian-binary") {
+        return Some(Manager::Dpkg);
+    }
+    bytes.starts_with(&[0xed, 0xab, 0xee, 0xdb]).then_some(Manager::Rpm)
+}
+
+fn digest(text: &str) -> Result<String, Diag> {
+    let text = text.to_ascii_lowercase();
+    match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        true => Ok(text),
+        false => Err(bad_value("`sha256` is not 64 hex digits")),
+    }
+}
+
+fn check_digest(body: &Body, wanted: &str) -> Result<(), Diag> {
+    let found = sha256_hex(body.bytes());
+    match found == *wanted {
+        true => Ok(()),
+        false => Err(bad_value(format!("`source` has the sha256 {found}, declared is {wanted}"))
+            .hint("take the right file, or the right digest")),
+    }
+}
+
+impl PackageFile {
+    fn path(&self) -> Option<&str> {
+        match &self.from {
+            From::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    fn file_probe(&self) -> Option<Probe> {
+        self.path().map(|path| Probe::PackageFile { path: path.to_owned() })
+    }
+
+    fn digest_probe(&self) -> Option<Probe> {
+        self.path().filter(|_| self.sha256.is_some() && !self.absent).map(bare)
+    }
+
+    fn package_probe(&self) -> Option<Probe> {
+        self.name.as_ref().map(|name| Probe::Package { name: name.clone(), offers: Offers::Unneeded })
+    }
+}
+
+impl Resource for PackageFile {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        let name = self.name.as_deref().or(self.path()).unwrap_or("package");
+        self.version.as_ref().map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        [self.file_probe(), self.digest_probe(), self.package_probe()].into_iter().flatten().collect()
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        judge::judge(self, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        act::action(self, judgement)
+    }
+
+    fn desired(&self) -> Value {
+        let from = match &self.from {
+            From::Source(body) => body.desired(),
+            From::Path(path) => json!({ "path": path }),
+            From::Nothing => Value::Null,
+        };
+        json!({ "from": from, "name": self.name, "version": self.version, "sha256": self.sha256, "absent": self.absent })
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        let name = self.name.as_deref().or(self.path()).filter(|_| !self.absent);
+        name.map(|name| Provision::Package(name.to_owned())).into_iter().collect()
+    }
+
+    fn input_value(&self) -> Value {
+        json!({ "name": self.name, "version": self.version, "sha256": self.sha256, "absent": self.absent })
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        match (&self.name, self.path()) {
+            (Some(name), _) => lists(name),
+            (None, Some(path)) => vec![path.to_owned()],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        match &self.name {
+            Some(name) => vec![("package", name.clone())],
+            None => vec![(KIND.name, self.title())],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(entries: &[(&'static str, Value)]) -> String {
+        build(&Fields(entries.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn what_cannot_be_a_package_file_is_refused() {
+        let deb = json!("!<arch>\ndebian-binary   ");
+        assert_eq!(refused(&[]), "a package file needs `source` or `path`");
+        assert_eq!(
+            refused(&[("path", json!("/a.deb")), ("source", deb.clone())]),
+            "`source` and `path` exclude each other"
+        );
+        assert_eq!(refused(&[("path", json!("/a.tar"))]), "`/a.tar` ends neither in .deb nor in .rpm");
+        assert_eq!(refused(&[("source", json!("#!/bin/sh"))]), "`source` is neither a .deb nor a .rpm");
+        assert_eq!(refused(&[("source", deb.clone())]), "`source` needs `name` and `version`");
+        assert_eq!(refused(&[("path", json!("/a.deb")), ("sha256", json!("abc"))]), "`sha256` is not 64 hex digits");
+        let declared =
+            [("source", deb.clone()), ("name", json!("a")), ("version", json!("1")), ("sha256", json!("0".repeat(64)))];
+        let found = sha256_hex(deb.as_str().unwrap().as_bytes());
+        let expected = format!("`source` has the sha256 {found}, declared is {}", "0".repeat(64));
+        assert_eq!(refused(&declared), expected);
+    }
+
+    #[test]
+    fn a_removal_needs_no_file() {
+        assert!(build(&Fields([("name", json!("a"))].into_iter().collect()), true).is_ok());
+        assert!(build(&Fields::default(), true).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! The commands of a package file: brought into place, compared with what is declared, installed.
+
+use super::{From, PackageFile};
+use crate::model::Value;
+use crate::probe::Manager;
+use crate::resource::package::{act as apt, dnf};
+use crate::resource::{Action, Judgement, shell};
+use crate::script::Fragment;
+
+pub(super) fn action(want: &PackageFile, judgement: &Judgement) -> Action {
+    let text = |key: &str| judgement.basis.get(key).and_then(Value::as_str);
+    let name = text("package").or(want.name.as_deref()).unwrap_or_default().to_owned();
+    let manager = match (want.absent, text("manager")) {
+        (true, Some("rpm")) => Manager::Rpm,
+        (true, _) => Manager::Dpkg,
+        (false, _) => want.manager,
+    };
+    let (opened, explain) = match manager {
+        Manager::Dpkg => (apt::opened(want.lock_timeout, &name), apt::EXPLAIN),
+        Manager::Rpm => (dnf::opened(want.lock_timeout, &name), dnf::EXPLAIN),
+    };
+    let body = match (want.absent, manager) {
+        (true, Manager::Dpkg) => apt::removal(&[name], false, opened),
+        (true, Manager::Rpm) => dnf::removal(&[name], opened),
+        (false, _) => install(want, judgement, &name, opened),
+    };
+    Action { body: shell::close(body), long: true, explain }
+}
+
+fn install(want: &PackageFile, judgement: &Judgement, name: &str, action: Fragment) -> Fragment {
+    let version = judgement.basis.get("wanted").and_then(Value::as_str).or(want.version.as_deref());
+    let action = action
+        .code("set --")
+        .word(name)
+        .word(version.unwrap_or_default())
+        .word(want.sha256.as_deref().unwrap_or_default())
+        .code("\nname=$1 version=$2 sha256=$3\n");
+    let placed = place(want, action).code(CHECK_DIGEST);
+    match want.manager {
+        Manager::Dpkg => {
+            let downgrade = judgement.changes.iter().any(|c| c.attribute == "downgrade");
+            let option = if downgrade { "downgrade=--allow-downgrades\n" } else { "downgrade=\n" };
+            placed.code(CHECK_DEB).code(option).code(INSTALL_DEB)
+        }
+        Manager::Rpm => placed.code(CHECK_RPM).code("run_dnf install -- \"$file\" || exit 1\n"),
+    }
+}
+
+/// Leaves the path of the file in `$file`.
+fn place(want: &PackageFile, action: Fragment) -> Fragment {
+    match &want.from {
+        From::Path(path) => action.code("set --").word(path).code("\nfile=$1\n"),
+        From::Source(body) => {
+            let ends = if want.manager.is_dpkg() { ".deb" } else { ".rpm" };
+            let action = action.code(FOLDER).code("set --").word(ends).code("\nfile=$folder/package$1\nprintf %s");
+            action.data(body.bytes()).code(" | base64 -d >\"$file\" || fail \"cannot write $file\"\n")
+        }
+        From::Nothing => action,
+    }
+}
+
+/// apt reads the file as an account of its own, which must be able to enter the folder.
+const FOLDER: &str = r#"folder=$(mktemp -d /var/tmp/forge-package.XXXXXX) || fail "cannot make a folder under /var/tmp"
+chmod 755 -- "$folder"
+trap 'rm -rf -- "$folder"' EXIT
+trap 'exit 143' HUP INT TERM
+"#;
+
+const CHECK_DIGEST: &str = r#"
+[ -f "$file" ] || fail "there is no file at $file"
+if [ -n "$sha256" ]; then
+  found=$(sha256sum <"$file") || fail "cannot read $file"
+  found=${found%% *}
+  if [ "$found" != "$sha256" ]; then fail "$file has the sha256 $found, declared is $sha256: nothing was installed"; fi
+fi
+"#;
+
+const CHECK_DEB: &str = r#"
+found=$(dpkg-deb -W --showformat='${Package} ${Version}' -- "$file") || fail "the file is not a .deb"
+if [ "${found%% *}" != "${name%%:*}" ] || ! dpkg --compare-versions "${found#* }" eq "${version:-${found#* }}"; then
+  fail "the file holds $found, $name $version is declared: nothing was installed"
+fi
+"#;
+
+/// A declared version may leave out an epoch of 0 and the release; the file may state an epoch of 0 or none.
+const CHECK_RPM: &str = r#"
+found=$(rpm -qp --nosignature --qf '%{NAME} %{EVR}' -- "$file") || fail "the file is not a .rpm"
+bare=${version#0:}
+holds=${found#* }
+holds=${holds#0:}
+if [ "${found%% *}" != "$name" ] || { [ -n "$bare" ] && [ "$holds" != "$bare" ] && [ "${holds%-*}" != "$bare" ]; }; then
+  fail "the file holds $found, $name $version is declared: nothing was installed"
+fi
+"#;
+
+const INSTALL_DEB: &str = r#"
+finish
+apt install --no-remove $downgrade -- "$file" || exit 1
+"#;

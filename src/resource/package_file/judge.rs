@@ -1,0 +1,170 @@
+//! Judging a package file: what it holds against what is installed.
+
+use super::PackageFile;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Manager, Observation, PackageFileInfo, PackageFileState, PackageState, PathState, Unknown};
+use crate::resource::package::version::compare;
+use crate::resource::support::{brought, package_file_state, package_state, path_state};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+use std::cmp::Ordering;
+
+/// The package that is to be there, and how it stands.
+struct Pair<'a> {
+    name: &'a str,
+    version: &'a str,
+    state: &'a PackageState,
+}
+
+pub(super) fn judge(want: &PackageFile, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    if want.absent {
+        return removal(want, seen);
+    }
+    let declared = declared(want, seen)?;
+    if let Some(pair) = declared.as_ref().filter(|pair| is_installed(want.manager, pair)) {
+        return Ok(settled(pair));
+    }
+    let file = match want.file_probe() {
+        Some(probe) => Some(package_file_state(seen, &probe)?),
+        None => None,
+    };
+    match (file, declared) {
+        (None, Some(pair)) => Ok(compared(want, &pair)),
+        (None, None) => Err(Unknown::new("the package is not named")),
+        (Some(PackageFileState::Absent), declared) => Ok(no_file(want, declared, cx)),
+        (Some(PackageFileState::Bad(why)), _) => {
+            Ok(blocked(format!("`{}` is no package: {}", path(want), why.raw()), Value::Null))
+        }
+        (Some(PackageFileState::Present(info)), _) => of_file(want, info, seen),
+    }
+}
+
+/// Returns the package as it is declared, when name and version are.
+fn declared<'a>(want: &'a PackageFile, seen: &'a Observation) -> Result<Option<Pair<'a>>, Unknown> {
+    let (Some(name), Some(version), Some(probe)) = (&want.name, &want.version, want.package_probe()) else {
+        return Ok(None);
+    };
+    Ok(Some(Pair { name, version, state: package_state(seen, &probe)? }))
+}
+
+fn of_file(want: &PackageFile, info: &PackageFileInfo, seen: &Observation) -> Result<Judgement, Unknown> {
+    let pair = Pair { name: &info.name, version: &info.version, state: &info.installed };
+    let other = |declared: &Option<String>, found: &str| declared.as_ref().filter(|d| *d != found).cloned();
+    let version = want.version.as_ref().filter(|v| compare(want.manager, v, &info.version) != Some(Ordering::Equal));
+    if let Some(declared) = other(&want.name, &info.name).or(version.cloned()) {
+        let reason = format!("`{}` holds {} {}, `{declared}` is declared", path(want), info.name, info.version);
+        return Ok(blocked(reason, json!({ "file": info.name, "version": info.version })));
+    }
+    if is_installed(want.manager, &pair) {
+        return Ok(settled(&pair));
+    }
+    if let Some(why) = wrong_digest(want, seen)? {
+        return Ok(blocked(why, basis(&pair)).hint("take the right file, or the right digest"));
+    }
+    Ok(compared(want, &pair))
+}
+
+fn wrong_digest(want: &PackageFile, seen: &Observation) -> Result<Option<String>, Unknown> {
+    let (Some(probe), Some(wanted)) = (want.digest_probe(), &want.sha256) else { return Ok(None) };
+    let PathState::Present(info) = path_state(seen, &probe)? else { return Ok(None) };
+    let found = info.sha256.as_ref().ok_or_else(|| Unknown::new(format!("`{}` could not be read", path(want))))?;
+    let why = || format!("`{}` has the sha256 {found}, declared is {wanted}", path(want));
+    Ok((found != wanted).then(why))
+}
+
+fn is_installed(manager: Manager, pair: &Pair<'_>) -> bool {
+    let same = |found: &str| compare(manager, pair.version, found) == Some(Ordering::Equal);
+    let whole = matches!(pair.state.status.as_str(), "installed" | "triggers-pending" | "triggers-awaited");
+    whole && pair.state.version.as_deref().is_some_and(same)
+}
+
+fn settled(pair: &Pair<'_>) -> Judgement {
+    Judgement::ok(format!("`{}` {} is installed", pair.name, pair.version), basis(pair))
+}
+
+fn compared(want: &PackageFile, pair: &Pair<'_>) -> Judgement {
+    let Pair { name, version, state } = pair;
+    if state.manager != want.manager {
+        let (ends, has) = if want.manager.is_dpkg() { (".deb", "rpm") } else { (".rpm", "dpkg") };
+        return blocked(format!("a {ends} cannot be installed here: the host's packages are {has}'s"), basis(pair));
+    }
+    let Some(found) = &state.version else {
+        let changes = vec![Change::new("version", None, Some(version))];
+        return Judgement::change(format!("`{name}` is not installed"), changes, Disruption::D0, basis(pair));
+    };
+    let order = compare(want.manager, version, found);
+    let attribute = match order {
+        Some(Ordering::Equal) => {
+            let changes = vec![Change::new("status", Some(&state.status), Some("installed"))];
+            return Judgement::change(format!("`{name}` is {}", state.status), changes, Disruption::D0, basis(pair));
+        }
+        Some(Ordering::Less) => "downgrade",
+        _ => "version",
+    };
+    let reason = format!("`{name}` is {found}, not {version}");
+    if state.held {
+        return blocked(format!("{reason}, and it is held"), basis(pair))
+            .hint("release the hold with a `package` step before this one, or leave the version as it is");
+    }
+    if attribute == "downgrade" && !want.allow_downgrade {
+        return blocked(format!("{reason}, which is lower"), basis(pair))
+            .hint("`allow_downgrade: true` goes back to it");
+    }
+    let changes = vec![Change::new(attribute, Some(found), Some(version))];
+    Judgement::change(reason, changes, Disruption::D1, basis(pair))
+}
+
+/// Without the file, nothing can be installed; an earlier step may bring it.
+fn no_file(want: &PackageFile, declared: Option<Pair<'_>>, cx: &Context<'_>) -> Judgement {
+    let reason = format!("there is no file at `{}`", path(want));
+    let comes = brought(cx.predicted, &Provision::Path(path(want).to_owned()));
+    let basis = json!({ "file": null, "package": declared.as_ref().map(basis) });
+    if !comes && cx.predicted.is_none_or(|p| p.after.is_none()) {
+        return blocked(reason, basis).hint("bring it with a step before this one");
+    }
+    let from = declared.as_ref().and_then(|pair| pair.state.version.as_deref());
+    let to = want.version.as_deref().unwrap_or("the version of the file");
+    let disruption = if declared.as_ref().is_some_and(|pair| pair.state.version.is_none()) {
+        Disruption::D0
+    } else {
+        Disruption::D1
+    };
+    let reason = format!("{reason} yet, an earlier step may bring it");
+    Judgement::change(reason, vec![Change::new("version", from, Some(to))], disruption, basis).predicted()
+}
+
+fn removal(want: &PackageFile, seen: &Observation) -> Result<Judgement, Unknown> {
+    let (name, state) = match (&want.name, want.package_probe(), want.file_probe()) {
+        (Some(name), Some(probe), _) => (name.as_str(), package_state(seen, &probe)?),
+        (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
+            PackageFileState::Present(info) => (info.name.as_str(), &info.installed),
+            _ => {
+                let reason = format!("there is no package at `{}` that would name what is to go", path(want));
+                return Ok(blocked(reason, Value::Null).hint("declare its `name`"));
+            }
+        },
+        _ => return Err(Unknown::new("the package is not named")),
+    };
+    let basis = json!({ "package": name, "version": state.version, "manager": state.manager });
+    let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
+    Ok(match state.version.as_deref().filter(|_| !gone) {
+        None => Judgement::ok(format!("`{name}` is not installed, as declared"), basis),
+        Some(version) => {
+            let changes = vec![Change::new("version", Some(version), None)];
+            Judgement::change(format!("`{name}` {version} is installed"), changes, Disruption::D1, basis)
+        }
+    })
+}
+
+fn blocked(reason: String, basis: Value) -> Judgement {
+    Judgement::blocked(BlockClass::Rule, reason, basis)
+}
+
+fn path(want: &PackageFile) -> &str {
+    want.path().unwrap_or_default()
+}
+
+fn basis(pair: &Pair<'_>) -> Value {
+    let Pair { name, version, state } = pair;
+    json!({ "package": name, "wanted": version, "version": state.version, "status": state.status, "held": state.held })
+}

@@ -1,0 +1,114 @@
+//! Packages of dnf and rpm.
+
+use super::*;
+
+const QUIET: [&str; 4] = ["rpm", "dnf -q versionlock list", "stat", "find"];
+const DNF: &str = "dnf -y -q --setopt=exit_on_lock=1";
+
+/// dnf with that list of versionlock, and its own code for everything else.
+fn dnf(locks: &str, code: &str, rpm: &'static str) -> Stubs {
+    let code = format!("case $* in *'versionlock list') printf '{locks}' ;; *) {code} ;; esac");
+    Stubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
+}
+
+fn act(stubs: &Stubs, written: Value, absent: bool, changes: &[&str]) -> Output {
+    stubs.act_on("package", written, absent, changes, json!({ "nginx": { "manager": "rpm" } }))
+}
+
+#[test]
+fn one_transaction_of_dnf_with_exact_versions() {
+    let stubs = dnf("", ":", "");
+    let output = act(&stubs, json!({ "names": ["nginx", "glibc.i686"], "version": "1:1.0-1" }), false, &["version"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} install -- nginx-1:1.0-1 glibc-1:1.0-1.i686")]);
+}
+
+/// Another package whose name only begins alike keeps its lock.
+#[test]
+fn a_locked_package_is_locked_again_also_when_dnf_fails() {
+    let stubs = dnf("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
+    let output = act(&stubs, json!({ "names": ["nginx", "mod"] }), false, &["version of nginx"]);
+    assert!(!output.status.success());
+    assert_eq!(
+        stubs.calls(&QUIET),
+        [
+            format!("{DNF} versionlock delete nginx"),
+            format!("{DNF} install -- nginx mod"),
+            format!("{DNF} versionlock delete nginx"),
+            format!("{DNF} versionlock add nginx"),
+        ]
+    );
+}
+
+#[test]
+fn a_declared_hold_is_set_and_released() {
+    let stubs = dnf("", ":", "");
+    act(&stubs, json!({ "name": "nginx", "hold": true }), false, &["hold"]);
+    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock add nginx")]);
+    let stubs = dnf("nginx-1:1.0-1.*\\n", ":", "");
+    act(&stubs, json!({ "name": "nginx", "hold": false }), false, &["hold"]);
+    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock delete nginx")]);
+}
+
+/// origin: field, rpm 4.18
+#[test]
+fn a_removal_that_would_take_others_along_stops() {
+    let test = "case $* in *--test*) printf 'error: Failed dependencies:\\n\\tnginx is needed by (installed) site-1.0-1.noarch\\n' >&2; exit 1 ;; esac";
+    let stubs = dnf("", ":", test);
+    let output = act(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    assert_eq!(
+        said(&output),
+        "forge: dnf would also remove site-1.0-1.noarch: declare their removal too, or keep nginx\n"
+    );
+    assert!(stubs.calls(&QUIET).is_empty());
+    let stubs = dnf("nginx-1:1.0-1.*\\n", ":", "");
+    let output = act(&stubs, json!({ "name": "nginx" }), true, &["version"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let removed = format!("{DNF} --noautoremove remove -- nginx");
+    assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock delete nginx"), removed]);
+}
+
+/// dnf leaves its pid in a file and ends with 200 when another has the lock.
+#[test]
+fn another_dnf_is_named_and_waited_for() {
+    let stubs = dnf("", ":", "");
+    let folder = stubs.dir.path().join("dnf-state");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("rpmdb_lock.pid"), format!("{}\n", std::process::id())).unwrap();
+    let output = act(&stubs, json!({ "name": "nginx", "lock_timeout": "2s" }), false, &["version"]);
+    let text = said(&output);
+    let me = format!("pid {} (", std::process::id());
+    assert!(text.contains(&format!("forge: gave up after 2 s: the package manager's lock is held by {me}")), "{text}");
+    assert!(stubs.calls(&QUIET).is_empty());
+    let busy = dnf("", "[ -e \"${0%/*}/n\" ] || { touch \"${0%/*}/n\"; exit 200; }", "");
+    let output = act(&busy, json!({ "name": "nginx" }), false, &["version"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(busy.calls(&QUIET).len(), 2, "tried again");
+}
+
+/// A file that states an epoch of 0 says so in `%{EVR}`, one without an epoch says nothing. origin: field, rpm 4.18
+#[test]
+fn an_rpm_is_compared_again_right_before() {
+    let stubs = |says: &'static str| dnf("", ":", says);
+    let act = |stubs: &Stubs, version: &str| {
+        let file = stubs.dir.path().join("a.rpm");
+        std::fs::write(&file, "").unwrap();
+        let written = json!({ "path": file.to_str(), "name": "nginx", "version": version });
+        stubs.act("package_file", written, false, &["version"])
+    };
+    const ZERO: &str = "case $* in *EVR*) printf 'nginx 0:1.0-1' ;; esac";
+    const NONE: &str = "case $* in *EVR*) printf 'nginx 1.0-1' ;; esac";
+    const ONE: &str = "case $* in *EVR*) printf 'nginx 1:1.0-1' ;; esac";
+    for (says, version) in
+        [(ZERO, "0:1.0-1"), (ZERO, "1.0-1"), (ZERO, "1.0"), (NONE, "0:1.0-1"), (NONE, "1.0"), (ONE, "1:1.0")]
+    {
+        let stubs = stubs(says);
+        let output = act(&stubs, version);
+        assert!(output.status.success(), "{says} {version}: {}", said(&output));
+        assert_eq!(stubs.calls(&QUIET).len(), 1, "{says} {version}");
+    }
+    let other = stubs(ONE);
+    let output = act(&other, "1.0");
+    assert_eq!(said(&output), "forge: the file holds nginx 1:1.0-1, nginx 1.0 is declared: nothing was installed\n");
+    assert!(other.calls(&QUIET).is_empty());
+}

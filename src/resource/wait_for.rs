@@ -1,0 +1,362 @@
+//! `wait_for`: waits until something holds that nobody here makes true.
+
+use super::body::bare;
+use super::support::{bad_value, output, path_state, ticked, unit_name, unit_state};
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use crate::diag::{Code, Diag};
+use crate::model::{Disruption, SecretStore, Value};
+use crate::probe::{Observation, Output, PathState, Probe, Unknown};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "wait_for",
+    summary: "Waits until a port, a path, a unit or a command is ready.",
+    doc: "\
+It changes nothing: later steps go on once it holds. Exactly one of `port`, `path`, `unit` and `command` says what is
+waited for.
+
+**Compared** is whether it holds now. Nothing to do names what was seen: `port 5432 of 127.0.0.1 is open`. So a plan of
+a settled host has no change here.
+
+**A change** is the wait itself, which a plan shows as `wait`, with disruption D0. It asks every `interval`, and fails
+after `timeout` with what was seen last. It runs on the host and outlives a lost connection.
+
+When an earlier step of the recipe, or of one that it needs, is going to change, the wait is planned as
+`change (predicted)` even if it holds now: what is open now may be restarted by then. When its turn comes and it holds,
+it is left out.
+
+`command` runs in every plan: it must only read, and it is asked with a limit of ten seconds each time. Exit status 0
+means ready. A port is tried with `bash`, which must be on the host. A URL is a command:
+`curl --fail --silent --output /dev/null http://127.0.0.1:8080/health`.
+
+**Removal** does nothing: a wait leaves nothing behind.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::optional("port", Type::Int { min: 1, max: 65_535 }, "A TCP port that must accept a connection."),
+    Field::optional("host", Type::Line, "The host of `port`, as seen from the host. Default `127.0.0.1`."),
+    Field::optional("path", Type::Path, "A path at which something must stand."),
+    Field::optional("unit", Type::Name, "A unit that must be active; without a type it is a `.service`."),
+    Field::optional("command", Type::Text, "A read-only shell command that must exit 0."),
+    Field::optional("timeout", Type::Duration, "How long is waited at most. Default `5m`."),
+    Field::optional("interval", Type::Duration, "The pause between two looks. Default `2s`."),
+];
+
+/// Seconds.
+const TIMEOUT: i64 = 300;
+const INTERVAL: i64 = 2;
+/// Seconds that one look may take.
+const LOOK: u64 = 10;
+/// One argument of a program holds at most 128 KiB on Linux. Bytes, with room for revealed secrets.
+const SCRIPT_CAP: usize = 98_304;
+
+#[derive(Debug)]
+struct WaitFor {
+    what: What,
+    timeout: u64,
+    interval: u64,
+    absent: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    Port { host: String, port: u64 },
+    Path(String),
+    Unit(String),
+    Command(String),
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    const WHATS: [&str; 4] = ["port", "path", "unit", "command"];
+    let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.has(name)).collect();
+    let what = match given.as_slice() {
+        [] => return Err(Diag::error(Code::MissingKey, format!("a wait needs one of {}", ticked(&WHATS)))),
+        [_] => what(fields)?,
+        more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", ticked(more)))),
+    };
+    if fields.has("host") && !fields.has("port") {
+        return Err(bad_value("`host` needs `port`"));
+    }
+    let seconds = |name: &str, default: i64| fields.int(name).unwrap_or(default).unsigned_abs();
+    let (timeout, interval) = (seconds("timeout", TIMEOUT), seconds("interval", INTERVAL).max(1));
+    if timeout == 0 {
+        return Err(bad_value("`timeout` is zero: nothing would be waited for"));
+    }
+    Ok(Box::new(WaitFor { what, timeout, interval, absent }))
+}
+
+fn what(fields: &Fields) -> Result<What, Diag> {
+    let host = fields.text("host").unwrap_or("127.0.0.1");
+    if host.is_empty() || host.contains(['/', ' ']) {
+        return Err(
+            bad_value(format!("`{host}` is not a host")).hint("an address or a name; the port goes into `port`")
+        );
+    }
+    let port = fields.int("port").map(|port| What::Port { host: host.to_owned(), port: port.unsigned_abs() });
+    let path = || fields.text("path").map(|path| What::Path(path.to_owned()));
+    let unit = || fields.text("unit").map(|unit| What::Unit(unit_name(unit)));
+    if let Some(what) = port.or_else(path).or_else(unit) {
+        return Ok(what);
+    }
+    let command = fields.text("command").unwrap_or_default();
+    match (command.trim().is_empty(), command.len() <= SCRIPT_CAP) {
+        (true, _) => Err(bad_value("`command` is empty")),
+        (_, false) => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
+        _ => Ok(What::Command(command.to_owned())),
+    }
+}
+
+/// Whether it holds, and what was seen.
+struct Seen {
+    holds: bool,
+    what: String,
+}
+
+impl What {
+    fn probe(&self) -> Probe {
+        match self {
+            Self::Path(path) => bare(path),
+            Self::Unit(name) => Probe::Unit { name: name.clone() },
+            Self::Command(script) => check("command of a wait", script, Vec::new()),
+            Self::Port { host, port } => check(
+                &format!("port {port} of {host}"),
+                PORT,
+                vec![("wait_host".to_owned(), host.clone()), ("wait_port".to_owned(), port.to_string())],
+            ),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Port { host, port } => format!("port {port} of {host}"),
+            Self::Path(path) => path.clone(),
+            Self::Unit(name) => name.clone(),
+            Self::Command(script) => first_line(script),
+        }
+    }
+
+    fn look(&self, seen: &Observation) -> Result<Seen, Unknown> {
+        let probe = self.probe();
+        let found = |holds: bool, what: String| Ok(Seen { holds, what });
+        match self {
+            Self::Path(path) => match path_state(seen, &probe)? {
+                PathState::Present(_) => found(true, format!("`{path}` exists")),
+                PathState::Absent => found(false, format!("nothing stands at `{path}`")),
+            },
+            Self::Unit(name) => {
+                let unit = unit_state(seen, &probe)?;
+                match (unit.load.as_str(), unit.active.as_str()) {
+                    ("not-found", _) => found(false, format!("there is no unit `{name}`")),
+                    (_, "active") => found(true, format!("`{name}` is active")),
+                    (_, state) => found(false, format!("`{name}` is {state}")),
+                }
+            }
+            Self::Port { .. } => port(output(seen, &probe)?, &self.words()),
+            Self::Command(_) => match output(seen, &probe)?.status {
+                0 => found(true, "the command exits with 0".to_owned()),
+                status => found(false, format!("the command exited with {status}")),
+            },
+        }
+    }
+}
+
+/// bash says `connect: Connection refused`; 124 is the time limit of one try.
+fn port(output: &Output, words: &str) -> Result<Seen, Unknown> {
+    let said = output.stderr.raw().lines().find_map(|line| line.rsplit_once(": ")).map(|(_, why)| why.to_lowercase());
+    let what = match output.status {
+        0 => format!("{words} is open"),
+        124 => format!("{words} does not answer"),
+        1 => format!("{words} is not open: {}", said.unwrap_or_else(|| "it cannot be reached".to_owned())),
+        127 => return Err(Unknown::new("`bash` is missing, which tries the port")),
+        status => return Err(Unknown::new(format!("trying the port ended with {status}"))),
+    };
+    Ok(Seen { holds: output.status == 0, what })
+}
+
+fn check(id: &str, script: &str, env: Vec<(String, String)>) -> Probe {
+    Probe::Check { id: id.to_owned(), script: script.to_owned(), user: None, cwd: None, env, timeout_s: Some(LOOK) }
+}
+
+fn first_line(script: &str) -> String {
+    SecretStore::mask(script).lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command").to_owned()
+}
+
+/// Tries the port once. The names come through the environment and are never read as code.
+const PORT: &str = r#"command -v bash >/dev/null || exit 127
+timeout 3 bash -c 'exec 3<>"/dev/tcp/$wait_host/$wait_port"'"#;
+
+/// Reads `$limit` and `$pause`; `look` tries once and says on stdout what it saw.
+const WAIT: &str = r#"
+began=$(date +%s)
+while :; do
+  if last=$(look); then exit 0; fi
+  waited=$(($(date +%s) - began))
+  if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: $last"; fi
+  sleep "$pause"
+done
+"#;
+
+impl WaitFor {
+    fn action(&self) -> Fragment {
+        let opened = shell::usual().number(self.timeout).number(self.interval);
+        let action = match &self.what {
+            What::Path(path) => opened.word(path).code(PATH_LOOK),
+            What::Unit(name) => opened.word(name).code(UNIT_LOOK),
+            What::Port { host, port } => opened.word(host).number(*port).word(self.what.words()).code(PORT_LOOK),
+            What::Command(script) => opened.word(script).number(LOOK).code(COMMAND_LOOK),
+        };
+        shell::close(action.code(WAIT))
+    }
+
+    fn judge_found(&self, found: Seen, cx: &Context<'_>) -> Judgement {
+        let after = cx.predicted.and_then(|p| p.after.as_deref());
+        // What was seen last differs from look to look: it is no part of the basis.
+        let basis = json!({ "holds": found.holds });
+        match (found.holds, after) {
+            (true, None) => Judgement::ok(found.what, basis),
+            (true, Some(step)) => {
+                let reason = format!("{} now, and is asked again after `{step}`", found.what);
+                self.wait(reason, &found.what, basis).predicted()
+            }
+            (false, None) => self.wait(found.what.clone(), &found.what, basis),
+            (false, Some(_)) => self.wait(found.what.clone(), &found.what, basis).predicted(),
+        }
+    }
+
+    fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
+        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        self.wait(reason, "not known yet", json!({ "holds": null })).predicted()
+    }
+
+    fn wait(&self, reason: String, from: &str, basis: Value) -> Judgement {
+        let to = format!("ready, waited for {} s at most", self.timeout);
+        Judgement::change(reason, vec![Change::new("wait", Some(from), Some(&to))], Disruption::D0, basis)
+    }
+}
+
+const PATH_LOOK: &str = r#"
+limit=$1 pause=$2 what=$3
+look() {
+  if [ -e "$what" ] || [ -L "$what" ]; then return 0; fi
+  echo "nothing stands at $what"
+  return 1
+}
+"#;
+
+const UNIT_LOOK: &str = r#"
+limit=$1 pause=$2 what=$3
+look() {
+  state=$(systemctl show --value -p ActiveState -- "$what")
+  if [ "$state" = active ]; then return 0; fi
+  echo "$what is ${state:-not known}"
+  return 1
+}
+"#;
+
+const PORT_LOOK: &str = r#"
+limit=$1 pause=$2 wait_host=$3 wait_port=$4 what=$5
+export wait_host wait_port
+command -v bash >/dev/null || fail "bash is missing, which tries the port"
+look() {
+  said=$(timeout 3 bash -c 'exec 3<>"/dev/tcp/$wait_host/$wait_port"' 2>&1) && return 0
+  if [ "$?" -eq 124 ]; then echo "$what does not answer"; return 1; fi
+  said=${said%%
+*}
+  echo "$what is not open: ${said##*: }"
+  return 1
+}
+"#;
+
+/// The text travels in the environment: arguments are there for everybody on the host to see.
+const COMMAND_LOOK: &str = r#"
+limit=$1 pause=$2 one=$4
+export FORGE_RUN="$3"
+cd /
+look() {
+  said=$(timeout -k 2 "$one" sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"' 2>&1 </dev/null)
+  status=$?
+  if [ "$status" -eq 0 ]; then return 0; fi
+  said=$(printf %s "$said" | tail -n 1)
+  echo "the command exited with $status${said:+: $said}"
+  return 1
+}
+"#;
+
+const EXPLAIN: &[(&str, &str)] =
+    &[("gave up after", "`timeout` says how long is waited; look at what should have made it ready")];
+
+impl Resource for WaitFor {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.what.words()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        if self.absent { Vec::new() } else { vec![self.what.probe()] }
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        if self.absent {
+            return Judgement::ok("a wait leaves nothing behind", Value::Null);
+        }
+        match self.what.look(seen) {
+            Ok(found) => self.judge_found(found, cx),
+            Err(unknown) => self.judge_unknown(&unknown, cx),
+        }
+    }
+
+    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action { body: self.action(), long: true, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        let what = match &self.what {
+            What::Port { host, port } => json!({ "host": host, "port": port }),
+            What::Path(path) => json!({ "path": path }),
+            What::Unit(name) => json!({ "unit": name }),
+            What::Command(script) => json!({ "command": script }),
+        };
+        json!({ "wait_for": what, "absent": self.absent })
+    }
+
+    /// What is waited for is there afterwards.
+    fn provides(&self) -> Vec<Provision> {
+        match &self.what {
+            What::Path(path) if !self.absent => vec![Provision::Path(path.clone())],
+            What::Unit(name) if !self.absent => vec![Provision::Unit(name.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Two steps may well wait for one thing.
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, Value)]) -> String {
+        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn exactly_one_thing_is_waited_for() {
+        assert_eq!(refused(&[]), "a wait needs one of `port`, `path`, `unit` and `command`");
+        assert_eq!(refused(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
+        assert_eq!(refused(&[("path", json!("/a")), ("host", json!("a"))]), "`host` needs `port`");
+        assert_eq!(refused(&[("command", json!(" "))]), "`command` is empty");
+        assert_eq!(refused(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a host");
+        let none = [("path", json!("/a")), ("timeout", json!(0))];
+        assert_eq!(refused(&none), "`timeout` is zero: nothing would be waited for");
+    }
+}
