@@ -7,12 +7,16 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "cli/ansible.rs"]
+mod ansible;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/exit_codes.rs"]
 mod exit_codes;
 #[path = "cli/help.rs"]
 mod help;
+#[path = "cli/init.rs"]
+mod init;
 #[path = "cli/offline.rs"]
 mod offline;
 #[path = "cli/past.rs"]

@@ -1,8 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, duration, explain, facts, graph, man, plan, recipes, runs, sandbox, schema, show, validate,
-    verify,
+    apply, completions, duration, explain, facts, graph, init, man, plan, recipes, runs, sandbox, schema, show,
+    validate, verify,
 };
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -24,6 +24,7 @@ pub struct Cli {
 /// One verb per file beside this one; its doc comment is its help.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    Init(init::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),

@@ -19,6 +19,24 @@ pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result
     replaced.map_err(|error| refused(path, &error))
 }
 
+/// Writes a file that is not there yet; readers see it whole. Returns whether it was made: one that is there stays.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn create(path: &Utf8Path, text: &str) -> Result<bool, CliError> {
+    let written = fresh(path.as_std_path()).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        Ok(file.persist_noclobber(path))
+    });
+    match written {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(error)) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Ok(Err(error)) => Err(CliError::unexpected(format!("`{path}` cannot be written: {}", error.error))),
+        Err(error) => Err(CliError::unexpected(format!("`{path}` cannot be written: {error}"))),
+    }
+}
+
 /// Checks that [`replace`] has a place to write to, before anything is done whose result would be lost.
 ///
 /// # Errors
@@ -49,15 +67,19 @@ fn in_place(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()
 }
 
 fn atomically(path: &std::path::Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // The umask takes away from these bits, as it does for a file that a shell makes.
-    let mode = std::fs::Permissions::from_mode(0o666);
-    let file = tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder(path))?;
-    let mut buffered = io::BufWriter::new(file);
+    let mut buffered = io::BufWriter::new(fresh(path)?);
     write(&mut buffered)?;
     let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
+}
+
+/// Opens a temporary file beside `path`.
+fn fresh(path: &std::path::Path) -> io::Result<tempfile::NamedTempFile> {
+    // The umask takes away from these bits, as it does for a file that a shell makes.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder(path))
 }
 
 #[cfg(test)]
@@ -76,6 +98,15 @@ mod tests {
         replace(&path, |out| out.write_all(b"old")).unwrap();
         let failed = replace(&path, |out| out.write_all(b"half").and_then(|()| Err(io::Error::other("disk full"))));
         assert!(failed.is_err());
+        assert_eq!(fs_err::read(&path).unwrap(), b"old");
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_written_over() {
+        let (folder, path) = folder();
+        assert!(create(&path, "old").unwrap());
+        assert!(!create(&path, "new").unwrap());
         assert_eq!(fs_err::read(&path).unwrap(), b"old");
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
     }

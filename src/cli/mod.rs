@@ -14,6 +14,7 @@ mod facts;
 mod file;
 mod graph;
 mod help;
+mod init;
 mod interrupt;
 mod inventory;
 mod library;
@@ -98,6 +99,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         );
     }
     match verb {
+        Verb::Init(args) => init::run(cx, args),
         Verb::Plan(args) => plan::run(cx, args),
         Verb::Apply(args) => apply::run(cx, args),
         Verb::Verify(args) => verify::run(cx, args),

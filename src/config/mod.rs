@@ -1,5 +1,6 @@
 //! What people write: inventories and recipes, read into typed values with their places.
 
+mod ansible;
 mod catalog;
 mod chart;
 mod check;
@@ -18,11 +19,13 @@ mod recipe;
 mod render;
 mod scalar;
 mod schema;
+mod starting;
 mod statics;
 mod table;
 mod template;
 mod yaml;
 
+pub use ansible::{Converted, Difference, from_ansible};
 pub use catalog::{RecipeLine, RecipePage, StepLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
@@ -31,6 +34,7 @@ pub use filter::StepFilter;
 pub use load::{LoadOptions, load};
 pub use project::*;
 pub use schema::{inventory_schema, recipe_schema};
+pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
 pub use template::{Eval, FactSource, Need, TemplateError};
 
 /// Returns the hosts that `selector` picks, in inventory order.

@@ -6,17 +6,20 @@
 mod drawing;
 pub mod escape;
 pub mod fold;
+mod init;
 mod json;
 pub mod progress;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schemas;
+pub mod starting;
 mod style;
 mod text;
 mod validation;
 mod words;
 
 pub use drawing::{dot, mermaid};
+pub use init::{Init, RecipeFile};
 pub use json::Json;
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
@@ -76,4 +79,6 @@ pub trait Writer {
     fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what differs between two runs.
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what was made to begin with.
+    fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
 }

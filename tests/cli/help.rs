@@ -24,6 +24,7 @@ fn apply_has_examples() {
 #[test]
 fn every_verb_has_examples() {
     for verb in [
+        "init",
         "plan",
         "apply",
         "verify",

@@ -140,7 +140,7 @@ fn many(count: usize, one: &str, more: &str) -> String {
 }
 
 /// A host name, an IP address, or an alias of `~/.ssh/config`: it becomes an argument of ssh.
-pub(super) fn is_address(text: &str) -> bool {
+pub(in crate::config) fn is_address(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':' | b'%');
     !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)
 }

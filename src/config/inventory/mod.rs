@@ -10,6 +10,7 @@ pub(crate) mod selector;
 
 pub(super) use apply::Entry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
+pub(super) use hosts::is_address;
 pub(super) use resolve::{Resolved, Var, resolve};
 
 use super::cx::Cx;

@@ -4,7 +4,7 @@ mod formatter;
 mod offline;
 mod validation;
 
-use super::{Listed, Sandboxes, Validation, Writer};
+use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::engine::{Comparison, PastRun, Report};
@@ -65,6 +65,11 @@ struct PlanBody<'a> {
 #[derive(Serialize)]
 struct ReportBody<'a> {
     report: &'a Report,
+}
+
+#[derive(Serialize)]
+struct InitBody<'a> {
+    init: &'a Init,
 }
 
 #[derive(Serialize)]
@@ -173,6 +178,10 @@ impl Writer for Json {
 
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         Document::write("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
+    }
+
+    fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("init", exit, InitBody { init }, out)
     }
 }
 

@@ -6,6 +6,7 @@ mod diff;
 mod explain;
 mod facts;
 mod group;
+mod init;
 mod plan;
 mod problems;
 mod recipes;
@@ -19,7 +20,7 @@ mod step;
 mod tests;
 mod validation;
 
-use super::{Listed, Sandboxes, Validation, Writer};
+use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::engine::{Comparison, PastRun, Report};
@@ -102,6 +103,10 @@ impl Writer for Text {
 
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         runs::comparison(comparison, out)
+    }
+
+    fn init(&self, init: &Init, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        init::write(self, init, out)
     }
 }
 

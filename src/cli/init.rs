@@ -1,0 +1,133 @@
+//! `forge init`.
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::file;
+use super::output::Output;
+use super::run::{Cx, Ending};
+use crate::config::{self, Converted, Difference, Starting, StartingHost};
+use crate::model::{ExitCode, Value};
+use crate::view::{self, Init, RecipeFile, starting};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// Write an inventory to begin with, and a tiny recipe beside it
+///
+/// Hosts are typed as in an inventory, with ranges: `gpu[01:08]`, `admin@login:2222`, `gpu[1:4]=10.0.0.[11:14]`.
+/// Without any, the inventory holds this machine. An Ansible inventory, in INI or YAML, a file or a folder, with
+/// `group_vars` and `host_vars` beside it, is laid out as one of forge; what cannot be carried (vaulted values,
+/// templates in variables, settings that forge has no place for) is listed. No file is ever overwritten.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge init                                  this machine, to look around
+  forge init gpu[01:08] admin@login:2222      hosts by name
+  forge init --from-ansible hosts.ini --into cluster.yaml
+  forge init --from-ansible inventories/prod --into prod.yaml --format json | jq '.init.differences'")]
+pub struct Args {
+    /// Hosts: [USER@]NAME[=ADDRESS][:PORT], names and addresses with ranges
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// The file to write
+    #[arg(long, value_name = "FILE", default_value = "inventory.yaml")]
+    pub into: Utf8PathBuf,
+    /// Lay out this Ansible inventory, a file or a folder
+    #[arg(long, value_name = "INVENTORY", conflicts_with = "hosts")]
+    pub from_ansible: Option<Utf8PathBuf>,
+    /// The name of the cluster; else that of the folder
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    cx.settings.json_into.iter().try_for_each(|path| file::check(path))?;
+    refuse_overwriting(&args.into)?;
+    let output = Output { console: cx.console, settings: cx.settings, target: Some(arguments(&args.into)) };
+    let (starting, differences) = starting_of(args, &output)?;
+    let text = starting::inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
+    let recipe = write(&args.into, &text)?;
+    let (_, diags, sources) = cx.backend.load(&args.into, cx.settings);
+    output.diags(&diags, &sources)?;
+    if diags.has_errors() {
+        return Err(CliError::input(format!("`{}` is written, but needs a hand before it validates", args.into)));
+    }
+    let groups = starting.groups.keys().filter(|name| *name != "all").count();
+    let init = Init { inventory: args.into.to_string(), recipe, hosts: starting.hosts.len(), groups, differences };
+    output.result(&|writer, out| writer.init(&init, ExitCode::Done, out))?;
+    Ok(ExitCode::Done)
+}
+
+fn starting_of(args: &Args, output: &Output<'_>) -> Result<(Starting, Vec<Difference>), CliError> {
+    let cluster = args.cluster.clone().unwrap_or_else(|| folder_name(&args.into));
+    let cluster = config::cluster_name(&cluster);
+    match &args.from_ansible {
+        Some(path) => converted(path, config::from_ansible(path, &cluster), output),
+        None if args.hosts.is_empty() => Ok((this_machine(cluster), Vec::new())),
+        None => {
+            Starting::of_hosts(cluster, &args.hosts).map(|starting| (starting, Vec::new())).map_err(CliError::usage)
+        }
+    }
+}
+
+fn converted(
+    path: &Utf8Path,
+    converted: Converted,
+    output: &Output<'_>,
+) -> Result<(Starting, Vec<Difference>), CliError> {
+    output.diags(&converted.diags, &converted.sources)?;
+    match converted.starting {
+        Some(starting) if starting.hosts.is_empty() => {
+            Err(CliError::input(format!("`{path}` names no host; nothing was written")))
+        }
+        Some(starting) => Ok((starting, converted.differences)),
+        None => {
+            let errors = view::count(converted.diags.errors(), "error");
+            Err(CliError::input(format!("{errors} in `{path}`; nothing was written")))
+        }
+    }
+}
+
+fn this_machine(cluster: String) -> Starting {
+    let host = StartingHost { connect: [("transport", Value::from("local"))].into(), ..StartingHost::default() };
+    Starting { cluster, hosts: [("localhost".to_owned(), host)].into(), ..Starting::default() }
+}
+
+/// Returns the name of the folder that the file is written to.
+fn folder_name(path: &Utf8Path) -> String {
+    let folder = folder(path).canonicalize_utf8().ok();
+    folder.and_then(|folder| folder.file_name().map(str::to_owned)).unwrap_or_default()
+}
+
+fn folder(path: &Utf8Path) -> &Utf8Path {
+    path.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."))
+}
+
+fn arguments(path: &Utf8Path) -> String {
+    match path.as_str() {
+        "inventory.yaml" => String::new(),
+        path => shlex::try_quote(path).map(Into::into).unwrap_or_default(),
+    }
+}
+
+fn refuse_overwriting(path: &Utf8Path) -> Result<(), CliError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(there(path)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn there(path: &Utf8Path) -> CliError {
+    CliError::usage(format!("`{path}` is there already, and init overwrites nothing"))
+        .hint("give another name with `--into`, or move the file away")
+}
+
+/// Writes the inventory, and the recipe where none of its name lies there.
+fn write(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliError> {
+    let recipes = folder(path).join("recipes");
+    fs_err::create_dir_all(&recipes).map_err(|error| CliError::unexpected(error.to_string()))?;
+    let recipe = recipes.join("hello.yaml");
+    let path_shown = recipe.strip_prefix("./").unwrap_or(&recipe).to_string();
+    let is_new = file::create(&recipe, starting::RECIPE)?;
+    match file::create(path, text)? {
+        true => Ok(RecipeFile { path: path_shown, is_new }),
+        false => Err(there(path)),
+    }
+}

@@ -1,0 +1,235 @@
+//! Lays an Ansible inventory out as forge's own: values stay at their groups where forge's rules give every host the
+//! same, and go to the hosts where they would not.
+
+use super::layers::{Layer, Layers, outer};
+use super::settings::Slot;
+use super::{Inventory, Reading};
+use crate::config::inventory::{is_address, is_label};
+use crate::config::starting::{Settings, Starting, StartingGroup, StartingHost};
+use crate::model::Value;
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Converts; what is other than in Ansible is listed.
+pub(super) fn convert(inventory: &Inventory, cluster: &str, reading: &mut Reading) -> Starting {
+    let mut layout = Layout::new(inventory, reading);
+    layout.spread(reading);
+    let names = Names::new(inventory, reading);
+    let hosts = one_per_machine(layout.hosts(&names), reading);
+    let groups = layout.groups(&names, &hosts);
+    if hosts.is_empty() {
+        reading.differs("the inventory has no hosts", "the inventory");
+    }
+    Starting { cluster: cluster.to_owned(), hosts, groups }
+}
+
+struct Layout<'i> {
+    inventory: &'i Inventory,
+    layers: Layers,
+    /// Groups that contain a group.
+    outer: BTreeMap<String, BTreeSet<String>>,
+    groups: BTreeMap<String, Layer>,
+    hosts: IndexMap<String, Layer>,
+}
+
+impl<'i> Layout<'i> {
+    fn new(inventory: &'i Inventory, reading: &mut Reading) -> Self {
+        let layers = Layers::new(inventory, reading);
+        let groups = inventory.groups.keys().map(|name| (name.clone(), layers.group(name))).collect();
+        let hosts = inventory.hosts.keys().map(|name| (name.clone(), layers.host(name))).collect();
+        Self { inventory, layers, outer: outer(inventory), groups, hosts }
+    }
+
+    /// Moves to the hosts what forge would resolve otherwise than Ansible.
+    fn spread(&mut self, reading: &mut Reading) {
+        let effective: IndexMap<String, Layer> =
+            self.inventory.hosts.keys().map(|host| (host.clone(), self.layers.effective(host))).collect();
+        let slots: BTreeSet<Slot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
+        for slot in slots {
+            let same = |host: &String| {
+                let resolved = self.resolved(host, &slot);
+                let wanted = effective.get(host).and_then(|layer| layer.get(&slot)).cloned().flatten();
+                resolved.is_ok_and(|value| value == wanted)
+            };
+            if slot == Slot::Address || !self.hosts.keys().all(same) {
+                self.to_hosts(&slot, &effective, reading);
+            }
+        }
+    }
+
+    /// Returns what forge makes of a slot: the host's own, else that of the innermost groups.
+    fn resolved(&self, host: &str, slot: &Slot) -> Result<Option<Value>, ()> {
+        let all = "all".to_owned();
+        let groups = self.layers.groups_of(host).iter().chain(std::iter::once(&all));
+        let with: Vec<&String> = groups
+            .filter(|name| self.groups.get(*name).is_some_and(|layer| layer.get(slot).is_some_and(Option::is_some)))
+            .collect();
+        let beaten =
+            |name: &&String| with.iter().any(|inner| self.outer.get(*inner).is_some_and(|outer| outer.contains(*name)));
+        let mut values =
+            with.iter().filter(|name| !beaten(name)).filter_map(|name| self.groups.get(*name)?.get(slot)?.as_ref());
+        let first = values.next();
+        if values.any(|value| Some(value) != first) {
+            return Err(());
+        }
+        match self.hosts.get(host).and_then(|layer| layer.get(slot)) {
+            Some(Some(own)) => Ok(Some(own.clone())),
+            Some(None) | None => Ok(first.cloned()),
+        }
+    }
+
+    fn to_hosts(&mut self, slot: &Slot, effective: &IndexMap<String, Layer>, reading: &mut Reading) {
+        let from: Vec<String> =
+            self.groups.iter().filter(|(_, layer)| layer.contains_key(slot)).map(|(name, _)| name.clone()).collect();
+        self.groups.values_mut().for_each(|layer| drop(layer.shift_remove(slot)));
+        for (host, layer) in &mut self.hosts {
+            layer.shift_remove(slot);
+            if let Some(value) = effective.get(host).and_then(|layer| layer.get(slot)) {
+                layer.insert(slot.clone(), value.clone());
+            }
+        }
+        let what = match slot {
+            Slot::Var(name) => format!("`{name}`"),
+            Slot::Connect(key) => format!("the setting `{key}`"),
+            Slot::Address => "the address".to_owned(),
+        };
+        let why = "stands at the hosts: which of several groups wins follows other rules in forge";
+        from.into_iter().for_each(|group| reading.differs(format!("{what} {why}"), format!("group {group}")));
+    }
+
+    fn hosts(&self, names: &Names) -> IndexMap<String, StartingHost> {
+        let one = |(name, layer): (&String, &Layer)| {
+            let new = names.host(name);
+            let (connect, vars) = split(layer);
+            let given =
+                layer.get(&Slot::Address).cloned().flatten().and_then(|address| address.as_str().map(str::to_owned));
+            let old = (new != name && is_address(name)).then(|| name.clone());
+            (new.to_owned(), StartingHost { address: given.or(old).filter(|address| address != new), connect, vars })
+        };
+        self.hosts.iter().map(one).collect()
+    }
+
+    fn groups(&self, names: &Names, hosts: &IndexMap<String, StartingHost>) -> IndexMap<String, StartingGroup> {
+        let mut groups = IndexMap::new();
+        for (name, group) in &self.inventory.groups {
+            let (connect, vars) = self.groups.get(name).map(split).unwrap_or_default();
+            let is_all = name == "all";
+            let members: Vec<String> = group
+                .hosts
+                .iter()
+                .map(|host| names.host(host).to_owned())
+                .filter(|host| hosts.contains_key(host))
+                .collect();
+            let inner = group.children.iter().map(|child| names.group(child).to_owned());
+            let starting = StartingGroup {
+                hosts: if is_all { Vec::new() } else { members },
+                groups: if is_all { Vec::new() } else { inner.collect() },
+                connect,
+                vars,
+            };
+            let is_bare = starting == StartingGroup::default();
+            if !(is_bare && matches!(name.as_str(), "all" | "ungrouped")) {
+                groups.insert(names.group(name).to_owned(), starting);
+            }
+        }
+        groups
+    }
+}
+
+fn split(layer: &Layer) -> (Settings, IndexMap<String, Value>) {
+    let (mut connect, mut vars) = (Settings::new(), IndexMap::new());
+    for (slot, value) in layer {
+        match (slot, value) {
+            (Slot::Connect(key), Some(value)) => drop(connect.insert(*key, value.clone())),
+            (Slot::Var(name), Some(value)) => drop(vars.insert(name.clone(), value.clone())),
+            (Slot::Address, _) | (_, None) => {}
+        }
+    }
+    (connect, vars)
+}
+
+/// Two names of one machine are refused by forge: each would undo what the other does.
+fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading) -> IndexMap<String, StartingHost> {
+    let mut seen: HashMap<(String, String, String), String> = HashMap::new();
+    let mut kept = IndexMap::new();
+    for (name, host) in hosts {
+        let setting = |key: &str| host.connect.get(key).map(Value::to_string).unwrap_or_default();
+        let way = (host.address.clone().unwrap_or_else(|| name.clone()), setting("port"), setting("jump"));
+        let is_local = host.connect.get("transport").is_some_and(|transport| transport == "local");
+        match seen.get(&way).filter(|_| !is_local) {
+            Some(first) => {
+                let what = format!("is left out: it is the machine that `{first}` names too (`{}`)", way.0);
+                reading.differs(what, format!("host {name}"));
+            }
+            None => {
+                if !is_local {
+                    seen.insert(way, name.clone());
+                }
+                kept.insert(name, host);
+            }
+        }
+    }
+    kept
+}
+
+/// Names in forge of hosts and groups whose own are not allowed there.
+struct Names {
+    hosts: HashMap<String, String>,
+    groups: HashMap<String, String>,
+}
+
+impl Names {
+    fn new(inventory: &Inventory, reading: &mut Reading) -> Self {
+        let mut taken: BTreeSet<String> = inventory.hosts.keys().chain(inventory.groups.keys()).cloned().collect();
+        let mut hosts = HashMap::new();
+        for name in inventory.hosts.keys().filter(|name| !is_label(name) || *name == "all") {
+            let new = free(name, "host-", &mut taken);
+            reading.differs(
+                format!("is named `{new}`: names are letters, digits, `.`, `_` and `-` in forge"),
+                format!("host {name}"),
+            );
+            hosts.insert(name.clone(), new);
+        }
+        let mut groups = HashMap::new();
+        for name in inventory.groups.keys() {
+            let both = inventory.hosts.contains_key(name);
+            if is_label(name) && !both {
+                continue;
+            }
+            let new = if both {
+                free(&format!("{name}_group"), "group-", &mut taken)
+            } else {
+                free(name, "group-", &mut taken)
+            };
+            let why =
+                if both { "a host has the same name" } else { "names are letters, digits, `.`, `_` and `-` in forge" };
+            reading.differs(format!("is named `{new}`: {why}"), format!("group {name}"));
+            groups.insert(name.clone(), new);
+        }
+        Self { hosts, groups }
+    }
+
+    fn host<'n>(&'n self, name: &'n str) -> &'n str {
+        self.hosts.get(name).map_or(name, String::as_str)
+    }
+
+    fn group<'n>(&'n self, name: &'n str) -> &'n str {
+        self.groups.get(name).map_or(name, String::as_str)
+    }
+}
+
+/// Returns a name that is allowed and not taken.
+fn free(name: &str, prefix: &str, taken: &mut BTreeSet<String>) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let mut new: String = name.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();
+    if !is_label(&new) || new == "all" {
+        new = format!("{prefix}{new}");
+    }
+    let base = new.clone();
+    let mut number = 2;
+    while !taken.insert(new.clone()) {
+        new = format!("{base}-{number}");
+        number += 1;
+    }
+    new
+}

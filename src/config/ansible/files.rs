@@ -1,0 +1,145 @@
+//! Reads the files of an Ansible inventory: the inventory itself, `group_vars` and `host_vars`.
+
+use super::Reading;
+use crate::config::cx::{plain, read_text, unreadable};
+use crate::diag::{Code, Diag, FileId};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// One file that was read.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub file: FileId,
+    pub path: Utf8PathBuf,
+    pub text: String,
+}
+
+/// Everything that belongs to an inventory.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub inventories: Vec<Text>,
+    /// By the name of the group, in the order in which later ones win.
+    pub group_vars: Vec<(String, Text)>,
+    pub host_vars: Vec<(String, Text)>,
+}
+
+/// Reads a file, or all files of a folder that Ansible takes for inventories.
+pub(super) fn read(path: &Utf8Path, reading: &mut Reading) -> Files {
+    let is_folder = path.is_dir();
+    let beside = match is_folder {
+        true => path.to_owned(),
+        false => path.parent().unwrap_or(Utf8Path::new("")).to_owned(),
+    };
+    let mut files = Files::default();
+    match is_folder {
+        true => folder(path, 0, &mut files.inventories, reading),
+        false => files.inventories.extend(text(path, reading)),
+    }
+    files.group_vars = vars(&beside.join("group_vars"), reading);
+    files.host_vars = vars(&beside.join("host_vars"), reading);
+    files
+}
+
+/// Levels of folders that are followed.
+const DEPTH: usize = 16;
+
+/// What Ansible passes over in a folder of inventories.
+const IGNORED: [&str; 18] = [
+    "pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "ini", "cfg", "retry", "pyd", "so", "dll", "exe",
+    "o", "a",
+];
+
+fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Reading) {
+    for entry in entries(path, reading) {
+        let name = entry.file_name().unwrap_or_default();
+        let ending = entry.extension().unwrap_or_default();
+        if name.starts_with('.') || name.ends_with('~') || matches!(name, "group_vars" | "host_vars" | "vars_plugins") {
+            continue;
+        }
+        if IGNORED.contains(&ending) {
+            reading.differs("is not read: Ansible passes over files with this ending in a folder", entry.as_str());
+        } else if entry.is_dir() && depth < DEPTH {
+            folder(&entry, depth + 1, into, reading);
+        } else {
+            into.extend(text(&entry, reading));
+        }
+    }
+}
+
+/// Returns what lies in a folder, sorted.
+fn entries(path: &Utf8Path, reading: &mut Reading) -> Vec<Utf8PathBuf> {
+    let listed = path.read_dir_utf8().and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    match listed {
+        Ok(entries) => {
+            let mut paths: Vec<Utf8PathBuf> = entries.iter().map(|entry| entry.path().to_owned()).collect();
+            paths.sort();
+            paths
+        }
+        Err(error) => {
+            reading.wrong(unreadable(path.as_str(), &plain(&error), None));
+            Vec::new()
+        }
+    }
+}
+
+/// `NAME`, `NAME.yml`, `NAME.yaml`, `NAME.json`, or a folder `NAME` with such files.
+fn vars(path: &Utf8Path, reading: &mut Reading) -> Vec<(String, Text)> {
+    if !path.is_dir() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for entry in entries(path, reading) {
+        let is_vars = matches!(entry.extension(), None | Some("yml" | "yaml" | "json"));
+        let name = entry.file_name().unwrap_or_default().to_owned();
+        if entry.is_dir() {
+            inside(&name, &entry, 0, &mut found, reading);
+        } else if is_vars && !hidden(&name) {
+            let stem = [".yml", ".yaml", ".json"].iter().find_map(|ending| name.strip_suffix(ending));
+            let of = stem.unwrap_or(&name).to_owned();
+            found.extend(text(&entry, reading).map(|text| (of, text)));
+        } else if entry.extension().is_some() && !hidden(&name) {
+            // `group_vars/web.example`: a name that has a dot and no ending.
+            found.extend(text(&entry, reading).map(|text| (name, text)));
+        }
+    }
+    found
+}
+
+fn hidden(name: &str) -> bool {
+    name.starts_with('.') || name.ends_with('~')
+}
+
+fn inside(name: &str, path: &Utf8Path, depth: usize, found: &mut Vec<(String, Text)>, reading: &mut Reading) {
+    for entry in entries(path, reading) {
+        let file = entry.file_name().unwrap_or_default();
+        if hidden(file) {
+            continue;
+        }
+        match entry.is_dir() {
+            true if depth < DEPTH => inside(name, &entry, depth + 1, found, reading),
+            true => {}
+            false if matches!(entry.extension(), None | Some("yml" | "yaml" | "json")) => {
+                found.extend(text(&entry, reading).map(|text| (name.to_owned(), text)));
+            }
+            false => {}
+        }
+    }
+}
+
+fn text(path: &Utf8Path, reading: &mut Reading) -> Option<Text> {
+    match read_text(path) {
+        Ok(text) if text.starts_with("#!") => {
+            reading.wrong(program(path));
+            None
+        }
+        Ok(text) => Some(Text { file: reading.sources.add(path, text.as_str()), path: path.to_owned(), text }),
+        Err(why) => {
+            reading.wrong(unreadable(path.as_str(), &why, None));
+            None
+        }
+    }
+}
+
+fn program(path: &Utf8Path) -> Diag {
+    Diag::error(Code::BadValue, format!("`{path}` is a program, and forge runs none to read an inventory"))
+        .hint(format!("give its answer instead: `ansible-inventory -i {path} --list --yaml --export > hosts.yaml`"))
+}

@@ -1,0 +1,229 @@
+//! INI inventories, line by line, as Ansible's `ini` plugin reads them.
+
+use super::files::Text;
+use super::{Inventory, Known, Reading, Var, Vars, address, literal, shlex, unfit};
+use crate::diag::{Code, Diag, Span};
+use indexmap::IndexMap;
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Hosts,
+    Children,
+    Vars,
+}
+
+/// Groups that were named before they were declared.
+enum Pending {
+    Vars(Span),
+    Children(Span, Vec<String>),
+}
+
+/// Reads one file into `inventory`.
+pub(super) fn read(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
+    let mut reader = Reader {
+        text,
+        inventory,
+        reading,
+        group: "ungrouped".to_owned(),
+        state: State::Hosts,
+        pending: IndexMap::new(),
+    };
+    let mut start = 0;
+    for line in text.text.split_inclusive('\n') {
+        reader.line(line, start);
+        start += line.len();
+    }
+    reader.finish();
+}
+
+struct Reader<'r> {
+    text: &'r Text,
+    inventory: &'r mut Inventory,
+    reading: &'r mut Reading,
+    group: String,
+    state: State,
+    pending: IndexMap<String, Pending>,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, whole: &str, start: usize) {
+        let line = whole.trim();
+        if line.is_empty() || line.starts_with([';', '#']) {
+            return;
+        }
+        let start = start + (whole.len() - whole.trim_start().len());
+        let span = Span { file: self.text.file, start: start as u32, end: (start + line.len()) as u32 };
+        match section(line) {
+            Some((name, kind)) => self.section(name, kind, span),
+            None if line.starts_with('[') && line.ends_with(']') => {
+                self.wrong(span, format!("`{line}` is not a section"))
+                    .hint("write `[group]`, `[group:children]` or `[group:vars]`");
+            }
+            None => match self.state {
+                State::Hosts => self.host(line, span),
+                State::Children => self.child(line, span),
+                State::Vars => self.var(line, span),
+            },
+        }
+    }
+
+    fn wrong(&mut self, span: Span, message: impl Into<String>) -> Hint<'_> {
+        self.reading.wrong(Diag::error(Code::BadValue, message).at(span));
+        Hint(self.reading)
+    }
+
+    fn section(&mut self, name: &str, kind: Option<&str>, span: Span) {
+        self.state = match kind {
+            None | Some("hosts") => State::Hosts,
+            Some("children") => State::Children,
+            Some("vars") => State::Vars,
+            Some(other) => {
+                self.wrong(span, format!("`[{name}:{other}]` is not a kind of section"))
+                    .hint("write `[group]`, `[group:children]` or `[group:vars]`");
+                return;
+            }
+        };
+        self.group = name.to_owned();
+        if !self.inventory.groups.contains_key(name) {
+            if self.state == State::Vars && !self.pending.contains_key(name) {
+                self.pending.insert(name.to_owned(), Pending::Vars(span));
+            }
+            self.inventory.add_group(name);
+        }
+        if self.state != State::Vars {
+            self.declared(name);
+        }
+    }
+
+    /// A group that others waited for is there.
+    fn declared(&mut self, name: &str) {
+        if let Some(Pending::Children(span, outer)) = self.pending.shift_remove(name) {
+            for outer in outer {
+                self.nest(&outer, name, span);
+            }
+        }
+    }
+
+    fn nest(&mut self, outer: &str, inner: &str, span: Span) {
+        if !self.inventory.add_child(outer, inner) {
+            self.reading.wrong(
+                Diag::error(Code::GroupCycle, format!("groups `{outer}` and `{inner}` contain each other")).at(span),
+            );
+        }
+    }
+
+    fn host(&mut self, line: &str, span: Span) {
+        let words = match shlex::split(line) {
+            Ok(words) => words,
+            Err(why) => return drop(self.wrong(span, why)),
+        };
+        let Some((pattern, rest)) = words.split_first() else { return };
+        let (names, port) = match address::expand(pattern) {
+            Ok(found) => found,
+            Err(why) => {
+                self.reading.wrong(Diag::error(Code::BadRange, format!("host `{pattern}`: {why}")).at(span));
+                return;
+            }
+        };
+        if pattern.ends_with(':') || pattern == "---" {
+            self.wrong(span, format!("`{pattern}` is not a host")).hint("this looks like YAML: name the file `….yml`");
+            return;
+        }
+        let mut vars = Vars::new();
+        for word in rest {
+            match word.split_once('=') {
+                Some((key, value)) => drop(vars.insert(key.to_owned(), self.value(key, value, span))),
+                None => {
+                    return drop(
+                        self.wrong(span, format!("`{word}` stands where `key=value` of host `{pattern}` should")),
+                    );
+                }
+            }
+        }
+        let group = self.group.clone();
+        self.inventory.add_hosts(&names, port, &vars, &group, span);
+    }
+
+    fn child(&mut self, line: &str, span: Span) {
+        let Some(child) = name(line) else {
+            return drop(self.wrong(span, format!("`{line}` is not the name of a group")));
+        };
+        let outer = self.group.clone();
+        if self.inventory.groups.contains_key(child) && !matches!(self.pending.get(child), Some(Pending::Children(..)))
+        {
+            return self.nest(&outer, child, span);
+        }
+        match self.pending.get_mut(child) {
+            Some(Pending::Children(_, outers)) => outers.push(outer),
+            _ => drop(self.pending.insert(child.to_owned(), Pending::Children(span, vec![outer]))),
+        }
+    }
+
+    fn var(&mut self, line: &str, span: Span) {
+        let Some((key, value)) = line.split_once('=') else {
+            return drop(
+                self.wrong(span, format!("`{line}` stands where `key=value` of group `{}` should", self.group)),
+            );
+        };
+        let var = self.value(key.trim(), value.trim(), span);
+        let group = self.group.clone();
+        self.inventory.set(&group, key.trim(), var);
+    }
+
+    fn value(&mut self, key: &str, text: &str, span: Span) -> Var {
+        let (value, note) = literal::value(text);
+        if let Some(note) = note {
+            let place = self.reading.place(span);
+            self.reading.differs(format!("`{key}`: {note}"), place);
+        }
+        let value = match value {
+            Known::Value(value) => unfit(&value).map_or(Known::Value(value), |why| Known::Lost(why.to_owned())),
+            lost => lost,
+        };
+        Var { value, span }
+    }
+
+    fn finish(mut self) {
+        for (name, pending) in std::mem::take(&mut self.pending) {
+            let (span, message) = match pending {
+                Pending::Vars(span) => (span, format!("`[{name}:vars]` speaks of a group that is nowhere declared")),
+                Pending::Children(span, _) => (span, format!("group `{name}` is nowhere declared")),
+            };
+            self.wrong(span, message).hint(&format!("add a section `[{name}]`, even an empty one"));
+        }
+    }
+}
+
+/// Adds a hint to the mistake that was told last.
+struct Hint<'r>(&'r mut Reading);
+
+impl Hint<'_> {
+    fn hint(self, hint: &str) {
+        if let Some(diag) = self.0.diags.0.last_mut() {
+            diag.hint = Some(hint.to_owned());
+        }
+    }
+}
+
+/// Returns name and kind of `[name]`, `[name:kind]`.
+fn section(line: &str) -> Option<(&str, Option<&str>)> {
+    let (inner, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let rest = rest.trim_start();
+    if !(rest.is_empty() || rest.starts_with('#')) {
+        return None;
+    }
+    let (name, kind) = match inner.split_once(':') {
+        Some((name, kind)) => (name, Some(kind)),
+        None => (inner, None),
+    };
+    let word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let named = !name.is_empty() && !name.contains(char::is_whitespace);
+    (named && kind.is_none_or(word)).then_some((name, kind))
+}
+
+/// Returns the name of a group that stands alone on its line.
+fn name(line: &str) -> Option<&str> {
+    let end = line.find(|c: char| c.is_whitespace() || matches!(c, ':' | ']')).unwrap_or(line.len());
+    let rest = line[end..].trim_start();
+    (end > 0 && (rest.is_empty() || rest.starts_with('#'))).then(|| &line[..end])
+}

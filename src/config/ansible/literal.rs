@@ -1,0 +1,355 @@
+//! Values of INI inventories: what Python's `ast.literal_eval` takes is that value, everything else is text.
+
+use super::Known;
+use super::resolve11::fraction;
+use crate::model::Value;
+
+/// Returns the value that `text` stands for, with what is worth telling about it.
+pub(super) fn value(text: &str) -> (Known, Option<String>) {
+    let mut reader = Reader { rest: text.trim_start_matches([' ', '\t']), note: None, lost: None };
+    match reader.whole() {
+        Some(_) if reader.lost.is_some() => (Known::Lost(reader.lost.unwrap_or_default()), None),
+        Some(value) => (Known::Value(value), reader.note),
+        None => (Known::Value(Value::from(text)), None),
+    }
+}
+
+/// Reads a literal from its start. `None` stands for "not a literal", which makes the whole text plain text.
+struct Reader<'t> {
+    rest: &'t str,
+    note: Option<String>,
+    lost: Option<String>,
+}
+
+impl<'t> Reader<'t> {
+    fn whole(&mut self) -> Option<Value> {
+        let value = match self.value()? {
+            value if self.take(',') => self.tuple(value)?,
+            value => value,
+        };
+        self.blanks();
+        (self.rest.is_empty() || self.rest.starts_with('#')).then_some(value)
+    }
+
+    fn tuple(&mut self, first: Value) -> Option<Value> {
+        let mut items = vec![first];
+        while !self.at_end() {
+            items.push(self.value()?);
+            if !self.take(',') {
+                break;
+            }
+        }
+        Some(Value::Array(items))
+    }
+
+    fn at_end(&mut self) -> bool {
+        self.blanks();
+        self.rest.is_empty() || self.rest.starts_with('#')
+    }
+
+    fn blanks(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\u{c}']);
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        self.blanks();
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        self.blanks();
+        match self.rest.chars().next()? {
+            '[' => self.list('[', ']').map(|(items, _)| Value::Array(items)),
+            '(' => self.list('(', ')').map(|(mut items, commas)| match (items.len(), commas) {
+                (1, 0) => items.remove(0),
+                _ => Value::Array(items),
+            }),
+            '{' => self.map(),
+            '+' | '-' | '.' | '0'..='9' => self.number(),
+            _ => self.string().or_else(|| self.word()),
+        }
+    }
+
+    /// Returns the items and the number of commas.
+    fn list(&mut self, open: char, close: char) -> Option<(Vec<Value>, usize)> {
+        self.take(open);
+        let (mut items, mut commas) = (Vec::new(), 0);
+        while !self.take(close) {
+            items.push(self.value()?);
+            match self.take(',') {
+                true => commas += 1,
+                false if self.take(close) => break,
+                false => return None,
+            }
+        }
+        Some((items, commas))
+    }
+
+    fn map(&mut self) -> Option<Value> {
+        self.take('{');
+        let mut map = serde_json::Map::new();
+        while !self.take('}') {
+            let key = self.value()?;
+            match self.take(':') {
+                true => drop(map.insert(key_text(&key), self.value()?)),
+                false => self.lost = Some("is a Python set, for which forge has no value".to_owned()),
+            }
+            if !self.take(',') {
+                return self.take('}').then_some(Value::Object(map));
+            }
+        }
+        Some(Value::Object(map))
+    }
+
+    fn word(&mut self) -> Option<Value> {
+        let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let value = match &self.rest[..end] {
+            "True" => Value::Bool(true),
+            "False" => Value::Bool(false),
+            "None" => Value::Null,
+            _ => return None,
+        };
+        self.rest = &self.rest[end..];
+        Some(value)
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let text = self.rest;
+        let mut negative = false;
+        while let Some(sign) = self.rest.chars().next().filter(|c| matches!(c, '+' | '-')) {
+            negative ^= sign == '-';
+            self.rest = self.rest[1..].trim_start_matches([' ', '\t']);
+        }
+        let digits = number_length(self.rest);
+        let (number, rest) = self.rest.split_at(digits);
+        let typed = &text[..text.len() - rest.len()];
+        self.rest = rest;
+        if number.is_empty() || rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.') {
+            return None;
+        }
+        match integer(number)? {
+            Ok(value) => Some(Value::from(if negative { -value } else { value })),
+            Err(Kind::Fraction) => {
+                self.note = Some(fraction(typed));
+                Some(Value::from(typed))
+            }
+            Err(Kind::TooLarge) => {
+                self.lost = Some("is a number with more digits than forge counts with".to_owned());
+                Some(Value::Null)
+            }
+        }
+    }
+
+    /// Strings that stand beside each other are one.
+    fn string(&mut self) -> Option<Value> {
+        let mut text = self.one_string()?;
+        loop {
+            self.blanks();
+            let before = self.rest;
+            match self.one_string() {
+                Some(more) => text.push_str(&more),
+                None if self.rest == before => return Some(Value::from(text)),
+                None => return None,
+            }
+        }
+    }
+
+    fn one_string(&mut self) -> Option<String> {
+        let prefix = self.rest.find(['\'', '"']).filter(|at| *at <= 2)?;
+        let kind = self.rest[..prefix].to_ascii_lowercase();
+        if !matches!(kind.as_str(), "" | "r" | "u" | "b" | "br" | "rb") {
+            return None;
+        }
+        let quote = &self.rest[prefix..=prefix];
+        let triple = quote.repeat(3);
+        let quote = if self.rest[prefix..].starts_with(&triple) { triple.as_str() } else { quote };
+        let body = &self.rest[prefix + quote.len()..];
+        let end = closing(body, quote)?;
+        self.rest = &body[end + quote.len()..];
+        if kind.contains('r') { Some(body[..end].to_owned()) } else { unescape(&body[..end]) }
+    }
+}
+
+fn key_text(key: &Value) -> String {
+    match key {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn closing(body: &str, quote: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let rest = &body[at..];
+        if rest.starts_with(quote) {
+            return Some(at);
+        }
+        let mut chars = rest.chars();
+        let first = chars.next()?;
+        let second = if first == '\\' { chars.next()?.len_utf8() } else { 0 };
+        at += first.len_utf8() + second;
+    }
+}
+
+fn unescape(body: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = body;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let code = rest[at + 1..].chars().next()?;
+        rest = &rest[at + 1 + code.len_utf8()..];
+        match code {
+            'n' => out.push('\n'),
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            'a' => out.push('\u{7}'),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            'v' => out.push('\u{b}'),
+            '\\' | '\'' | '"' => out.push(code),
+            'x' => rest = numbered(rest, 2, 16, &mut out)?,
+            'u' => rest = numbered(rest, 4, 16, &mut out)?,
+            'U' => rest = numbered(rest, 8, 16, &mut out)?,
+            'N' => return None,
+            '0'..='7' => {
+                let octal = &body[body.len() - rest.len() - 1..];
+                let length = octal.bytes().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
+                rest = numbered(octal, length, 8, &mut out)?;
+            }
+            other => out.extend(['\\', other]),
+        }
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+fn numbered<'r>(rest: &'r str, length: usize, radix: u32, out: &mut String) -> Option<&'r str> {
+    let digits = rest.get(..length)?;
+    out.push(char::from_u32(u32::from_str_radix(digits, radix).ok()?)?);
+    Some(&rest[length..])
+}
+
+/// Returns how many bytes of `text` look like one number.
+fn number_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let based = bytes.first() == Some(&b'0') && bytes.get(1).is_some_and(|b| b"xXoObB".contains(b));
+    let mut at = if based { 2 } else { 0 };
+    while let Some(byte) = bytes.get(at) {
+        let exponent = !based && at > 0 && matches!(bytes[at - 1], b'e' | b'E') && matches!(byte, b'+' | b'-');
+        let fits = byte.is_ascii_digit()
+            || *byte == b'_'
+            || exponent
+            || if based { byte.is_ascii_hexdigit() } else { matches!(byte, b'.' | b'e' | b'E') };
+        if !fits {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+enum Kind {
+    Fraction,
+    TooLarge,
+}
+
+/// Returns the integer, that it is a fraction or too large, or `None` for what Python does not take.
+fn integer(text: &str) -> Option<Result<i64, Kind>> {
+    let lower = text.to_ascii_lowercase();
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(digits) = lower.strip_prefix(prefix) {
+            let digits = grouped(digits.strip_prefix('_').unwrap_or(digits))?;
+            return Some(i64::from_str_radix(&digits, radix).map_err(|_| Kind::TooLarge))
+                .filter(|_| digits.chars().all(|c| c.is_digit(radix)));
+        }
+    }
+    if lower.contains(['.', 'e']) {
+        let plain: Vec<_> = lower.split(['.', 'e', '+', '-']).map(grouped).collect();
+        let sound = plain.iter().all(|part| part.is_some()) || lower.starts_with('.') || lower.contains('.');
+        let parsed = sound && lower.replace('_', "").parse::<f64>().is_ok();
+        return (parsed && !lower.contains("__")).then_some(Err(Kind::Fraction));
+    }
+    let digits = grouped(&lower)?;
+    let zeros = digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0');
+    (!zeros).then(|| digits.parse().map_err(|_| Kind::TooLarge))
+}
+
+/// Takes single underscores out from between digits.
+fn grouped(text: &str) -> Option<String> {
+    let odd = text.is_empty() || text.starts_with('_') || text.ends_with('_') || text.contains("__");
+    (!odd).then(|| text.replace('_', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn literals_are_python_s() {
+        // origin: source, what ast.literal_eval of Python 3.11 returns, and text where it refuses
+        let cases = [
+            ("1", json!(1)),
+            ("-5", json!(-5)),
+            ("- 5", json!(-5)),
+            ("007", json!("007")),
+            ("00", json!(0)),
+            ("0x1f", json!(31)),
+            ("0o17", json!(15)),
+            ("1_000", json!(1000)),
+            ("1__0", json!("1__0")),
+            ("10.0.0.1", json!("10.0.0.1")),
+            ("1.5", json!("1.5")),
+            ("560.10", json!("560.10")),
+            ("1e3", json!("1e3")),
+            ("True", json!(true)),
+            ("true", json!("true")),
+            ("yes", json!("yes")),
+            ("None", json!(null)),
+            ("'a b'", json!("a b")),
+            ("\"a\" 'b'", json!("ab")),
+            ("r'a\\n'", json!("a\\n")),
+            ("'a\\nb\\x41\\101'", json!("a\nbAA")),
+            ("f'x'", json!("f'x'")),
+            ("'open", json!("'open")),
+            ("[1, 'x', True]", json!([1, "x", true])),
+            ("[1, 2,]", json!([1, 2])),
+            ("[1 2]", json!("[1 2]")),
+            ("(1)", json!(1)),
+            ("(1,)", json!([1])),
+            ("1, 2", json!([1, 2])),
+            ("{'a': 1, 'b': [2]}", json!({"a": 1, "b": [2]})),
+            ("{1: 'x', True: 'y'}", json!({"1": "x", "true": "y"})),
+            ("{}", json!({})),
+            ("1 # a comment", json!(1)),
+            ("foo # a comment", json!("foo # a comment")),
+            ("", json!("")),
+            ("a=b", json!("a=b")),
+            ("1if", json!("1if")),
+            ("22.", json!("22.")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(value(text).0, Known::Value(expected), "{text}");
+        }
+        assert_eq!(
+            value("1.5").1.as_deref(),
+            Some("`1.5` is a fraction in Ansible; forge has none and keeps the text")
+        );
+        assert!(matches!(value("{1, 2}").0, Known::Lost(_)));
+        assert!(matches!(value("99999999999999999999").0, Known::Lost(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in r#"[\[\]{}(),:'"\\rbuxN0-9._eE+\-# aTFé]{0,40}"#) {
+            value(&text);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Words of a line as Python's `shlex.split(comments=True)` finds them: a `#` ends the line anywhere outside of quotes.
+
+/// Splits a line.
+///
+/// # Errors
+/// A quote or a backslash at the end, in the words of a lowercase fragment.
+pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
+    let mut words = Vec::new();
+    let mut chars = line.chars();
+    let mut word: Option<String> = None;
+    while let Some(c) = chars.next() {
+        match c {
+            '#' => break,
+            c if c.is_ascii_whitespace() => words.extend(word.take()),
+            '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
+            '\\' => {
+                let next = chars.next().ok_or("nothing follows the last backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Takes text up to the closing quote. Only double quotes know a backslash, before themselves and itself.
+fn quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), &'static str> {
+    const OPEN: &str = "a quote is not closed";
+    loop {
+        match chars.next().ok_or(OPEN)? {
+            c if c == quote => return Ok(()),
+            '\\' if quote == '"' => {
+                let next = chars.next().ok_or(OPEN)?;
+                if next != '\\' && next != '"' {
+                    word.push('\\');
+                }
+                word.push(next);
+            }
+            c => word.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_python_s() {
+        // origin: source, what shlex.split(TEXT, comments=True) of Python 3.11 returns
+        let cases: &[(&str, &[&str])] = &[
+            ("a b=1", &["a", "b=1"]),
+            ("a b='x y' c=\"z\"", &["a", "b=x y", "c=z"]),
+            ("a b=x#y c=1", &["a", "b=x"]),
+            ("a # b", &["a"]),
+            ("a 'b#c'", &["a", "b#c"]),
+            (r#"a b="x\"y\n" c=x\ y"#, &["a", r#"b=x"y\n"#, "c=x y"]),
+            ("a b=''", &["a", "b="]),
+            ("a ''", &["a", ""]),
+        ];
+        for (line, words) in cases {
+            assert_eq!(split(line).unwrap(), *words, "{line}");
+        }
+        assert_eq!(split("a 'b").unwrap_err(), "a quote is not closed");
+        assert_eq!(split("a b\\").unwrap_err(), "nothing follows the last backslash");
+    }
+}

@@ -1,0 +1,148 @@
+//! Whole inventories: what they become, and what is listed.
+
+use super::*;
+use crate::config::starting::StartingHost;
+use serde_json::json;
+
+fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let path = camino::Utf8Path::from_path(folder.path()).unwrap().to_owned();
+    (folder, path)
+}
+
+fn convert(files: &[(&str, &str)]) -> (Starting, Vec<String>) {
+    let (_folder, path) = folder(files);
+    let converted = from_ansible(&path.join(files[0].0), "c");
+    assert!(!converted.diags.has_errors(), "{:?}", converted.diags);
+    let root = format!("{path}/");
+    let said = converted.differences.iter().map(|d| format!("{}: {}", d.at.join(", ").replace(&root, ""), d.what));
+    (converted.starting.unwrap(), said.collect())
+}
+
+fn mistake(files: &[(&str, &str)]) -> String {
+    let (_folder, path) = folder(files);
+    let converted = from_ansible(&path.join(files[0].0), "c");
+    assert!(converted.starting.is_none());
+    let diag = &converted.diags.0[0];
+    format!("{}{}", diag.message, diag.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default())
+        .replace(&format!("{path}/"), "")
+}
+
+#[test]
+fn connection_variables_become_settings() {
+    let text = "[web]\nw1 ansible_host=10.0.0.1 ansible_user=admin ansible_port=2222 rack=a\nw2:22 ansible_connection=local\n\
+                [web:vars]\nansible_become=yes\nansible_ssh_private_key_file=~/.ssh/k\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    let host = &starting.hosts["w1"];
+    assert_eq!(host.address.as_deref(), Some("10.0.0.1"));
+    assert_eq!(host.connect, [("port", json!(2222)), ("user", json!("admin"))].into());
+    assert_eq!(host.vars, IndexMap::from([("rack".to_owned(), json!("a"))]));
+    assert_eq!(starting.hosts["w2"].connect, [("port", json!(22)), ("transport", json!("local"))].into());
+    assert_eq!(starting.groups["web"].connect, [("identity", json!("~/.ssh/k")), ("sudo", json!(true))].into());
+    assert!(said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_carried_is_listed_with_its_place() {
+    let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
+                w2 ansible_python_interpreter=/usr/bin/python3 ansible_connection=winrm v=1.50\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    assert!(starting.hosts.values().all(|host| *host == StartingHost::default() || host.vars.len() == 1));
+    assert_eq!(
+        said,
+        [
+            "hosts:3: `v`: `1.50` is a fraction in Ansible; forge has none and keeps the text",
+            "hosts:2: `ansible_password` is not carried: forge logs in with keys only",
+            "hosts:2, hosts:3: `ansible_python_interpreter` is not carried: forge needs no Python on a host",
+            "hosts:2: `t` holds a template, and variables are literal in forge",
+            "hosts:2: `my-var` is not carried: the names of variables are letters, digits and `_`",
+            "hosts:3: `ansible_connection` is not carried: forge has no connection `winrm`; a program that gives a shell is \
+             `connect: { command: […] }`",
+        ]
+    );
+}
+
+/// A value that cannot be carried must not let a weaker one shine through.
+#[test]
+fn a_lost_value_still_hides_the_one_below() {
+    let text = "[web]\nw1 x='{{ y }}'\nw2\n[web:vars]\nx=1\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    assert_eq!(starting.hosts["w1"].vars.get("x"), None);
+    assert_eq!(starting.hosts["w2"].vars["x"], json!(1));
+    assert_eq!(starting.groups["web"].vars.get("x"), None);
+    assert!(said.iter().any(|line| line.starts_with("group web: `x` stands at the hosts")), "{said:?}");
+}
+
+#[test]
+fn unrelated_groups_that_disagree_are_settled_at_the_hosts() {
+    let text = "[a]\nh1\nh2\n[b]\nh2\n[a:vars]\nx=1\ny=1\n[b:vars]\nx=2\n";
+    let (starting, _) = convert(&[("hosts", text)]);
+    assert_eq!((&starting.hosts["h1"].vars["x"], &starting.hosts["h2"].vars["x"]), (&json!(1), &json!(2)));
+    assert_eq!(starting.groups["a"].vars, IndexMap::from([("y".to_owned(), json!(1))]));
+}
+
+#[test]
+fn files_of_variables_beat_the_inventory() {
+    let files = [
+        ("hosts.ini", "[web]\nw1 z=1\n[web:vars]\nx=1\ny=1\n"),
+        ("group_vars/all.yml", "x: 2\nmode: 0644\non: yes\n"),
+        ("group_vars/web/a.yml", "y: 2\n"),
+        ("group_vars/none.yml", "y: 2\n"),
+        ("host_vars/w1", "z: 2\nsecret: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  61\n"),
+    ];
+    let (starting, said) = convert(&files);
+    let vars = &starting.hosts["w1"].vars;
+    assert_eq!((&vars["x"], &vars["z"]), (&json!(2), &json!(2)));
+    assert_eq!(starting.groups["web"].vars["y"], json!(2));
+    assert_eq!(starting.groups["all"].vars["mode"], json!(420));
+    assert_eq!(starting.groups["all"].vars["on"], json!(true));
+    for expected in [
+        "group_vars/all.yml:2: `mode`: `0644` is the number 420 in Ansible, and is written so",
+        "group_vars/none.yml: variables of a group that the inventory does not have",
+        "host_vars/w1:2: `secret` is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`",
+    ] {
+        assert!(said.iter().any(|line| line == expected), "{expected}\nin {said:#?}");
+    }
+}
+
+#[test]
+fn names_that_forge_does_not_have_are_changed_and_told() {
+    let (starting, said) =
+        convert(&[("hosts", "fe80::1\n[web]\nweb\nw_é\nx ansible_host=10.0.0.1\ny ansible_host=10.0.0.1\n")]);
+    assert_eq!(starting.hosts.keys().collect::<Vec<_>>(), ["fe80--1", "web", "w_-", "x"]);
+    assert_eq!(starting.hosts["fe80--1"].address.as_deref(), Some("fe80::1"));
+    assert_eq!(starting.groups["web_group"].hosts, ["web", "w_-", "x"]);
+    assert!(
+        said.contains(&"host y: is left out: it is the machine that `x` names too (`10.0.0.1`)".to_owned()),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn mistakes_say_where_and_what() {
+    assert_eq!(mistake(&[("hosts", "[web]\nw1 x\n")]), "`x` stands where `key=value` of host `w1` should");
+    assert_eq!(
+        mistake(&[("hosts", "[web:kids]\n")]),
+        "`[web:kids]` is not a kind of section (write `[group]`, `[group:children]` or `[group:vars]`)"
+    );
+    assert_eq!(
+        mistake(&[("hosts", "[a:children]\nb\n")]),
+        "group `b` is nowhere declared (add a section `[b]`, even an empty one)"
+    );
+    assert_eq!(mistake(&[("hosts", "[a:children]\nb\n[b:children]\na\n")]), "groups `b` and `a` contain each other");
+    assert_eq!(mistake(&[("hosts", "n[2:1]\n")]), "host `n[2:1]`: `[2:1]` runs backwards");
+    assert_eq!(
+        mistake(&[("hosts.py", "#!/usr/bin/python3\n")]),
+        "`hosts.py` is a program, and forge runs none to read an inventory (give its answer instead: `ansible-inventory -i hosts.py --list --yaml --export > hosts.yaml`)"
+    );
+    assert_eq!(
+        mistake(&[("a.yml", "plugin: aws_ec2\n")]),
+        "this configures a plugin of Ansible that asks another system for hosts"
+    );
+    assert!(mistake(&[("a.yml", "all: [\n")]).len() > 5);
+}

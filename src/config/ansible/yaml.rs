@@ -1,0 +1,183 @@
+//! YAML inventories and files of variables, as Ansible's `yaml` plugin reads them.
+
+use super::files::Text;
+use super::{Inventory, Known, Reading, Var, Vars, address, resolve11, unfit};
+use crate::config::{Data, Key, Node};
+use crate::diag::{Code, Diag, Span};
+use crate::model::Value;
+use std::collections::HashMap;
+
+/// A document with the tags that forge's own reader refuses: here they tell what a value is.
+pub(super) struct Document {
+    pub node: Node,
+    tags: HashMap<Span, String>,
+}
+
+/// Reads the text of a file. Mistakes go to `diags`.
+pub(super) fn document(text: &Text, diags: &mut Vec<Diag>) -> Option<Document> {
+    let mut found = Vec::new();
+    let node = crate::config::yaml::parse(text.file, &text.text, &mut found);
+    let mut tags = HashMap::new();
+    for diag in found {
+        match (tag(&diag.message), diag.span) {
+            (Some(tag), Some(span)) => drop(tags.insert(span, tag.to_owned())),
+            // What no value here may hold is told as a difference of that value.
+            _ if diag.code == Code::ForbiddenCharacter => {}
+            _ => diags.push(diag),
+        }
+    }
+    Some(Document { node: node?, tags })
+}
+
+fn tag(message: &str) -> Option<&str> {
+    message.strip_prefix("the tag `")?.strip_suffix("` is not supported")
+}
+
+/// Reads an inventory into `inventory`.
+pub(super) fn read(document: &Document, inventory: &mut Inventory, reading: &mut Reading) {
+    let mut reader = Reader { document, inventory, reading };
+    let node = &document.node;
+    let Data::Map(entries) = &node.data else {
+        return reader.wrong(node.span, "an inventory must be a map of groups");
+    };
+    if let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "plugin") {
+        return reader.wrong(key.span, "this configures a plugin of Ansible that asks another system for hosts");
+    }
+    for (key, node) in entries {
+        reader.group(key, node);
+    }
+}
+
+/// Returns the variables of a file of `group_vars` or `host_vars`.
+pub(super) fn vars(document: &Document, reading: &mut Reading) -> Vars {
+    match &document.node.data {
+        Data::Null => Vars::new(),
+        Data::Map(entries) => variables(entries, document, reading),
+        _ => {
+            reading.wrong(Diag::error(Code::WrongType, "a file of variables must be a map").at(document.node.span));
+            Vars::new()
+        }
+    }
+}
+
+struct Reader<'r> {
+    document: &'r Document,
+    inventory: &'r mut Inventory,
+    reading: &'r mut Reading,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, span: Span, message: impl Into<String>) {
+        self.reading.wrong(Diag::error(Code::WrongType, message).at(span));
+    }
+
+    /// Tells what Ansible passes over with a warning.
+    fn passed_over(&mut self, key: &Key, why: &str) {
+        let place = self.reading.place(key.span);
+        self.reading.differs(format!("`{}` {why}", key.text), place);
+    }
+
+    /// Returns whether the entry is a group.
+    fn group(&mut self, key: &Key, node: &Node) -> bool {
+        let entries: &[(Key, Node)] = match &node.data {
+            Data::Null => &[],
+            Data::Map(entries) => entries,
+            _ => {
+                self.passed_over(key, "is not a group: Ansible passes over it too");
+                return false;
+            }
+        };
+        self.inventory.add_group(&key.text);
+        for (part, node) in entries {
+            self.part(&key.text, part, node);
+        }
+        true
+    }
+
+    fn part(&mut self, group: &str, part: &Key, node: &Node) {
+        match (part.text.as_str(), &node.data) {
+            (_, Data::Null) => {}
+            ("vars", Data::Map(entries)) => {
+                for (key, var) in variables(entries, self.document, self.reading) {
+                    self.inventory.set(group, &key, var);
+                }
+            }
+            ("children", Data::Map(entries)) => entries.iter().for_each(|(key, node)| self.child(group, key, node)),
+            ("hosts", Data::Map(entries)) => entries.iter().for_each(|(key, node)| self.host(group, key, node)),
+            ("children" | "hosts", Data::Scalar { text, .. }) => {
+                let (key, node) =
+                    (Key { text: text.clone(), span: node.span }, Node { data: Data::Null, ..node.clone() });
+                match part.text.as_str() {
+                    "children" => self.child(group, &key, &node),
+                    _ => self.host(group, &key, &node),
+                }
+            }
+            ("vars" | "children" | "hosts", _) => self.wrong(node.span, format!("`{}` must be a map", part.text)),
+            _ => self.passed_over(part, "is no part of a group: Ansible passes over it too"),
+        }
+    }
+
+    fn child(&mut self, group: &str, key: &Key, node: &Node) {
+        if self.group(key, node) && !self.inventory.add_child(group, &key.text) {
+            let message = format!("groups `{group}` and `{}` contain each other", key.text);
+            self.reading.wrong(Diag::error(Code::GroupCycle, message).at(key.span));
+        }
+    }
+
+    fn host(&mut self, group: &str, key: &Key, node: &Node) {
+        let vars = match &node.data {
+            Data::Null => Vars::new(),
+            Data::Map(entries) => variables(entries, self.document, self.reading),
+            _ => return self.wrong(node.span, format!("host `{}` must be a map of its variables", key.text)),
+        };
+        match address::expand(&key.text) {
+            Ok((names, port)) => self.inventory.add_hosts(&names, port, &vars, group, key.span),
+            Err(why) => {
+                let message = format!("host `{}`: {why}", key.text);
+                self.reading.wrong(Diag::error(Code::BadRange, message).at(key.span));
+            }
+        }
+    }
+}
+
+fn variables(entries: &[(Key, Node)], document: &Document, reading: &mut Reading) -> Vars {
+    entries.iter().map(|(key, node)| (key.text.clone(), variable(key, node, document, reading))).collect()
+}
+
+fn variable(key: &Key, node: &Node, document: &Document, reading: &mut Reading) -> Var {
+    let mut notes = Vec::new();
+    let value = match value(node, document, &mut notes) {
+        Ok(value) => unfit(&value).map_or(Known::Value(value), |why| Known::Lost(why.to_owned())),
+        Err(why) => Known::Lost(why),
+    };
+    let place = reading.place(key.span);
+    notes.into_iter().for_each(|note| reading.differs(format!("`{}`: {note}", key.text), place.clone()));
+    Var { value, span: key.span }
+}
+
+fn value(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Value, String> {
+    let tag = document.tags.get(&node.span).map(String::as_str);
+    match tag {
+        Some("!vault" | "!vault-encrypted") => {
+            return Err("is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`"
+                .to_owned());
+        }
+        Some("!unsafe") | None => {}
+        Some(other) => return Err(format!("has the tag `{other}`, which forge does not know")),
+    }
+    match &node.data {
+        Data::Null | Data::Unknown(_) => Ok(Value::Null),
+        Data::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
+        Data::Scalar { text, quoted: false } => {
+            let (value, note) = resolve11::plain(text);
+            notes.extend(note);
+            Ok(value)
+        }
+        Data::Seq(items) => items.iter().map(|item| value(item, document, notes)).collect(),
+        Data::Map(entries) => {
+            let map: Result<serde_json::Map<_, _>, String> =
+                entries.iter().map(|(key, node)| Ok((key.text.clone(), value(node, document, notes)?))).collect();
+            Ok(Value::Object(map?))
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! An inventory to begin with, as a value: what `forge init` makes of names or of an Ansible inventory.
+
+use super::inventory::range::Pattern;
+use super::inventory::{is_address, is_label};
+use super::scalar;
+use crate::model::Value;
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+
+/// Settings of `connect`, by key.
+pub type Settings = BTreeMap<&'static str, Value>;
+
+/// Hosts and groups as they are to be written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Starting {
+    pub cluster: String,
+    pub hosts: IndexMap<String, StartingHost>,
+    pub groups: IndexMap<String, StartingGroup>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartingHost {
+    pub address: Option<String>,
+    pub connect: Settings,
+    pub vars: IndexMap<String, Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartingGroup {
+    pub hosts: Vec<String>,
+    pub groups: Vec<String>,
+    pub connect: Settings,
+    pub vars: IndexMap<String, Value>,
+}
+
+/// Returns `text` as the name of a cluster: what no name may hold becomes `-`.
+pub fn cluster_name(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String = text.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    let name = name.trim_start_matches(['.', '_', '-']).chars().take(128).collect::<String>();
+    if name.is_empty() { "cluster".to_owned() } else { name }
+}
+
+impl Starting {
+    /// Builds from what was typed: `gpu01`, `gpu[01:08]`, `admin@gpu01:2222`, `gpu[1:4]=10.0.0.[11:14]`.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, as a lowercase fragment.
+    pub fn of_hosts(cluster: String, typed: &[String]) -> Result<Self, String> {
+        let mut starting = Self { cluster, ..Self::default() };
+        for text in typed {
+            for (name, host) in typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))? {
+                if starting.hosts.insert(name.clone(), host).is_some() {
+                    return Err(format!("host `{name}` is named twice"));
+                }
+            }
+        }
+        Ok(starting)
+    }
+}
+
+fn typed_hosts(text: &str) -> Result<Vec<(String, StartingHost)>, String> {
+    let (user, rest) = match text.split_once('@') {
+        Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a user name")),
+        Some((user, rest)) => (Some(user), rest),
+        None => (None, text),
+    };
+    let (names, address) = match rest.split_once('=') {
+        Some((names, address)) => (names, Some(address)),
+        None => (rest, None),
+    };
+    let (last, port) = port_of(address.unwrap_or(names))?;
+    let (names, address) = if address.is_some() { (names, Some(last)) } else { (last, None) };
+    let mut connect = Settings::new();
+    connect.extend(user.map(|user| ("user", Value::from(user))));
+    connect.extend(port.map(|port| ("port", Value::from(port))));
+    let names = Pattern::parse(names)?.expand();
+    let addresses = address.map(|text| Pattern::parse(text).map(|p| p.expand())).transpose()?;
+    checked(&names, addresses.as_deref())?;
+    let host = |(at, name): (usize, String)| {
+        let address = addresses.as_ref().and_then(|all| all.get(at)).cloned();
+        (name, StartingHost { address, connect: connect.clone(), vars: IndexMap::new() })
+    };
+    Ok(names.into_iter().enumerate().map(host).collect())
+}
+
+/// Splits `host:22`. A colon inside of a range is none; several outside are those of an IPv6 address.
+fn port_of(text: &str) -> Result<(&str, Option<u16>), String> {
+    let after_ranges = text.rfind(']').map_or(0, |at| at + 1);
+    match text[after_ranges..].split_once(':') {
+        None => Ok((text, None)),
+        Some((_, port)) if port.contains(':') => Ok((text, None)),
+        Some((before, port)) => match port.parse::<u16>() {
+            Ok(number) if number > 0 => Ok((&text[..after_ranges + before.len()], Some(number))),
+            _ => Err(format!("`{port}` is not a port")),
+        },
+    }
+}
+
+fn checked(names: &[String], addresses: Option<&[String]>) -> Result<(), String> {
+    if let Some(bad) = names.iter().find(|name| !is_label(name) || *name == "all") {
+        return Err(format!("`{bad}` cannot name a host; give it a name and its address, as in `gpu01={bad}`"));
+    }
+    let Some(addresses) = addresses else { return Ok(()) };
+    if addresses.len() != names.len() {
+        return Err(format!("{} hosts but {} addresses", names.len(), addresses.len()));
+    }
+    match addresses.iter().find(|address| !is_address(address)) {
+        Some(bad) => Err(format!("`{bad}` is not an address")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(typed: &[&str]) -> Result<Vec<String>, String> {
+        let typed: Vec<String> = typed.iter().map(|text| (*text).to_owned()).collect();
+        let starting = Starting::of_hosts("c".into(), &typed)?;
+        let show = |(name, host): (&String, &StartingHost)| {
+            let connect: Vec<String> = host.connect.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("{name} {} {}", host.address.as_deref().unwrap_or("-"), connect.join(" ")).trim_end().to_owned()
+        };
+        Ok(starting.hosts.iter().map(show).collect())
+    }
+
+    #[test]
+    fn hosts_are_read_as_they_are_typed() {
+        assert_eq!(hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu1 -", "gpu2 -", "login -"]);
+        assert_eq!(hosts(&["admin@gpu1:2222"]).unwrap(), ["gpu1 - port=2222 user=\"admin\""]);
+        assert_eq!(hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu1 - port=22", "gpu2 - port=22"]);
+        assert_eq!(hosts(&["g[1:2]=10.0.0.[8:9]"]).unwrap(), ["g1 10.0.0.8", "g2 10.0.0.9"]);
+        assert_eq!(hosts(&["g1=fe80::1"]).unwrap(), ["g1 fe80::1"]);
+    }
+
+    #[test]
+    fn mistakes_say_what() {
+        let why = |text: &str| hosts(&[text]).unwrap_err();
+        assert_eq!(why("a:b"), "`a:b`: `b` is not a port");
+        assert_eq!(why("a b"), "`a b`: `a b` cannot name a host; give it a name and its address, as in `gpu01=a b`");
+        assert_eq!(why("n[3:1]"), "`n[3:1]`: `[3:1]` runs backwards");
+        assert_eq!(why("n[1:3]=10.0.0.[1:2]"), "`n[1:3]=10.0.0.[1:2]`: 3 hosts but 2 addresses");
+        assert_eq!(why("-x@a"), "`-x@a`: `-x` is not a user name");
+        assert_eq!(hosts(&["a", "a"]).unwrap_err(), "host `a` is named twice");
+    }
+
+    #[test]
+    fn any_text_names_a_cluster() {
+        assert_eq!(cluster_name("my cluster"), "my-cluster");
+        assert_eq!(cluster_name("..."), "cluster");
+    }
+}

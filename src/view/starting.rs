@@ -1,0 +1,205 @@
+//! An inventory to begin with, as the YAML text that `forge init` writes.
+//!
+//! What is written reads back as the values that went in: text that forge would take for a number or a boolean, or a
+//! person for something else, is quoted.
+
+use super::fold::fold;
+use crate::config::{Settings, Starting, StartingGroup, StartingHost};
+use crate::model::Value;
+use indexmap::IndexMap;
+use std::fmt::Write as _;
+
+/// The tiny recipe that lies beside a new inventory.
+pub const RECIPE: &str = include_str!("starting/hello.yaml");
+
+/// Returns the text of an inventory. `from` names what it was made from.
+pub fn inventory(starting: &Starting, from: Option<&str>) -> String {
+    let mut out = head(from);
+    line(&mut out, 0, &format!("cluster: {}", scalar(&starting.cluster)));
+    out.push_str(CONNECT);
+    out.push_str("\nhosts:\n");
+    hosts(&mut out, &starting.hosts);
+    groups(&mut out, &starting.groups);
+    out.push_str(if from.is_some() { APPLY_LATER } else { APPLY });
+    out
+}
+
+fn head(from: Option<&str>) -> String {
+    match from {
+        // A line break in a file's name must not end the comment.
+        Some(from) => format!("# Made from {} by `forge init --from-ansible`.\n", scalar(from)),
+        None => "# Made by `forge init`. `forge validate` checks it without contacting a host.\n".to_owned(),
+    }
+}
+
+const CONNECT: &str = "
+# How hosts are reached; may also stand at a group or a host. `~/.ssh/config` is honoured.
+# connect: { user: root, identity: ~/.ssh/id_ed25519 }
+# connect: { user: admin, sudo: true }
+";
+
+const APPLY: &str = "
+# What is true where. A recipe `NAME` is the file recipes/NAME.yaml.
+apply:
+  - { recipe: hello, on: all }
+";
+
+const APPLY_LATER: &str = "
+# What is true where. A recipe `NAME` is the file recipes/NAME.yaml.
+# apply:
+#   - { recipe: hello, on: all }
+";
+
+fn line(out: &mut String, indent: usize, text: &str) {
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "{:indent$}{text}", "");
+}
+
+/// Hosts that follow each other and say the same share a line; one with an address has its own.
+fn hosts(out: &mut String, hosts: &IndexMap<String, StartingHost>) {
+    let mut runs: Vec<(Vec<&str>, &StartingHost)> = Vec::new();
+    for (name, host) in hosts {
+        match runs.last_mut().filter(|(_, last)| *last == host && host.address.is_none()) {
+            Some((names, _)) => names.push(name),
+            None => runs.push((vec![name], host)),
+        }
+    }
+    for (names, host) in runs {
+        fold(names).split(',').for_each(|pattern| one_host(out, pattern, host));
+    }
+}
+
+fn one_host(out: &mut String, pattern: &str, host: &StartingHost) {
+    if *host == StartingHost::default() {
+        return line(out, 2, &format!("{}: {{}}", key(pattern)));
+    }
+    line(out, 2, &format!("{}:", key(pattern)));
+    if let Some(address) = &host.address {
+        line(out, 4, &format!("address: {}", scalar(address)));
+    }
+    connect(out, &host.connect);
+    vars(out, &host.vars);
+}
+
+fn groups(out: &mut String, groups: &IndexMap<String, StartingGroup>) {
+    if groups.is_empty() {
+        out.push_str("\n# groups:\n#   gpu: { hosts: [\"gpu*\"], vars: { rack: a } }\n");
+        return;
+    }
+    out.push_str("\ngroups:\n");
+    for (name, group) in groups {
+        if *group == StartingGroup::default() {
+            line(out, 2, &format!("{}: {{}}", key(name)));
+            continue;
+        }
+        line(out, 2, &format!("{}:", key(name)));
+        list(out, "hosts", &folded(&group.hosts));
+        list(out, "groups", &group.groups);
+        connect(out, &group.connect);
+        vars(out, &group.vars);
+    }
+}
+
+fn folded(names: &[String]) -> Vec<String> {
+    let text = fold(names.iter().map(String::as_str));
+    text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn list(out: &mut String, name: &str, items: &[String]) {
+    if !items.is_empty() {
+        let items: Vec<String> = items.iter().map(|item| scalar(item)).collect();
+        line(out, 4, &format!("{name}: [{}]", items.join(", ")));
+    }
+}
+
+fn connect(out: &mut String, settings: &Settings) {
+    if settings.is_empty() {
+        return;
+    }
+    let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
+    line(out, 4, &format!("connect: {{ {} }}", settings.join(", ")));
+}
+
+fn vars(out: &mut String, vars: &IndexMap<String, Value>) {
+    if vars.is_empty() {
+        return;
+    }
+    line(out, 4, "vars:");
+    vars.iter().for_each(|(name, value)| entry(out, 6, &format!("{}:", key(name)), value));
+}
+
+/// Writes `lead` and a value behind or below it.
+fn entry(out: &mut String, indent: usize, lead: &str, value: &Value) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            line(out, indent, lead);
+            map.iter().for_each(|(name, value)| entry(out, indent + 2, &format!("{}:", key(name)), value));
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            line(out, indent, lead);
+            items.iter().for_each(|item| line(out, indent + 2, &format!("- {}", flow(item))));
+        }
+        value => line(out, indent, &format!("{lead} {}", flow(value))),
+    }
+}
+
+/// Returns a value in one line.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) if map.is_empty() => "{}".to_owned(),
+        Value::Object(map) => {
+            let entries: Vec<String> =
+                map.iter().map(|(name, value)| format!("{}: {}", scalar(name), flow(value))).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns a key of a block: a range may stand there as it is.
+fn key(text: &str) -> String {
+    let range = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ':');
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    match starts && text.contains('[') && text.chars().all(range) && !text.ends_with(':') {
+        true => text.to_owned(),
+        false => scalar(text),
+    }
+}
+
+/// Returns text as one scalar, quoted unless everybody takes it for the same text.
+fn scalar(text: &str) -> String {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '@' | '+' | ' ');
+    let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_')) || text.starts_with("~/");
+    let rest = text.strip_prefix('~').unwrap_or(text);
+    match first && rest.chars().all(inner) && !text.ends_with(' ') && !is_word(text) {
+        true => text.to_owned(),
+        false => quoted(text),
+    }
+}
+
+/// Words that some reader of YAML takes for a boolean or for nothing.
+fn is_word(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
+    WORDS.contains(&text.to_ascii_lowercase().as_str())
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        // Writing to a `String` cannot fail.
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            '\n' => write!(out, "\\n"),
+            '\t' => write!(out, "\\t"),
+            c if super::escape::hidden(c) => write!(out, "\\U{:08x}", u32::from(c)),
+            c => write!(out, "{c}"),
+        };
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! What is written reads back as what went in.
+
+use super::*;
+use crate::config::{self, LoadOptions, StartingHost};
+use proptest::prelude::*;
+use serde_json::json;
+
+fn read(text: &str) -> config::Project {
+    let folder = tempfile::tempdir().unwrap();
+    let path = camino::Utf8Path::from_path(folder.path()).unwrap();
+    std::fs::create_dir(path.join("recipes")).unwrap();
+    std::fs::write(path.join("recipes/hello.yaml"), RECIPE).unwrap();
+    std::fs::write(path.join("inventory.yaml"), text).unwrap();
+    let (project, diags, sources) =
+        config::load(&path.join("inventory.yaml"), &LoadOptions { trust: false, embedded: &[], env: &|_| None });
+    let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render(diag, &sources, false)).collect();
+    assert!(said.is_empty(), "{text}\n{}", said.join("\n"));
+    project.expect("no errors, so there is a project")
+}
+
+fn with_vars(vars: IndexMap<String, Value>) -> Starting {
+    let host = StartingHost { vars, ..StartingHost::default() };
+    Starting { cluster: "c".into(), hosts: [("n1".to_owned(), host)].into(), groups: IndexMap::new() }
+}
+
+#[test]
+fn hosts_fold_and_everything_is_written_once() {
+    let bare = StartingHost::default();
+    let mut hosts: IndexMap<String, StartingHost> = (1..=3).map(|n| (format!("web{n:02}"), bare.clone())).collect();
+    hosts.insert(
+        "db".into(),
+        StartingHost {
+            address: Some("10.0.0.1".into()),
+            connect: [("port", json!(22)), ("user", json!("admin"))].into(),
+            vars: [("rack".to_owned(), json!("a"))].into_iter().collect(),
+        },
+    );
+    let group = StartingGroup { hosts: (1..=3).map(|n| format!("web{n:02}")).collect(), ..StartingGroup::default() };
+    let outer = StartingGroup {
+        groups: vec!["web".into()],
+        vars: [("x".to_owned(), json!({"a": [1, {"b": "c d"}]}))].into_iter().collect(),
+        ..StartingGroup::default()
+    };
+    let groups =
+        [("web".to_owned(), group), ("site".to_owned(), outer), ("none".to_owned(), StartingGroup::default())].into();
+    let text = inventory(&Starting { cluster: "lab".into(), hosts, groups }, Some("hosts.ini"));
+    insta::assert_snapshot!(text);
+    let project = read(&text);
+    assert_eq!(project.groups["site"].len(), 3);
+    assert_eq!(project.hosts[3].vars["rack"].value, json!("a"));
+    assert_eq!(project.hosts[0].vars["x"].value, json!({"a": [1, {"b": "c d"}]}));
+}
+
+#[test]
+fn a_first_inventory_validates_with_its_recipe() {
+    let starting = Starting::of_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
+    let text = inventory(&starting, None);
+    insta::assert_snapshot!(text);
+    assert_eq!(read(&text).hosts.len(), 9);
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        "[a-z0-9 .:#'\"\\\\\\[\\]{},&*!|>%@`~-]{0,12}",
+        "\\PC{0,8}",
+        "(0[0-7]{1,3}|yes|off|~|null|1e3|0x1f|-|[0-9]{1,3}(\\.[0-9]{1,2})?|\n|a\nb|\t)"
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text.prop_filter("variables are literal", |t| !t.contains("{{")
+            && !t.contains("{%")
+            && !t.contains("{#")
+            && !t.contains(['\u{e000}', '\u{e001}']))
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[a-z0-9 :#-]{1,6}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn any_value_reads_back_as_itself(value in value()) {
+        let text = inventory(&with_vars([("x".to_owned(), value.clone())].into()), None);
+        prop_assert_eq!(&read(&text).hosts[0].vars["x"].value, &value, "{}", text);
+    }
+}

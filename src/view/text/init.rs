@@ -1,0 +1,38 @@
+//! What was made to begin with, and what is other than in Ansible.
+
+use super::Text;
+use crate::config::Difference;
+use crate::view::style::{CHANGE, DIM, GOOD, HEAD, paint};
+use crate::view::{Init, count, escape, words};
+use std::io::{self, Write};
+
+/// Writes the files, then the differences, then what to run next.
+pub fn write(text: &Text, init: &Init, out: &mut dyn Write) -> io::Result<()> {
+    let groups = match init.groups {
+        0 => String::new(),
+        some => format!(", {}", count(some, "group")),
+    };
+    let (path, hosts) = (escape::line(&init.inventory), count(init.hosts, "host"));
+    writeln!(out, "{} {path}: {hosts}{groups}", paint(GOOD, "written:"))?;
+    let recipe = escape::line(&init.recipe.path);
+    match init.recipe.is_new {
+        true => writeln!(out, "{} {recipe}: a tiny recipe to begin with", paint(GOOD, "written:"))?,
+        false => writeln!(out, "{} {recipe}, which was there", paint(DIM, "kept:"))?,
+    }
+    differences(&init.differences, text.verbose > 0, out)?;
+    text.next("doctor", out)
+}
+
+fn differences(differences: &[Difference], all: bool, out: &mut dyn Write) -> io::Result<()> {
+    if differences.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(HEAD, "other than in Ansible"))?;
+    for difference in differences {
+        writeln!(out, "{} {}", paint(CHANGE, "~"), escape::line(&difference.what))?;
+        let places: Vec<_> = difference.at.iter().map(|place| escape::line(place)).collect();
+        let places = if all { places.join(", ") } else { words::some(&places) };
+        writeln!(out, "    {}", paint(DIM, places))?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,75 @@
+//! `forge init`: what it writes validates, and it overwrites nothing.
+
+use super::support::Place;
+
+#[test]
+fn named_hosts_become_an_inventory_that_validates() {
+    let place = Place::new();
+    assert_eq!(
+        place.forge(&["init", "gpu[01:08]", "admin@login:2222", "--cluster", "lab"]),
+        "exit 0\n--- stdout\nwritten: inventory.yaml: 9 hosts\nwritten: recipes/hello.yaml: a tiny recipe to begin with\n\
+         next: forge doctor\n--- stderr\n"
+    );
+    assert!(place.read("inventory.yaml").contains("  gpu[01:08]: {}\n"), "{}", place.read("inventory.yaml"));
+    assert_eq!(
+        place.forge(&["validate"]),
+        "exit 0\n--- stdout\nvalid: inventory.yaml: 9 hosts, 1 recipe, 1 step\n--- stderr\n"
+    );
+}
+
+#[test]
+fn without_a_host_it_is_this_machine() {
+    let place = Place::new();
+    place.forge(&["init"]);
+    assert!(place.read("inventory.yaml").contains("  localhost:\n    connect: { transport: local }\n"));
+    assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let place = Place::new().file("inventory.yaml", "mine").file("recipes/hello.yaml", "recipe: hello\nsteps: []\n");
+    assert_eq!(
+        place.forge(&["init", "a"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: `inventory.yaml` is there already, and init overwrites nothing\n  \
+         hint: give another name with `--into`, or move the file away\n"
+    );
+    assert_eq!(place.read("inventory.yaml"), "mine");
+    let said = place.forge(&["init", "a", "--into", "other.yaml"]);
+    assert!(said.contains("kept: recipes/hello.yaml, which was there\nnext: forge doctor other.yaml\n"), "{said}");
+}
+
+#[test]
+fn a_host_that_is_none_is_told_before_anything_is_written() {
+    let place = Place::new();
+    assert_eq!(
+        place.forge(&["init", "10.0.0.1", "::1"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: `::1`: `::1` cannot name a host; give it a name and its address, as in `gpu01=::1`\n"
+    );
+    assert!(place.forge(&["init", "a"]).starts_with("exit 0\n"), "nothing stands in the way");
+}
+
+#[test]
+fn an_ansible_inventory_with_its_differences() {
+    let hosts = "[web]\nw[1:2] ansible_user=admin ansible_password=x\n[web:vars]\nrack=a\nmotd='{{ x }}'\n";
+    let place = Place::new().file("hosts.ini", hosts).file("group_vars/web.yml", "mode: 0644\n");
+    insta::assert_snapshot!(place.forge(&[
+        "init",
+        "--from-ansible",
+        "hosts.ini",
+        "--cluster",
+        "lab",
+        "--json-into",
+        "out.json"
+    ]));
+    insta::assert_snapshot!(place.read("inventory.yaml"));
+    let document: serde_json::Value = serde_json::from_str(&place.read("out.json")).unwrap();
+    assert_eq!(document["init"]["differences"][2]["at"][0], "hosts.ini:2");
+    assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
+}
+
+#[test]
+fn a_mistake_in_the_ansible_inventory_has_its_place() {
+    let place = Place::new().file("hosts", "[web]\nw1 oops\n");
+    insta::assert_snapshot!(place.forge(&["init", "--from-ansible", "hosts"]));
+    assert!(place.forge(&["validate"]).contains("no inventory is given"), "nothing was written");
+}
