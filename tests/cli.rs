@@ -21,6 +21,8 @@ mod init;
 mod offline;
 #[path = "cli/past.rs"]
 mod past;
+#[path = "cli/recordings.rs"]
+mod recordings;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]

@@ -7,6 +7,7 @@ use super::error::CliError;
 use super::interrupt::Interrupts;
 use super::output::Output;
 use super::plan;
+use super::recorded::Recorded;
 use super::run::{Cx, Ending, Loaded, block_on};
 use crate::engine::Report;
 use crate::model::ExitCode;
@@ -36,7 +37,8 @@ pub struct Args {
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     if args.dry_run {
-        return plan::run(cx, &plan::Args { inventory: args.inventory.clone(), detailed_exitcode: false });
+        let inventory = args.inventory.clone();
+        return plan::run(cx, &plan::Args { inventory, detailed_exitcode: false, recorded: Recorded::default() });
     }
     confirm::possible(cx.console, args.yes)?;
     let target = cx.target(&args.inventory)?;

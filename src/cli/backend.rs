@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{Event, Report};
+use crate::engine::{Event, Recording, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::view::Size;
@@ -69,6 +69,9 @@ pub trait Backend {
         settings: &Settings,
         events: Events,
     ) -> impl Future<Output = Self::Seen>;
+
+    /// Returns the raw answers of an observation that kept them.
+    fn recording(&self, project: &Self::Project, seen: &Self::Seen) -> Recording;
 
     /// Plans, purely.
     fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;

@@ -3,6 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
+use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
 use crate::model::ExitCode;
 use crate::plan::HostSeen;
@@ -15,19 +16,25 @@ use crate::plan::HostSeen;
 #[command(after_long_help = "Examples:
   forge facts cluster.yaml --on gpu
   forge facts cluster.yaml -v                  long lists in full
+  forge facts cluster.yaml --record seen.json  keep the raw answers; --observed reads them again
   forge facts cluster.yaml --format json | jq '.facts[] | {host, kernel: .facts.kernel.value}'")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
+    #[command(flatten)]
+    pub recorded: Recorded,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let settings = args.recorded.settings(cx.settings)?;
+    let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(async {
         let mut stop = Interrupts::catch()?;
         let seen = cx.observe(&mut stop, &output, &loaded, Ask::Facts).await?;
+        args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let seen = seen.as_ref();
         let exit = exit_code(seen);
         output.result(&|writer, out| writer.facts(seen, exit, out))?;

@@ -53,7 +53,7 @@ pub fn check(path: &Utf8Path) -> Result<(), CliError> {
 
 fn refused(path: &Utf8Path, error: &io::Error) -> CliError {
     CliError::unexpected(format!("`{path}` cannot be written: {error}"))
-        .hint("give `--json-into` a file in a folder that exists and can be written to")
+        .hint("name a file in a folder that exists and can be written to")
 }
 
 fn folder(path: &std::path::Path) -> &std::path::Path {

@@ -5,7 +5,7 @@ use super::env;
 use super::settings::Settings;
 use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{self, Cancel, Event, Observed, Options, Report};
+use crate::engine::{self, Cancel, Event, Observed, Options, Recording, Report};
 use crate::model::HostName;
 use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
@@ -37,6 +37,7 @@ impl Library {
             clock: now,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
             sandboxes: sandboxes(project, settings),
+            replay: settings.replay.clone(),
         }
     }
 
@@ -133,6 +134,10 @@ impl Backend for Library {
             Ask::Change => engine::observe(project, hosts, &options, &events, true).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
+    }
+
+    fn recording(&self, project: &Project, seen: &Observed) -> Recording {
+        Recording::of(project, seen)
     }
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {

@@ -24,6 +24,7 @@ mod output;
 mod past;
 mod plan;
 mod recipes;
+mod recorded;
 pub mod reference;
 mod run;
 mod runs;

@@ -3,6 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
+use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
 
 /// Show what apply would change, and change nothing
@@ -14,22 +15,29 @@ use super::run::{Cx, Ending, block_on};
   forge plan cluster.yaml                      everything that would change
   forge plan cluster.yaml --on gpu -v          also what is as declared, and where it is declared
   forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
-  forge plan cluster.yaml --json-into plan.json")]
+  forge plan cluster.yaml --json-into plan.json
+  forge plan cluster.yaml --record seen.json   keep what the hosts answered
+  forge plan cluster.yaml --observed seen.json from that, without contacting a host")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
     /// Exit with 2 when something would change, 10 when something is pending, 5 when a verification does not hold
     #[arg(long)]
     pub detailed_exitcode: bool,
+    #[command(flatten)]
+    pub recorded: Recorded,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let settings = args.recorded.settings(cx.settings)?;
+    let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(async {
         let mut stop = Interrupts::catch()?;
         let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
+        args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
         output.result(&|writer, out| writer.plan(&plan, exit, out))?;

@@ -10,8 +10,9 @@ use super::inventory::{self, Target};
 use super::output::Output;
 use super::settings::Settings;
 use crate::model::{ExitCode, HostName};
-use crate::view::progress::consume;
+use crate::view::progress::{Detail, consume};
 use std::future::Future;
+use std::io::Write;
 
 /// What every verb has at hand.
 pub struct Cx<'a, B> {
@@ -62,6 +63,10 @@ impl<'a, B: Backend> Cx<'a, B> {
         (project, hosts): &Loaded<B::Project>,
         ask: Ask,
     ) -> Result<B::Seen, CliError> {
+        if self.settings.replay.observed.is_some() && self.settings.detail > Detail::Quiet {
+            // A stderr that is gone leaves nobody to tell.
+            let _ = writeln!((self.console.err)(), "answers come from a recording; no host is contacted");
+        }
         let work = self.shown(output, |events| self.backend.observe(project, hosts, ask, self.settings, events));
         tokio::select! {
             seen = work => Ok(seen),

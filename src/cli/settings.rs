@@ -3,6 +3,7 @@
 use super::args::{Color, Format, Global};
 use super::env::Environment;
 use crate::config::StepFilter;
+use crate::engine::Replay;
 use crate::view::progress::Detail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct Settings {
     pub runtime: Option<Utf8PathBuf>,
     /// Who runs forge.
     pub user: Option<String>,
+    /// Whether hosts are asked, and whether their raw answers are kept.
+    pub replay: Replay,
     pub trust: bool,
     pub color: Color,
     pub detail: Detail,
@@ -44,6 +47,7 @@ impl Settings {
             state: typed.state.clone().or_else(|| environment.state.clone()),
             runtime: environment.runtime.clone(),
             user: environment.user.clone(),
+            replay: Replay::default(),
             trust: typed.trust,
             color: typed.color,
             detail: Detail::of(typed.quiet, typed.verbose),

@@ -3,6 +3,7 @@
 use super::args::InventoryArg;
 use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
+use super::recorded::Observed;
 use super::run::{Cx, Ending, block_on};
 
 /// Prove that what is declared holds, and change nothing
@@ -15,9 +16,13 @@ use super::run::{Cx, Ending, block_on};
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
+    #[command(flatten)]
+    pub from: Observed,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let settings = args.from.settings(cx.settings)?;
+    let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;

@@ -21,11 +21,16 @@ pub(super) struct Link {
     end: End,
     /// For checks that name no limit.
     limit: Option<Duration>,
+    /// Whether raw answers are kept.
+    keep: bool,
+    clock: fn() -> jiff::Timestamp,
 }
 
 enum End {
     Reading(Reader),
     Writing(Writer),
+    /// No host at all: what it answered once.
+    Recorded(Observation),
     #[cfg(test)]
     Simulated(super::sim::Sim),
 }
@@ -67,13 +72,17 @@ impl Link {
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
+        let with = |end| Self { end, limit: options.timeout, keep: options.replay.record, clock: options.clock };
+        if let Some(recording) = &options.replay.observed {
+            return recording.answers(host).map(|answers| with(End::Recorded(answers)));
+        }
         let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
         #[cfg(test)]
         if let Some(sim) = super::sim::Sim::of(&connect) {
-            return Ok(Self { end: End::Simulated(sim?), limit: options.timeout });
+            return Ok(with(End::Simulated(sim?)));
         }
         let session = transport::open(host, &target(host, &connect, options), secrets).await?;
-        Ok(Self { end: End::Reading(Reader::new(session)), limit: options.timeout })
+        Ok(with(End::Reading(Reader::new(session))))
     }
 
     /// Asks the host `probes` in one round trip.
@@ -83,13 +92,21 @@ impl Link {
         secrets: &SecretStore,
     ) -> Result<Observation, TransportError> {
         let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
-        let compiled = probe::compile(probes, &snippets, transport::token()?, self.limit);
-        match &self.end {
-            End::Reading(reader) => reader.observe(&compiled, secrets).await,
-            End::Writing(writer) => writer.observe(&compiled, secrets).await,
-            #[cfg(test)]
-            End::Simulated(sim) => sim.observe(&compiled, secrets).await,
+        if let End::Recorded(recorded) = &self.end {
+            return Ok(probe::recall(recorded, probes, &snippets));
         }
+        let compiled = probe::compile(probes, &snippets, transport::token()?, self.limit);
+        let compiled = if self.keep { compiled.keeping() } else { compiled };
+        let began = (self.clock)();
+        let mut observation = match &self.end {
+            End::Reading(reader) => reader.observe(&compiled, secrets).await?,
+            End::Writing(writer) => writer.observe(&compiled, secrets).await?,
+            End::Recorded(_) => return Err(no_host()),
+            #[cfg(test)]
+            End::Simulated(sim) => sim.observe(&compiled, secrets).await?,
+        };
+        observation.stamp(began, (self.clock)());
+        Ok(observation)
     }
 
     /// Takes the writer lock.
@@ -98,7 +115,11 @@ impl Link {
         if let End::Simulated(sim) = &self.end {
             return Ok(sim.lock());
         }
-        let End::Reading(reader) = &self.end else { return Ok(Locked::Ours) };
+        let reader = match &self.end {
+            End::Reading(reader) => reader,
+            End::Recorded(_) => return Err(no_host()),
+            _ => return Ok(Locked::Ours),
+        };
         match reader.lock(owner, None).await {
             Ok(writer) => {
                 self.end = End::Writing(writer);
@@ -168,6 +189,7 @@ impl Link {
         match self.end {
             End::Reading(reader) => reader.session().clone().close().await,
             End::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            End::Recorded(_) => {}
             #[cfg(test)]
             End::Simulated(_) => {}
         }
@@ -246,6 +268,11 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
         control_dir: options.control_dir.clone(),
         ..Target::default()
     }
+}
+
+/// A recording can be asked, and nothing else.
+fn no_host() -> TransportError {
+    broken("a recording is no host: nothing can be changed on it".to_owned())
 }
 
 /// Returns a failure of the host's side that is not the transport's.

@@ -57,7 +57,7 @@ pub async fn observe(
     keep: bool,
 ) -> Observed {
     let expander = Expander::new(project);
-    let facts = facts_used(project);
+    let facts = if options.replay.record { every_fact() } else { facts_used(project) };
     let look = Look {
         project,
         expander: &expander,
@@ -78,16 +78,21 @@ pub async fn observe(
     observed
 }
 
+/// A recording is of use beyond what its project reads.
+fn every_fact() -> BTreeSet<String> {
+    crate::facts::all().iter().map(|fact| fact.name.to_owned()).collect()
+}
+
 /// Asks `hosts` for every fact.
 pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
+    say(options, events, Event::ObserveStarted { hosts: hosts.len() });
     let probes: BTreeSet<Probe> =
         crate::facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect();
     let one = |host: HostName| {
         let probes = &probes;
         async move {
             let began = Instant::now();
-            let _ = events.send(Event::Connecting { host: host.clone() });
+            say(options, events, Event::Connecting { host: host.clone() });
             let seen = match Link::open(project, options, &host, &project.secrets).await {
                 Ok(link) => {
                     let seen = ask(&link, &host, probes, &project.secrets).await;
@@ -96,7 +101,7 @@ pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Opti
                 }
                 Err(error) => HostSeen::unreachable(&host, why(&error)),
             };
-            let _ = events.send(seen_event(&seen, began));
+            say(options, events, seen_event(&seen, began));
             seen
         }
     };
@@ -127,8 +132,7 @@ impl Observed {
 
 impl Look<'_> {
     fn say(&self, event: Event) {
-        // Nobody listens any more only when the process is about to end.
-        let _ = self.events.send(event);
+        say(self.options, self.events, event);
     }
 
     fn ground<'s>(&'s self, exports: &'s Exports, chosen: &'s Chosen, secrets: &'s SecretStore) -> Ground<'s> {
@@ -278,6 +282,14 @@ impl Look<'_> {
         observed.published = published;
         observed.chosen = chosen;
         observed.secrets = secrets;
+    }
+}
+
+/// Nothing happens on hosts whose answers come from a recording.
+fn say(options: &Options, events: &Events, event: Event) {
+    if options.replay.observed.is_none() {
+        // Nobody listens any more only when the process is about to end.
+        let _ = events.send(event);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::board::{Board, Shared};
 use super::cancel::Cancel;
 use super::event::Event;
+use super::recording::Recording;
 use super::report::StepReport;
 use crate::config::{Expander, Project, StepFilter};
 use crate::graph::StepIndex;
@@ -10,7 +11,7 @@ use crate::model::{HostName, StepId};
 use crate::plan::{Case, Chosen, Ground, HostSeen, Spans};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -36,6 +37,16 @@ pub struct Options {
     pub control_dir: camino::Utf8PathBuf,
     /// Where the sandboxes of the cluster are noted: see [`crate::transport::sandboxes`].
     pub sandboxes: camino::Utf8PathBuf,
+    pub replay: Replay,
+}
+
+/// Whether hosts are asked, and whether their raw answers are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// Keeps raw answers, and asks for all facts.
+    pub record: bool,
+    /// Answers come from here; no session is opened.
+    pub observed: Option<Arc<Recording>>,
 }
 
 /// One run.

@@ -53,6 +53,9 @@ fn of_resource(
 ) -> (Judgement, Option<String>) {
     let inputs = inputs(case, turn, turns, ahead);
     let cx = context(case, turn, &inputs, Some(&ahead.predicted));
+    if let Some(why) = without_key(case, &inputs) {
+        return (unknown(why), None);
+    }
     let mut judgement = resource.judge(&case.seen.observation, &cx);
     if judgement.verdict == Verdict::Change {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(Disruption::D0));
@@ -62,6 +65,13 @@ fn of_resource(
         judgement = with_effective(case, turn, judgement);
     }
     (judgement, until)
+}
+
+/// Whether a start took in the secrets that are declared now is told by digests under the host's key.
+fn without_key(case: &Case<'_>, inputs: &[Input]) -> Option<&'static str> {
+    let is_secret = inputs.iter().any(|input| input.digest.starts_with("keyed:"));
+    let left_out = case.seen.key.as_deref() == Some(crate::probe::KEY_LEFT_OUT);
+    (is_secret && left_out).then_some("a recording holds no key of the host, and what it restarts on is secret")
 }
 
 /// Returns the earlier step without which a change cannot be told for certain.

@@ -18,6 +18,15 @@ pub struct Compiled {
     pub(crate) device_sections: Vec<Section>,
     /// Questions that cannot be put to a host at all.
     pub(crate) unasked: Vec<(Probe, Unknown)>,
+    /// Whether raw answers are kept beside what they say.
+    pub(crate) keep: bool,
+}
+
+impl Compiled {
+    /// Keeps raw answers, for a recording.
+    pub fn keeping(self) -> Self {
+        Self { keep: true, ..self }
+    }
 }
 
 /// Why an output cannot be read at all.
@@ -41,6 +50,7 @@ pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, li
         sections: sorted.quick,
         device_sections: sorted.device,
         unasked: sorted.unasked,
+        keep: false,
     }
 }
 
@@ -52,6 +62,9 @@ pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, li
 /// The output of the first channel was cut or is not in frames.
 pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
     let mut seen = Observation::default();
+    if compiled.keep {
+        seen.keep_raw();
+    }
     for (probe, why) in &compiled.unasked {
         seen.insert(probe.clone(), Err(why.clone()));
     }
@@ -62,7 +75,7 @@ pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Resul
     let late = &compiled.device_sections;
     match device {
         Some(out) => Frames::read(token, late, out).fill(late, &mut seen),
-        None => late.iter().for_each(|s| s.all_unknown(&Unknown::new("the second channel did not answer"), &mut seen)),
+        None => late.iter().for_each(|s| s.unanswered(&Unknown::new("the second channel did not answer"), &mut seen)),
     }
     Ok(seen)
 }
@@ -136,10 +149,10 @@ impl Frames {
     fn fill(&self, sections: &[Section], seen: &mut Observation) {
         for (number, section) in sections.iter().enumerate() {
             match (self.raws.get(&number), &self.lacks) {
-                (Some(raw), _) => (section.read)(section, raw, seen),
-                (None, Some(tool)) => section.all_unknown(&Unknown::new(format!("`{tool}` is missing")), seen),
+                (Some(raw), _) => section.answer(raw, seen),
+                (None, Some(tool)) => section.unanswered(&Unknown::new(format!("`{tool}` is missing")), seen),
                 (None, None) => {
-                    section.all_unknown(&Unknown::new(format!("timed out after {} s", section.timeout_s)), seen);
+                    section.unanswered(&Unknown::new(format!("timed out after {} s", section.timeout_s)), seen);
                 }
             }
         }

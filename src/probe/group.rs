@@ -63,12 +63,12 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     for (number, part) in section.parts.iter().enumerate() {
         // What ended one part for good is why those after it have no answer.
         if let Some(broken) = broken {
-            part.all_unknown(&raw.lack(broken), out);
+            part.unanswered(&raw.lack(broken), out);
             continue;
         }
         let printed = own(&pieces, number, part, raw);
         broken = printed.is_none().then_some(part);
-        (part.read)(part, &printed.unwrap_or_else(|| unfinished(&pieces, number, raw)), out);
+        part.answer(&printed.unwrap_or_else(|| unfinished(&pieces, number, raw)), out);
     }
 }
 

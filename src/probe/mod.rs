@@ -10,6 +10,7 @@ mod apt;
 mod apt_source;
 mod check;
 mod confd;
+mod exchange;
 mod fact;
 mod frame;
 mod group;
@@ -23,6 +24,7 @@ mod package;
 mod package_file;
 mod path;
 mod reading;
+mod recall;
 mod records;
 mod rpm;
 mod section;
@@ -33,15 +35,18 @@ mod unit;
 mod unix_group;
 mod user;
 
+pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
+pub use recall::recall;
 pub use rpm::compare as compare_rpm;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One read-only question to a host. Ordered and hashable: equal questions of different steps are asked once.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
     /// What stands at a path: type, owner, group, mode, size, times, digest of a regular file.
@@ -94,7 +99,7 @@ pub enum Probe {
 
 /// When apt is asked what it offers of a package. Reading apt's lists takes a host longer than all other
 /// questions together, and what is as declared does not depend on them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offers {
     Unneeded,

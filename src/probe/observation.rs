@@ -1,12 +1,13 @@
 //! The answers of one host.
 
-use super::{Probe, Reading};
+use super::{Exchange, Probe, Reading};
 use crate::model::Untrusted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Why a question has no answer. Never the same as "no change".
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
     pub why: String,
@@ -30,6 +31,12 @@ impl Unknown {
 pub struct Observation {
     #[serde(with = "as_list")]
     answers: BTreeMap<Probe, Result<Reading, Unknown>>,
+    /// The raw answers, where they are kept.
+    #[serde(skip)]
+    kept: Option<Vec<Exchange>>,
+    /// Between which moments of the controller's clock it was asked first.
+    #[serde(skip)]
+    asked: Option<(jiff::Timestamp, jiff::Timestamp)>,
 }
 
 impl Observation {
@@ -50,9 +57,43 @@ impl Observation {
         self.answers.contains_key(probe)
     }
 
+    /// From now on raw answers are kept.
+    pub(crate) fn keep_raw(&mut self) {
+        self.kept.get_or_insert_default();
+    }
+
+    /// Keeps a raw answer, where that is wanted.
+    pub(crate) fn keep(&mut self, exchange: impl FnOnce() -> Exchange) {
+        if let Some(kept) = &mut self.kept {
+            kept.push(exchange());
+        }
+    }
+
+    /// Returns the raw answers that were kept, in the order they came.
+    pub fn exchanges(&self) -> &[Exchange] {
+        self.kept.as_deref().unwrap_or_default()
+    }
+
+    /// Says between which moments of the controller's clock all of it was asked.
+    pub fn stamp(&mut self, began: jiff::Timestamp, ended: jiff::Timestamp) {
+        self.asked = Some((began, ended));
+        for exchange in self.kept.iter_mut().flatten() {
+            exchange.at = ended.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        }
+    }
+
+    /// Returns between which moments of the controller's clock it was asked first.
+    pub fn asked(&self) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+        self.asked
+    }
+
     /// Takes over the answers of a later observation; later answers win.
     pub fn merge(&mut self, later: Observation) {
         self.answers.extend(later.answers);
+        if let Some(kept) = later.kept {
+            self.kept.get_or_insert_default().extend(kept);
+        }
+        self.asked = self.asked.or(later.asked);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<Reading, Unknown>)> {

@@ -76,8 +76,8 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
         match fields.next()? {
             b"account" => drop(fields.next()?),
             b"key" => {
-                state.key =
-                    Some(text(fields.next()?)?.split_whitespace().collect()).filter(|key: &String| key.len() == 64)
+                state.key = Some(text(fields.next()?)?.split_whitespace().collect())
+                    .filter(|key: &String| key.len() == 64 || key == super::KEY_LEFT_OUT)
             }
             b"units" => state.running = running(text(fields.next()?)?),
             b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),

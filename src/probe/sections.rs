@@ -1,7 +1,7 @@
 //! Sorts probes into sections: like questions into one, each check on its own.
 
 use super::section::Section;
-use super::{FactSnippet, Probe, Unknown};
+use super::{CHECK_LIMIT_S, FactSnippet, Probe, Unknown};
 use super::{apt, apt_source, check, fact, group, key, keys, manager, module, mount, package, package_file, path};
 use super::{records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
@@ -19,14 +19,39 @@ pub(crate) struct Sorted {
 /// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's, `limit_s` the
 /// limit of checks that name none.
 pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, limit_s: u64) -> Sorted {
-    let mut sorted = Sorted::default();
-    let mut asked: Vec<Probe> = Vec::new();
+    let (asked, unasked) = askable(probes, facts);
+    let (quick, others) = merged(&asked, facts, limit_s);
+    let mut sorted = Sorted { unasked, ..others };
+    let alone = std::mem::take(&mut sorted.quick);
+    sorted.quick.extend(group::groups(quick, token));
+    sorted.quick.extend(alone);
+    sorted
+}
+
+/// Returns every section as if none shared a process, and the questions that cannot be put to a host.
+pub(crate) fn parts(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Section>, Vec<(Probe, Unknown)>) {
+    let (asked, unasked) = askable(probes, facts);
+    let (mut sections, others) = merged(&asked, facts, CHECK_LIMIT_S);
+    sections.extend(others.quick);
+    sections.extend(others.device);
+    (sections, unasked)
+}
+
+/// Tells questions that can be asked from those that cannot.
+fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<(Probe, Unknown)>) {
+    let (mut asked, mut unasked) = (Vec::new(), Vec::new());
     for probe in probes {
         match refusal(probe, facts) {
-            Some(why) => sorted.unasked.push((probe.clone(), why)),
+            Some(why) => unasked.push((probe.clone(), why)),
             None => asked.push(probe.clone()),
         }
     }
+    (asked, unasked)
+}
+
+/// Merges like questions; returns the sections that may share a process, and the others.
+fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>, Sorted) {
+    let mut sorted = Sorted::default();
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
     let packages = of(|p| matches!(p, Probe::Package { .. }));
     let wanted = of(|p| matches!(p, Probe::Fact { .. }));
@@ -52,12 +77,11 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     quick.extend(rpm::section(packages, of(|p| matches!(p, Probe::PackageManager))));
     quick.extend(key::section(of(|p| matches!(p, Probe::Key { .. }))));
     quick.extend(package_file::section(of(|p| matches!(p, Probe::PackageFile { .. }))));
-    sorted.quick.extend(group::groups(quick, token));
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);
     sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, limit_s)));
-    sorted
+    (quick, sorted)
 }
 
 /// Returns why `probe` cannot be put to a host.

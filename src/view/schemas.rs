@@ -1,6 +1,6 @@
 //! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
 
-use crate::engine::{Event, Report};
+use crate::engine::{Event, Recording, Report};
 use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{kinds, schema::kind_schema};
@@ -26,7 +26,7 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 7] = [
+    let files: [(&'static str, &'static str, Maker); 8] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
@@ -38,6 +38,7 @@ pub fn all() -> impl Iterator<Item = Schema> {
         ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
+        ("recording", "what hosts answered, raw: of `facts --record`", || schemars::schema_for!(Recording).into()),
     ];
     let files = files.into_iter().map(|(name, what, make)| Schema {
         name,

@@ -25,6 +25,10 @@ impl Place {
         self
     }
 
+    pub fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap()
     }

@@ -145,6 +145,7 @@ impl Stage {
             clock: || jiff::Timestamp::UNIX_EPOCH,
             control_dir: self.path().to_owned(),
             sandboxes: self.path().join("sandbox"),
+            replay: Default::default(),
         }
     }
 }

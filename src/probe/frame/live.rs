@@ -137,7 +137,7 @@ fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
     let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
     let sections = super::super::group::groups(parts, TOKEN);
     let script = shell::script(&sections, Token::new(TOKEN));
-    let compiled = Compiled { script, device: None, sections, device_sections: vec![], unasked: vec![] };
+    let compiled = Compiled { script, device: None, sections, device_sections: vec![], unasked: vec![], keep: false };
     let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
     users.iter().map(|user| seen.get(user).expect_err("no reading").why).collect()
 }

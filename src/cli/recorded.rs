@@ -1,0 +1,83 @@
+//! `--record` and `--observed`: raw answers of hosts go to a file, and come back from one.
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::file;
+use super::settings::Settings;
+use crate::engine::{Recording, Replay};
+use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::Arc;
+
+/// Where answers come from.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Observed {
+    /// Plan from this recording: no host is contacted, no program is started
+    #[arg(long, value_name = "FILE")]
+    pub observed: Option<Utf8PathBuf>,
+}
+
+/// Where answers go to, or come from.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Recorded {
+    /// Write what the hosts answered, raw, to a file that --observed reads; secrets are left out
+    #[arg(long, value_name = "FILE", conflicts_with = "observed")]
+    pub record: Option<Utf8PathBuf>,
+    #[command(flatten)]
+    pub from: Observed,
+}
+
+impl Observed {
+    /// Returns the settings of a verb that takes its answers from the recording, if one is given.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
+        let observed = self.observed.as_deref().map(read).transpose()?;
+        let mut settings = settings.clone();
+        settings.replay = Replay { observed: observed.map(Arc::new), ..settings.replay };
+        Ok(settings)
+    }
+}
+
+impl Recorded {
+    /// Returns the settings of a verb that records, or takes its answers from a recording.
+    ///
+    /// # Errors
+    /// The recording cannot be read, or the file for it not be written.
+    pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
+        self.record.iter().try_for_each(|path| file::check(path))?;
+        let mut settings = self.from.settings(settings)?;
+        settings.replay.record = self.record.is_some();
+        Ok(settings)
+    }
+
+    /// Writes the recording, if one is wanted.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write<B: Backend>(&self, backend: &B, project: &B::Project, seen: &B::Seen) -> Result<(), CliError> {
+        let Some(path) = &self.record else { return Ok(()) };
+        let recording = backend.recording(project, seen);
+        file::replace(path, |out| {
+            serde_json::to_writer_pretty(&mut *out, &recording)?;
+            writeln!(out)
+        })
+    }
+}
+
+fn read(path: &Utf8Path) -> Result<Recording, CliError> {
+    let wrong = |why: String| {
+        CliError::input(format!("the recording `{path}` cannot be read: {why}"))
+            .hint("`forge facts --record FILE` and `forge plan --record FILE` make one")
+    };
+    let text = fs_err::read_to_string(path).map_err(|error| wrong(plain(&error)))?;
+    Recording::parse(&text).map_err(wrong)
+}
+
+fn plain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

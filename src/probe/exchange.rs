@@ -1,0 +1,210 @@
+//! Questions with their raw answers, for recordings: kept on the way in, and read again later as if a host had just
+//! answered.
+
+use super::section::{End, Raw, Section};
+use super::{FactSnippet, Observation, Probe, Unknown, sections};
+use base64::Engine as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// One merged question as it was put to a host, and what came back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Exchange {
+    /// What asked, as messages name it.
+    pub asked: String,
+    /// The questions that it answers.
+    pub probes: Vec<Probe>,
+    /// When the answer came, in UTC: `2026-11-21T09:30:15Z`.
+    #[serde(default)]
+    pub at: String,
+    /// The time limit it had. Seconds.
+    pub limit_s: u64,
+    pub answer: Answer,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Printed(Printed),
+    /// Nothing that could be read, or nothing that may be kept; a lowercase fragment says why.
+    Unknown(Unknown),
+}
+
+/// The output of a question's code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Printed {
+    pub end: Ended,
+    /// Whether a check's own code was reached.
+    pub began: bool,
+    pub stdout: Bytes,
+    pub stderr: Bytes,
+    /// Whether output is missing at its end.
+    pub truncated: bool,
+}
+
+/// How the code ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// With this status.
+    Exited(i32),
+    /// It was stopped at its limit.
+    TimedOut,
+}
+
+/// Bytes as they came: as text where they are UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bytes {
+    Text(String),
+    Base64(String),
+}
+
+impl Bytes {
+    pub fn new(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Base64(base64::engine::general_purpose::STANDARD.encode(bytes)),
+        }
+    }
+
+    /// Returns the bytes. What is no base64 is as good as nothing.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.as_bytes().to_vec(),
+            Self::Base64(text) => base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default(),
+        }
+    }
+
+    /// Replaces text by what `change` makes of it; bytes that are no text stay.
+    fn map(&mut self, change: &dyn Fn(&str) -> String) {
+        if let Self::Text(text) = self {
+            *text = change(text);
+        }
+    }
+}
+
+/// What stands in a recording in the place of a host's key for digests of secrets.
+pub const KEY_LEFT_OUT: &str = "left-out";
+
+impl Exchange {
+    fn new(section: &Section, answer: Answer) -> Self {
+        let (asked, probes) = (section.name.to_owned(), section.probes.clone());
+        Self { asked, probes, at: String::new(), limit_s: section.timeout_s, answer }
+    }
+
+    /// Takes out what a recording never holds: the host's key, and whatever `scrub` takes out of a text.
+    pub fn clean(&mut self, scrub: &dyn Fn(&str) -> String) {
+        let holds_key = self.probes.contains(&Probe::Records);
+        let Answer::Printed(printed) = &mut self.answer else { return };
+        if holds_key {
+            printed.stdout = Bytes::new(&without_key(&printed.stdout.bytes()));
+        }
+        if self.probes.iter().any(|probe| matches!(probe, Probe::Path { .. })) {
+            printed.stdout = Bytes::new(&bodies_scrubbed(&printed.stdout.bytes(), scrub));
+        }
+        printed.stdout.map(scrub);
+        printed.stderr.map(scrub);
+    }
+
+    /// Puts a reason in the place of the answer.
+    pub fn withhold(&mut self, why: &str) {
+        self.answer = Answer::Unknown(Unknown::new(why));
+    }
+}
+
+/// Replaces the field after `key`, which comes first.
+fn without_key(stdout: &[u8]) -> Vec<u8> {
+    let Some(rest) = stdout.strip_prefix(b"key\0") else { return Vec::new() };
+    let Some(end) = rest.iter().position(|byte| *byte == 0) else { return Vec::new() };
+    let left = if end == 0 { "" } else { KEY_LEFT_OUT };
+    [b"key\0", left.as_bytes(), &rest[end..]].concat()
+}
+
+/// Bodies of files travel as base64, in which no text is found: the field two after `body`.
+fn bodies_scrubbed(stdout: &[u8], scrub: &dyn Fn(&str) -> String) -> Vec<u8> {
+    let mut fields: Vec<Vec<u8>> = stdout.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+    let engine = base64::engine::general_purpose::STANDARD;
+    for at in 2..fields.len() {
+        if fields[at - 2] != b"body" {
+            continue;
+        }
+        let body = engine.decode(&fields[at]).ok().and_then(|body| String::from_utf8(body).ok());
+        if let Some(body) = body {
+            fields[at] = engine.encode(scrub(&body)).into_bytes();
+        }
+    }
+    fields.join(&0)
+}
+
+impl From<&Raw> for Printed {
+    fn from(raw: &Raw) -> Self {
+        let end = match raw.end {
+            End::Exited(status) => Ended::Exited(status),
+            End::TimedOut => Ended::TimedOut,
+        };
+        let (stdout, stderr) = (Bytes::new(&raw.stdout), Bytes::new(&raw.stderr));
+        Self { end, began: raw.began, stdout, stderr, truncated: raw.truncated }
+    }
+}
+
+impl From<&Printed> for Raw {
+    fn from(printed: &Printed) -> Self {
+        let end = match printed.end {
+            Ended::Exited(status) => End::Exited(status),
+            Ended::TimedOut => End::TimedOut,
+        };
+        let (stdout, stderr) = (printed.stdout.bytes(), printed.stderr.bytes());
+        Self { end, began: printed.began, stdout, stderr, truncated: printed.truncated }
+    }
+}
+
+impl Section {
+    /// Reads what came back into answers, and keeps it where that is wanted. The parts of a shared process keep
+    /// theirs themselves.
+    pub(crate) fn answer(&self, raw: &Raw, out: &mut Observation) {
+        if self.parts.is_empty() {
+            out.keep(|| Exchange::new(self, Answer::Printed(raw.into())));
+        }
+        (self.read)(self, raw, out);
+    }
+
+    /// Answers every question with the same reason, and keeps that.
+    pub(crate) fn unanswered(&self, why: &Unknown, out: &mut Observation) {
+        out.keep(|| Exchange::new(self, Answer::Unknown(why.clone())));
+        self.all_unknown(why, out);
+    }
+}
+
+/// Reads raw answers into what they say, in their order: later ones may add to earlier ones.
+pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
+    let mut seen = Observation::default();
+    for exchange in exchanges {
+        let unknown = |why: &Unknown, seen: &mut Observation| {
+            exchange.probes.iter().for_each(|probe| seen.insert(probe.clone(), Err(why.clone())));
+        };
+        match &exchange.answer {
+            Answer::Unknown(why) => unknown(why, &mut seen),
+            Answer::Printed(printed) => match section(exchange, facts) {
+                Some(section) => (section.read)(&section, &Raw::from(printed), &mut seen),
+                None => unknown(&Unknown::new("was recorded in a way that this version does not read"), &mut seen),
+            },
+        }
+    }
+    seen
+}
+
+/// Finds the code that reads an answer: the one that would ask the same today.
+fn section(exchange: &Exchange, facts: &[FactSnippet]) -> Option<Section> {
+    let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
+    let mut sections = sections::parts(&probes, facts).0;
+    let at = sections.iter().position(|section| section.name == exchange.asked && section.probes == exchange.probes)?;
+    let mut section = sections.swap_remove(at);
+    section.timeout_s = exchange.limit_s;
+    Some(section)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! A recording reads back as what was seen, and holds no key.
+
+use super::*;
+use crate::model::SecretStore;
+use crate::probe::{Offers, Reading, compile, parse};
+use crate::script::Token;
+use secrecy::ExposeSecret;
+
+fn probes() -> BTreeSet<Probe> {
+    let path = |path: &str, want: Option<&str>| Probe::Path { path: path.into(), want: want.map(str::to_owned) };
+    let check = |id: &str, script: &str| Probe::Check {
+        id: id.into(),
+        script: script.into(),
+        user: None,
+        cwd: None,
+        env: Vec::new(),
+        timeout_s: Some(5),
+    };
+    let fact = |name: &str| Probe::Fact { name: name.into() };
+    [
+        path("/etc/passwd", Some("0")),
+        path("/etc", None),
+        path("/nonexistent", None),
+        path("\0", None),
+        Probe::Package { name: "dpkg".into(), offers: Offers::UnlessInstalled },
+        Probe::Package { name: "no-such-package".into(), offers: Offers::Unneeded },
+        Probe::PackageManager,
+        Probe::User { name: "root".into() },
+        Probe::Unit { name: "ssh.service".into() },
+        Probe::Records,
+        check("good", "echo out; echo err >&2"),
+        check("bad", "printf '\\377'; exit 3"),
+        check("slow", "sleep 60"),
+        fact("os"),
+        fact("packages"),
+        fact("kernel"),
+    ]
+    .into()
+}
+
+/// Asks this machine, with one check that outlasts its limit.
+fn observe() -> Observation {
+    let mut probes = probes();
+    probes = probes
+        .into_iter()
+        .map(|probe| match probe {
+            Probe::Check { id, script, user, cwd, env, .. } if id == "slow" => {
+                Probe::Check { id, script, user, cwd, env, timeout_s: Some(1) }
+            }
+            probe => probe,
+        })
+        .collect();
+    let snippets: Vec<FactSnippet> = crate::facts::snippets();
+    let compiled = compile(&probes, &snippets, Token::new("0123456789abcdef0123456789abcdef"), None).keeping();
+    let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
+    let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().expect("sh runs");
+    parse(&compiled, &output.stdout, None).expect("well-formed")
+}
+
+#[test]
+fn what_was_kept_reads_back_as_what_was_seen() {
+    let seen = observe();
+    let exchanges = seen.exchanges().to_vec();
+    assert!(exchanges.len() > 5, "{exchanges:?}");
+    let text = serde_json::to_string(&exchanges).unwrap();
+    let exchanges: Vec<Exchange> = serde_json::from_str(&text).unwrap();
+    let again = crate::probe::recall(
+        &replay(&exchanges, &crate::facts::snippets()),
+        &seen.iter().map(|(probe, _)| probe.clone()).collect(),
+        &crate::facts::snippets(),
+    );
+    for (probe, answer) in seen.iter() {
+        assert_eq!(again.get(probe).cloned(), answer.clone(), "{probe:?}");
+    }
+    let slow = seen.iter().find(|(probe, _)| matches!(probe, Probe::Check { id, .. } if id == "slow")).unwrap().1;
+    assert_eq!(slow.as_ref().unwrap_err().why, "timed out after 1 s");
+}
+
+#[test]
+fn nothing_is_kept_unless_wanted() {
+    let compiled = compile(&probes(), &[], Token::new("t"), None);
+    assert!(!compiled.keep);
+}
+
+fn records(key: &str) -> Exchange {
+    let stdout = Bytes::Text(format!("key\0{key}\0units\0\0record\0a.json\0lines\0./a.json\0{{}}\n"));
+    let printed =
+        Printed { end: Ended::Exited(0), began: true, stdout, stderr: Bytes::Text(String::new()), truncated: false };
+    let answer = Answer::Printed(printed);
+    Exchange { asked: "the records".into(), probes: vec![Probe::Records], at: String::new(), limit_s: 20, answer }
+}
+
+#[test]
+fn the_key_of_a_host_is_left_out_and_that_is_told() {
+    let key = " 0123456789abcdef".repeat(4);
+    let mut exchange = records(&key);
+    exchange.clean(&str::to_owned);
+    assert!(!serde_json::to_string(&exchange).unwrap().contains("0123456789abcdef"));
+    let state = |exchange: Exchange| match replay(&[exchange], &[]).get(&Probe::Records).cloned() {
+        Ok(Reading::Records(state)) => state,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(state(exchange).key.as_deref(), Some(KEY_LEFT_OUT));
+    let mut bare = records("");
+    bare.clean(&str::to_owned);
+    assert_eq!(state(bare).key, None);
+}
+
+#[test]
+fn secrets_are_taken_out_of_text_and_of_bodies() {
+    let body = base64::engine::general_purpose::STANDARD.encode("token=hunter2\n");
+    let stdout = Bytes::Text(format!("errors\0hunter2\0sums\0\0body\x000\0{body}\0"));
+    let printed =
+        Printed { end: Ended::Exited(0), began: true, stdout, stderr: Bytes::Text("hunter2".into()), truncated: false };
+    let probes = vec![Probe::Path { path: "/x".into(), want: Some("0".into()) }];
+    let mut exchange = Exchange { probes, answer: Answer::Printed(printed), ..records("") };
+    exchange.clean(&|text| text.replace("hunter2", "(secret)"));
+    let Answer::Printed(printed) = &exchange.answer else { panic!("{exchange:?}") };
+    let text = String::from_utf8(printed.stdout.bytes()).unwrap();
+    let encoded = base64::engine::general_purpose::STANDARD.encode("token=(secret)\n");
+    assert_eq!(text, format!("errors\0(secret)\0sums\0\0body\x000\0{encoded}\0"));
+    assert_eq!(printed.stderr, Bytes::Text("(secret)".into()));
+}
+
+#[test]
+fn an_answer_in_an_unknown_form_is_unknown() {
+    let exchange = Exchange { asked: "`dpkg-query --other`".into(), ..records("") };
+    let why = replay(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
+    assert_eq!(why, "was recorded in a way that this version does not read");
+}

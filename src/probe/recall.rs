@@ -1,0 +1,136 @@
+//! Answers out of a recording, also to questions that differ a little from those that were asked.
+
+use super::{FactSnippet, Observation, Offers, PackageState, PathInfo, PathState, Probe, Reading, Unknown, sections};
+use std::collections::BTreeSet;
+
+/// Returns what `recorded` says of `probes`. What it does not hold is unknown.
+pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Observation {
+    let unasked = sections::parts(probes, facts).1;
+    let mut seen = Observation::default();
+    for probe in probes {
+        let refused = unasked.iter().find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
+        let answer = match (refused, recorded.has(probe)) {
+            (Some(why), _) => Err(why),
+            (None, true) => recorded.get(probe).cloned(),
+            (None, false) => near(recorded, probe),
+        };
+        seen.insert(probe.clone(), answer);
+    }
+    seen
+}
+
+fn not_recorded() -> Unknown {
+    Unknown::new("not recorded")
+}
+
+/// The same path or package, asked about for another wish: a recipe may have changed since.
+fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
+    let found = recorded.iter().find(|(other, _)| match (probe, other) {
+        (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
+        (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
+        _ => false,
+    });
+    match (probe, found.ok_or_else(not_recorded)?.1) {
+        (_, Err(why)) => Err(why.clone()),
+        (Probe::Path { want, .. }, Ok(Reading::Path(state))) => Ok(Reading::Path(path(state.clone(), want.as_deref()))),
+        (Probe::Package { offers, .. }, Ok(Reading::Package(state))) => {
+            Ok(Reading::Package(package(state.clone(), offers)))
+        }
+        _ => Err(not_recorded()),
+    }
+}
+
+/// A body travels only where another one is wanted.
+fn path(state: PathState, want: Option<&str>) -> PathState {
+    match state {
+        PathState::Present(info) => {
+            let body = info.body.clone().filter(|_| want.is_some() && want != info.sha256.as_deref());
+            PathState::Present(PathInfo { body, ..info })
+        }
+        PathState::Absent => PathState::Absent,
+    }
+}
+
+/// Offers that were not asked for then may be needed now.
+fn package(state: PackageState, offers: &Offers) -> PackageState {
+    let installed = state.status == "installed";
+    let needed = match offers {
+        Offers::Unneeded => false,
+        Offers::UnlessInstalled => !installed,
+        Offers::UnlessVersion(version) => !(installed && state.version.as_ref() == Some(version)),
+    };
+    match needed && state.offers_unknown.is_some() {
+        true => PackageState { offers_unknown: Some(not_recorded().why), ..state },
+        false => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Untrusted;
+
+    fn of(recorded: &Observation, probe: Probe) -> Result<Reading, String> {
+        let seen = recall(recorded, &[probe.clone()].into(), &[]);
+        seen.get(&probe).cloned().map_err(|unknown| unknown.why)
+    }
+
+    fn info(body: Option<&str>) -> PathInfo {
+        PathInfo {
+            kind: crate::probe::PathType::File,
+            owner: "root".into(),
+            group: "root".into(),
+            mode: 0o644,
+            size: 1,
+            mtime: 0.0,
+            ctime: 0.0,
+            sha256: Some("old".into()),
+            body: body.map(Untrusted::from),
+            target: None,
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_is_not_recorded() {
+        let recorded = Observation::default();
+        assert_eq!(of(&recorded, Probe::Path { path: "/x".into(), want: None }).unwrap_err(), "not recorded");
+        assert_eq!(of(&recorded, Probe::Fact { name: "os".into() }).unwrap_err(), "is not a fact that forge knows");
+        assert_eq!(of(&recorded, Probe::User { name: "-x".into() }).unwrap_err(), "is not a user name");
+    }
+
+    #[test]
+    fn another_wish_for_the_same_path_is_answered() {
+        let mut recorded = Observation::default();
+        let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
+        recorded.insert(asked, Ok(Reading::Path(PathState::Present(info(Some("body"))))));
+        let of = |want: Option<&str>| match of(
+            &recorded,
+            Probe::Path { path: "/x".into(), want: want.map(str::to_owned) },
+        ) {
+            Ok(Reading::Path(PathState::Present(info))) => info.body.map(|body| body.raw().to_owned()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(Some("newer")).as_deref(), Some("body"));
+        assert_eq!(of(Some("old")), None);
+        assert_eq!(of(None), None);
+    }
+
+    #[test]
+    fn offers_that_nobody_needed_then_are_not_recorded() {
+        let mut recorded = Observation::default();
+        let state = PackageState {
+            version: Some("1.0".into()),
+            status: "installed".into(),
+            offers_unknown: Some("apt was not asked".into()),
+            ..PackageState::default()
+        };
+        let name = || "x".to_owned();
+        recorded.insert(Probe::Package { name: name(), offers: Offers::UnlessInstalled }, Ok(Reading::Package(state)));
+        let of = |offers| match of(&recorded, Probe::Package { name: name(), offers }) {
+            Ok(Reading::Package(state)) => state.offers_unknown.unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(Offers::UnlessVersion("1.0".into())), "apt was not asked");
+        assert_eq!(of(Offers::UnlessVersion("2.0".into())), "not recorded");
+    }
+}

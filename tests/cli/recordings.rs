@@ -1,0 +1,113 @@
+//! Every folder below `tests/recordings` is a test: what `facts` and `plan` make of the recording in it.
+//!
+//! `recording.json` is what `--record` writes, `expected.txt` what is said of it; `FORGE_BLESS=1` writes the latter.
+//! With an `inventory.yaml` (and `recipes/`) beside them the plan is expected too.
+
+use super::support::Place;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
+}
+
+fn recordings() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.retain(|folder| folder.join("recording.json").exists());
+    folders.sort();
+    folders
+}
+
+/// Runs forge where no program can be found: what needs one fails.
+fn forge(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
+    command.args(arguments).current_dir(folder).env_clear().env("PATH", "").env("COLUMNS", "100").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let exit = output.status.code().map_or("signal".to_owned(), |code| code.to_string());
+    format!("$ forge {}\nexit {exit}\n{}{}\n", arguments.join(" "), text(&output.stdout), text(&output.stderr))
+}
+
+/// Without an inventory of its own, one that names the recorded hosts.
+fn inventory(recording: &serde_json::Value) -> String {
+    let hosts = recording["hosts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|host| format!("  {}: {{}}\n", host["host"].as_str().unwrap()));
+    format!("cluster: recorded\nhosts:\n{}", hosts.collect::<String>())
+}
+
+fn said(folder: &Path) -> String {
+    let text = std::fs::read_to_string(folder.join("recording.json")).unwrap();
+    let recording: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let origin = recording["origin"].as_str().unwrap();
+    assert!(["field", "source", "reconstructed"].contains(&origin), "{}: origin `{origin}`", folder.display());
+    if !folder.join("inventory.yaml").exists() {
+        let place = Place::new().file("inventory.yaml", &inventory(&recording)).file("recording.json", &text);
+        return forge(place.path(), &["facts", "--observed", "recording.json"]);
+    }
+    [&["facts", "--observed", "recording.json"][..], &["plan", "-v", "--observed", "recording.json"]]
+        .map(|arguments| forge(folder, arguments))
+        .concat()
+}
+
+#[test]
+fn every_recording_says_what_is_expected() {
+    let all = recordings();
+    assert!(!all.is_empty());
+    for folder in all {
+        let (said, file) = (said(&folder), folder.join("expected.txt"));
+        if std::env::var_os("FORGE_BLESS").is_some() {
+            std::fs::write(&file, &said).unwrap();
+            continue;
+        }
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(said == expected, "{}: FORGE_BLESS=1 writes it anew:\n{said}", file.display());
+    }
+}
+
+const RECORDING: &str = r#"{"version": 1, "forge": "0.1.0", "origin": "reconstructed", "hosts": [
+  {"host": "a", "reach": "observed", "answers": [
+    {"asked": "`stat`", "probes": [{"path": {"path": "/etc/x", "want": null}}], "limit_s": 20,
+     "answer": {"printed": {"end": {"exited": 0}, "began": true, "stdout": {"text": "errors\u0000stat: cannot statx '/etc/x': No such file or directory\u0000sums\u0000\u0000"},
+                "stderr": {"text": ""}, "truncated": false}}}]},
+  {"host": "b", "reach": {"unreachable": {"why": "the connection was refused", "hint": null}}, "answers": []}]}"#;
+
+fn place() -> Place {
+    Place::new()
+        .file("seen.json", RECORDING)
+        // Nobody listens there, and nobody is asked.
+        .file("inventory.yaml", "cluster: c\nhosts: { a: { address: 127.0.0.1, connect: { port: 1 } }, b: {}, c: {} }\napply: [{ recipe: r, on: all, ensure: absent }]\n")
+        .file(
+            "recipes/r.yaml",
+            "recipe: r\nsteps:\n  - name: x\n    file: { path: /etc/x, content: hello }\n  - name: user\n    user: { name: y }\n",
+        )
+}
+
+#[test]
+fn what_is_not_in_a_recording_is_unknown_and_no_host_is_asked() {
+    let place = place();
+    let said = forge(place.path(), &["plan", "-v", "--observed", "seen.json"]);
+    insta::assert_snapshot!(said);
+    let said = forge(place.path(), &["verify", "--observed", "seen.json"]);
+    assert!(said.contains("\nexit 5\n") || said.contains("\nexit 4\n") || said.contains("\nexit 3\n"), "{said}");
+    assert!(said.contains("not recorded"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_told() {
+    let place = place().file("other.json", r#"{"version": 2}"#).file("none.json", "hello");
+    let said = |file: &str| forge(place.path(), &["facts", "--observed", file]);
+    let hint = "  hint: `forge facts --record FILE` and `forge plan --record FILE` make one\n\n";
+    assert_eq!(
+        said("other.json"),
+        format!(
+            "$ forge facts --observed other.json\nexit 65\nerror: the recording `other.json` cannot be read: it is of version 2, and this forge reads version 1\n{hint}"
+        )
+    );
+    assert!(said("none.json").contains("cannot be read: it is not a recording: "), "{}", said("none.json"));
+    assert!(said("missing.json").contains("`missing.json` cannot be read: no such file\n"), "{}", said("missing.json"));
+    let both = forge(place.path(), &["plan", "--record", "a.json", "--observed", "seen.json"]);
+    assert!(both.contains("\nexit 64\n"), "{both}");
+}
