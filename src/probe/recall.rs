@@ -23,21 +23,32 @@ fn not_recorded() -> Unknown {
     Unknown::new("not recorded")
 }
 
-/// The same path or package, asked about for another wish: a recipe may have changed since.
+/// The same path or package, asked about for another wish, or the same check with another limit: a recipe may have
+/// changed since.
 fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
     let found = recorded.iter().find(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
+        (Probe::Check { .. }, Probe::Check { .. }) => unlimited(probe) == unlimited(other),
         _ => false,
     });
     match (probe, found.ok_or_else(not_recorded)?.1) {
         (_, Err(why)) => Err(why.clone()),
+        (Probe::Check { .. }, Ok(reading)) => Ok(reading.clone()),
         (Probe::Path { want, .. }, Ok(Reading::Path(state))) => Ok(Reading::Path(path(state.clone(), want.as_deref()))),
         (Probe::Package { offers, .. }, Ok(Reading::Package(state))) => {
             Ok(Reading::Package(package(state.clone(), offers)))
         }
         _ => Err(not_recorded()),
     }
+}
+
+fn unlimited(probe: &Probe) -> Probe {
+    let mut probe = probe.clone();
+    if let Probe::Check { timeout_s, .. } = &mut probe {
+        *timeout_s = None;
+    }
+    probe
 }
 
 /// A body travels only where another one is wanted.
@@ -113,6 +124,23 @@ mod tests {
         assert_eq!(of(Some("newer")).as_deref(), Some("body"));
         assert_eq!(of(Some("old")), None);
         assert_eq!(of(None), None);
+    }
+
+    #[test]
+    fn the_same_check_with_another_limit_is_answered() {
+        let check = |script: &str, timeout_s| Probe::Check {
+            id: "a/b".into(),
+            script: script.into(),
+            user: None,
+            cwd: None,
+            env: Vec::new(),
+            timeout_s,
+        };
+        let mut recorded = Observation::default();
+        let output = || Reading::Output(crate::probe::Output { status: 3, ..Default::default() });
+        recorded.insert(check("true", Some(60)), Ok(output()));
+        assert_eq!(of(&recorded, check("true", None)), Ok(output()));
+        assert_eq!(of(&recorded, check("false", None)).unwrap_err(), "not recorded");
     }
 
     #[test]

@@ -13,7 +13,11 @@ fn root() -> PathBuf {
 
 fn recordings() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.retain(|folder| folder.join("recording.json").exists());
+    folders.retain(|path| path.file_name().unwrap() != "README.md");
+    for folder in &folders {
+        let whole = folder.join("recording.json").exists();
+        assert!(whole, "{}: a recording lies in a folder of its own, as `recording.json`", folder.display());
+    }
     folders.sort();
     folders
 }
