@@ -3,6 +3,7 @@
 use super::args::{Format, InventoryArg};
 use super::backend::{Ask, Backend};
 use super::confirm;
+use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupts;
 use super::output::Output;
@@ -12,6 +13,7 @@ use super::run::{Cx, Ending, Loaded, block_on};
 use crate::engine::Report;
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
+use crate::view::count;
 
 /// Carry out what is declared, and prove it
 ///
@@ -40,11 +42,29 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let inventory = args.inventory.clone();
         return plan::run(cx, &plan::Args { inventory, detailed_exitcode: false, recorded: Recorded::default() });
     }
-    confirm::possible(cx.console, args.yes)?;
+    possible(cx.console, args.yes)?;
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(apply(cx, args, &output, &loaded))
+}
+
+/// Checks, before anything is contacted, that somebody can be asked.
+fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
+    match yes || console.can_ask {
+        true => Ok(()),
+        false => Err(CliError::usage("apply asks before it changes hosts, and there is no terminal to ask on")
+            .hint("give `--yes` to apply without being asked, or `--dry-run` to see the plan")),
+    }
+}
+
+fn question(plan: &Plan) -> String {
+    let counts = plan.counts();
+    let changes = match counts.change {
+        1 => "this change".to_owned(),
+        many => format!("these {}", count(many, "change")),
+    };
+    format!("apply {changes} to {}?", count(counts.changing, "host"))
 }
 
 async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded<B::Project>) -> Ending {
@@ -53,7 +73,7 @@ async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loa
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
     let acts = plan.hosts.iter().any(HostPlan::acts);
-    if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &plan).await? {
+    if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &question(&plan)).await? {
         return Err(CliError::interrupted("not applied; nothing was changed"));
     }
     let cancel = B::Cancel::default();

@@ -1,8 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, duration, explain, facts, graph, init, man, plan, recipes, runs, sandbox, schema, show,
-    validate, verify,
+    apply, completions, doctor, duration, exec, explain, facts, graph, init, man, plan, recipes, runs, sandbox, schema,
+    show, validate, verify,
 };
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -25,11 +25,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::Args),
+    Doctor(doctor::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
     Validate(validate::Args),
     Facts(facts::Args),
+    Exec(exec::Args),
     Graph(graph::Args),
     Recipes(recipes::Args),
     Explain(explain::Args),

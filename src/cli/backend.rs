@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{Event, Recording, Report};
+use crate::engine::{Checkup, Command, Event, ExecReport, Recording, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::view::Size;
@@ -96,6 +96,27 @@ pub trait Backend {
         events: Events,
         cancel: Self::Cancel,
     ) -> impl Future<Output = Report>;
+
+    /// Runs a command on hosts.
+    fn exec(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        command: &Command,
+        settings: &Settings,
+        events: Events,
+        cancel: Self::Cancel,
+    ) -> impl Future<Output = ExecReport>;
+
+    /// Looks whether hosts, and this machine, are ready. `can_ask`: somebody is at a terminal.
+    fn doctor(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        can_ask: bool,
+        settings: &Settings,
+        events: Events,
+    ) -> impl Future<Output = Checkup>;
 
     /// Wishes to stop: once finishes what runs, twice leaves it running.
     fn stop(&self, cancel: &Self::Cancel);

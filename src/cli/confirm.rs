@@ -3,30 +3,16 @@
 use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupts;
-use crate::plan::Plan;
-use crate::view::count;
 use std::io::Write;
 
-/// Checks, before anything is contacted, that somebody can be asked.
-///
-/// # Errors
-/// Usage: nobody is there and `--yes` is not given.
-pub fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
-    match yes || console.can_ask {
-        true => Ok(()),
-        false => Err(CliError::usage("apply asks before it changes hosts, and there is no terminal to ask on")
-            .hint("give `--yes` to apply without being asked, or `--dry-run` to see the plan")),
-    }
-}
-
-/// Asks whether to go on. An end of input is a no.
+/// Asks whether to go on: `question [y/N]`. An end of input is a no.
 ///
 /// # Errors
 /// Interrupted at the question; stdin cannot be read.
-pub async fn ask(stop: &mut Interrupts, console: &Console, plan: &Plan) -> Result<bool, CliError> {
+pub async fn ask(stop: &mut Interrupts, console: &Console, question: &str) -> Result<bool, CliError> {
     let mut err = (console.err)();
     // A question that cannot be shown is answered by no one; reading then tells.
-    let _ = write!(err, "{} ", question(plan)).and_then(|()| err.flush());
+    let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
     let answer = console.answer.clone();
     let read = tokio::task::spawn_blocking(move || answer());
     let line = tokio::select! {
@@ -50,15 +36,6 @@ pub async fn ask(stop: &mut Interrupts, console: &Console, plan: &Plan) -> Resul
 /// Nobody ended the line of the question, and what follows begins a line of its own.
 fn end_line(err: &mut dyn Write) {
     let _ = writeln!(err);
-}
-
-fn question(plan: &Plan) -> String {
-    let counts = plan.counts();
-    let changes = match counts.change {
-        1 => "this change".to_owned(),
-        many => format!("these {}", count(many, "change")),
-    };
-    format!("apply {changes} to {}? [y/N]", count(counts.changing, "host"))
 }
 
 fn is_yes(line: &str) -> bool {

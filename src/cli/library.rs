@@ -5,7 +5,7 @@ use super::env;
 use super::settings::Settings;
 use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{self, Cancel, Event, Observed, Options, Recording, Report};
+use crate::engine::{self, Cancel, Checkup, Command, Event, ExecReport, Observed, Options, Recording, Report};
 use crate::model::HostName;
 use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
@@ -179,6 +179,30 @@ impl Backend for Library {
     ) -> Report {
         let plan = engine::plan(project, &seen, &settings.filter);
         engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
+    }
+
+    async fn exec(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        command: &Command,
+        settings: &Settings,
+        events: Events,
+        cancel: Cancel,
+    ) -> ExecReport {
+        engine::exec(project, hosts, command, &self.options(settings), &events, &cancel).await
+    }
+
+    async fn doctor(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        can_ask: bool,
+        settings: &Settings,
+        events: Events,
+    ) -> Checkup {
+        let state = settings.state(&project.inventory);
+        engine::doctor(project, hosts, &self.options(settings), &state, can_ask, &events).await
     }
 
     fn stop(&self, cancel: &Cancel) {

@@ -6,9 +6,11 @@ mod backend;
 mod completions;
 mod confirm;
 mod console;
+mod doctor;
 mod duration;
 mod env;
 mod error;
+mod exec;
 mod explain;
 mod facts;
 mod file;
@@ -106,6 +108,8 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Verify(args) => verify::run(cx, args),
         Verb::Validate(args) => validate::run(cx, args),
         Verb::Facts(args) => facts::run(cx, args),
+        Verb::Doctor(args) => doctor::run(cx, args),
+        Verb::Exec(args) => exec::run(cx, args),
         Verb::Graph(args) => graph::run(cx, args),
         Verb::Recipes(args) => recipes::run(cx, args),
         Verb::Explain(args) => explain::run(cx, args),

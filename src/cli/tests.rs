@@ -5,7 +5,7 @@ use super::backend::{Ask, Backend, Boxes, Events};
 use super::console::{Console, Stream};
 use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
-use crate::engine::{Event, Recording, Report, StepResult};
+use crate::engine::{Checkup, Command, Event, ExecReport, Recording, Report, StepResult};
 use crate::model::{HostName, Outcome};
 use crate::plan::{HostSeen, Plan};
 use crate::view::{Size, sample};
@@ -56,6 +56,7 @@ impl Backend for Fake {
     fn select(&self, (): &(), settings: &Settings) -> Result<Vec<HostName>, Box<Diag>> {
         match settings.on.as_deref() {
             Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
+            Some("two") => Ok(vec![sample::host("node-01"), sample::host("node-02")]),
             _ => Ok(vec![sample::host("node-01")]),
         }
     }
@@ -84,6 +85,23 @@ impl Backend for Fake {
 
     async fn verify(&self, (): &(), _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
         Report { verb: "verify".into(), ..self.report.clone() }
+    }
+
+    async fn exec(
+        &self,
+        (): &(),
+        hosts: &[HostName],
+        command: &Command,
+        _: &Settings,
+        _: Events,
+        (): (),
+    ) -> ExecReport {
+        *self.applied.lock().unwrap() = true;
+        sample::exec(command, hosts)
+    }
+
+    async fn doctor(&self, (): &(), hosts: &[HostName], _: bool, _: &Settings, _: Events) -> Checkup {
+        sample::checkup(hosts)
     }
 
     fn stop(&self, (): &()) {}
@@ -298,4 +316,47 @@ fn facts_exit_by_what_they_show() {
     assert_eq!(facts::exit_code(&[host("c")]), ExitCode::Done);
     assert_eq!(facts::exit_code(&[host("c"), unknown.clone()]), ExitCode::Done);
     assert_eq!(facts::exit_code(&[unknown, silent]), ExitCode::Unreachable);
+}
+
+#[test]
+fn exec_runs_on_one_host_without_asking() {
+    let fake = changing();
+    let (exit, said) = forge(&fake, &["exec", "-i", "c.yaml", "-q", "--", "hostname", "-f"], None);
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
+    assert_eq!(said, "--- stdout\nnode-01: hostname -f\n\ndone: 1 host: 1 ok (0.0 s)\n");
+}
+
+#[test]
+fn exec_asks_before_more_than_one_host() {
+    let arguments = ["exec", "-i", "c.yaml", "--on", "two", "-q", "--", "systemctl", "restart", "a b"];
+    let fake = changing();
+    let (exit, said) = forge(&fake, &arguments, Some("y\n"));
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
+    assert!(said.starts_with("--- stderr\nrun `systemctl restart 'a b'` on 2 hosts: node-[01:02]? [y/N] "), "{said}");
+    let fake = changing();
+    let (exit, said) = forge(&fake, &arguments, Some("\n"));
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
+    assert!(said.ends_with("error: not run; nothing was contacted\n"), "{said}");
+    let (exit, said) = forge(&fake, &arguments, None);
+    assert_eq!((exit, *fake.applied.lock().unwrap()), (64, false));
+    assert_eq!(
+        said,
+        "--- stderr\nerror: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
+         hint: give `--yes` to run without being asked, or name one host with `--on`\n"
+    );
+}
+
+#[test]
+fn doctor_ends_by_what_it_found() {
+    let (exit, said) = forge(&changing(), &["doctor", "c.yaml", "--on", "two", "-q"], None);
+    assert_eq!(exit, 3);
+    assert_eq!(
+        said,
+        "--- stdout\nhosts\n  x room: no room in `/var`\n      hint: free some there\n      = same on 2 hosts: node-[01:02]\n\n\
+         doctor: 2 hosts: 2 not ready (0.0 s)\n"
+    );
+    let (exit, said) = forge(&changing(), &["doctor", "c.yaml", "-q", "--format", "json"], None);
+    let document: serde_json::Value = serde_json::from_str(said.strip_prefix("--- stdout\n").unwrap()).unwrap();
+    assert_eq!((exit, &document["exit"]["name"]), (3, &"hosts_failed".into()));
+    assert_eq!(document["doctor"]["hosts"][0]["findings"][0]["weight"], "problem");
 }

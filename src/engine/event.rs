@@ -21,6 +21,8 @@ pub enum Event {
     Unreachable { host: HostName, why: Unreachable },
     /// A read was tried again after a transport error.
     Retrying { host: HostName, why: Untrusted, attempt: u32 },
+    /// A command begins on `hosts`.
+    ExecStarted { hosts: usize },
     /// Carrying out begins on `hosts`, with `steps` steps to run in all.
     ApplyStarted { run: String, hosts: usize, steps: usize },
     /// A host's turn has come.

@@ -109,6 +109,23 @@ impl Link {
         Ok(observation)
     }
 
+    /// Runs a script that nobody judges, without the writer lock, once.
+    pub async fn run(
+        &self,
+        body: Fragment,
+        limit: Duration,
+        secrets: &SecretStore,
+    ) -> Result<Finished, TransportError> {
+        let script = Script { body, token: transport::token()?, limit };
+        match &self.end {
+            End::Reading(reader) => reader.session().run(&script, secrets, None).await,
+            End::Writing(writer) => writer.session().run(&script, secrets, None).await,
+            End::Recorded(_) => Err(no_host()),
+            #[cfg(test)]
+            End::Simulated(sim) => sim.act(&script, secrets).await,
+        }
+    }
+
     /// Takes the writer lock.
     pub async fn lock(&mut self, owner: &Owner) -> Result<Locked, TransportError> {
         #[cfg(test)]

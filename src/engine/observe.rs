@@ -85,25 +85,32 @@ fn every_fact() -> BTreeSet<String> {
 
 /// Asks `hosts` for every fact.
 pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    let probes = crate::facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect();
+    observe_for(project, hosts, &probes, options, events).await
+}
+
+/// Asks every one of `hosts` the same, in one round trip.
+pub(super) async fn observe_for(
+    project: &Project,
+    hosts: &[HostName],
+    probes: &BTreeSet<Probe>,
+    options: &Options,
+    events: &Events,
+) -> Observed {
     say(options, events, Event::ObserveStarted { hosts: hosts.len() });
-    let probes: BTreeSet<Probe> =
-        crate::facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect();
-    let one = |host: HostName| {
-        let probes = &probes;
-        async move {
-            let began = Instant::now();
-            say(options, events, Event::Connecting { host: host.clone() });
-            let seen = match Link::open(project, options, &host, &project.secrets).await {
-                Ok(link) => {
-                    let seen = ask(&link, &host, probes, &project.secrets).await;
-                    link.close().await;
-                    seen
-                }
-                Err(error) => HostSeen::unreachable(&host, why(&error)),
-            };
-            say(options, events, seen_event(&seen, began));
-            seen
-        }
+    let one = |host: HostName| async move {
+        let began = Instant::now();
+        say(options, events, Event::Connecting { host: host.clone() });
+        let seen = match Link::open(project, options, &host, &project.secrets).await {
+            Ok(link) => {
+                let seen = ask(&link, &host, probes, &project.secrets).await;
+                link.close().await;
+                seen
+            }
+            Err(error) => HostSeen::unreachable(&host, why(&error)),
+        };
+        say(options, events, seen_event(&seen, began));
+        seen
     };
     let mut seen = beside(hosts, options.parallel, one).await;
     mark(project, &mut seen);

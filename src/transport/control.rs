@@ -44,6 +44,14 @@ pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
     }
 }
 
+/// Checks that control sockets can be kept in `dir`, which is made if it is not there.
+///
+/// # Errors
+/// It cannot be made, or others can reach into it.
+pub fn check_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
+    prepare(dir)
+}
+
 fn unusable(dir: &Utf8Path, why: &str) -> TransportError {
     TransportError::new(ErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
         .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a folder of your own"))

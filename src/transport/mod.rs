@@ -30,7 +30,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use control::control_dir;
+pub use control::{check_control_dir, control_dir};
 pub use error::{ErrorKind, TransportError};
 pub use follow::{LogSink, LongEnd};
 pub use lock::{LockError, Owner};
@@ -39,6 +39,7 @@ pub use random::token;
 pub use reader::Reader;
 pub use sandbox::{Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes};
 pub use session::{Session, open};
+pub use ssh::ssh_version;
 pub use talk::{Chunk, Finished, Sink};
 pub use target::{HostKey, HostPaths, Kind, Sudo, Target};
 pub use writer::Writer;

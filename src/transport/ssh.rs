@@ -199,6 +199,20 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     }
 }
 
+/// Returns what this machine's `ssh` calls itself: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.
+///
+/// # Errors
+/// There is none, or it does not answer.
+pub async fn ssh_version() -> Result<String, TransportError> {
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
+    let answer = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await;
+    let silent = |_| TransportError::new(ErrorKind::Controller, "`ssh -V` does not answer");
+    let output = answer.map_err(silent)?.map_err(|error| no_ssh(&error))?;
+    let said = [output.stderr, output.stdout].concat();
+    Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned())
+}
+
 fn unwritable(path: &str, error: &std::io::Error) -> TransportError {
     TransportError::new(ErrorKind::Controller, format!("cannot write `{path}`: {error}"))
 }

@@ -27,7 +27,7 @@ pub use words::{count, took};
 
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Comparison, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Sandbox;
@@ -79,6 +79,10 @@ pub trait Writer {
     fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what differs between two runs.
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes whether hosts are ready.
+    fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what a command came to.
+    fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what was made to begin with.
     fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
 }

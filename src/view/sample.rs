@@ -1,6 +1,9 @@
 //! Plans and reports made by hand, for the tests of all writers.
 
-use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use crate::engine::{
+    Checkup, Command, ExecHost, ExecReport, Failure, Finding, HostHealth, HostReport, Report, StepReport, StepResult,
+    VerifyReport, VerifyResult, Weight,
+};
 use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
 use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::resource::Change;
@@ -337,4 +340,37 @@ pub fn hostile_report(text: &str) -> Report {
         plan: Some(text.into()),
         ..report("apply", vec![first, second])
     }
+}
+
+/// Every host prints the words of the command.
+pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
+    let text = match command {
+        Command::Shell(text) => text.clone(),
+        Command::Words(words) => words.join(" "),
+    };
+    let one = |host: &HostName| ExecHost {
+        host: host.clone(),
+        outcome: Outcome::Ok,
+        status: Some(0),
+        stdout: text.as_str().into(),
+        stderr: Untrusted::default(),
+        left_out: 0,
+        reason: Untrusted::default(),
+        hint: None,
+        took: Duration::ZERO,
+    };
+    let hosts = hosts.iter().map(one).collect();
+    ExecReport { command: command.clone(), hosts, interrupted: false, took: Duration::ZERO }
+}
+
+/// No host has room.
+pub fn checkup(hosts: &[HostName]) -> Checkup {
+    let full = || Finding {
+        check: "room",
+        weight: Weight::Problem,
+        what: "no room in `/var`".into(),
+        hint: Some("free some there".into()),
+    };
+    let one = |host: &HostName| HostHealth { host: host.clone(), reach: Reach::Observed, findings: vec![full()] };
+    Checkup { here: Vec::new(), hosts: hosts.iter().map(one).collect(), took: Duration::ZERO }
 }

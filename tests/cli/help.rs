@@ -25,6 +25,8 @@ fn apply_has_examples() {
 fn every_verb_has_examples() {
     for verb in [
         "init",
+        "doctor",
+        "exec",
         "plan",
         "apply",
         "verify",

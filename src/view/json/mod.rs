@@ -7,7 +7,7 @@ mod validation;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Comparison, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
 use serde::Serialize;
@@ -65,6 +65,16 @@ struct PlanBody<'a> {
 #[derive(Serialize)]
 struct ReportBody<'a> {
     report: &'a Report,
+}
+
+#[derive(Serialize)]
+struct DoctorBody<'a> {
+    doctor: &'a Checkup,
+}
+
+#[derive(Serialize)]
+struct ExecBody<'a> {
+    exec: &'a ExecReport,
 }
 
 #[derive(Serialize)]
@@ -178,6 +188,14 @@ impl Writer for Json {
 
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         Document::write("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
+    }
+
+    fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("doctor", exit, DoctorBody { doctor: checkup }, out)
+    }
+
+    fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("exec", exit, ExecBody { exec: report }, out)
     }
 
     fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

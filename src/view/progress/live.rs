@@ -131,7 +131,8 @@ fn stays(event: &Event, detail: Detail) -> bool {
     match event {
         // With what a long step prints, everything else would scroll away: it is on the host's line.
         Event::StepOutput { .. } => false,
-        Event::ObserveStarted { .. } | Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
+        Event::ObserveStarted { .. } | Event::ExecStarted { .. } => false,
+        Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
         Event::HostFinished { .. } => detail >= Detail::Verbose,
         _ => true,
@@ -146,7 +147,7 @@ impl Progress for Live {
         }
         match event {
             Event::ObserveStarted { hosts } => self.phase("hosts observed", *hosts),
-            Event::ApplyStarted { hosts, .. } => self.phase("hosts", *hosts),
+            Event::ExecStarted { hosts } | Event::ApplyStarted { hosts, .. } => self.phase("hosts", *hosts),
             Event::Connecting { host } => self.now(host, "connecting".to_owned()),
             Event::Retrying { host, why, .. } => self.now(host, format!("trying again: {}", words::shown(why))),
             Event::Observed { host, .. } => {

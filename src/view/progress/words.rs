@@ -29,6 +29,7 @@ pub fn line(event: &Event) -> Option<Line> {
     use Detail::{Normal, Quiet, Verbose};
     match event {
         Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
+        Event::ExecStarted { hosts } => Line::new(Normal, format!("running on {}", count(*hosts, "host"))),
         Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),
         Event::Observed { host, trips, took: time } => Line::new(
             Verbose,

@@ -3,6 +3,8 @@
 mod chart;
 mod closing;
 mod diff;
+mod doctor;
+mod exec;
 mod explain;
 mod facts;
 mod group;
@@ -23,7 +25,7 @@ mod validation;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Comparison, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
 use std::io::{self, Write};
@@ -103,6 +105,14 @@ impl Writer for Text {
 
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         runs::comparison(comparison, out)
+    }
+
+    fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        doctor::write(self, checkup, exit, out)
+    }
+
+    fn exec(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        exec::write(report, out)
     }
 
     fn init(&self, init: &Init, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

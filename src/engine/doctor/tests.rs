@@ -1,0 +1,227 @@
+//! What a host's answers say of its readiness, without a host.
+
+use super::*;
+use crate::model::HostName;
+use crate::plan::HostSeen;
+use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, RecordsState, Unknown};
+
+/// origin: field, Debian 12; the numbers of filesystems are made up
+const FINE: &str = "now\t1000\nlogin\tdeploy\t/bin/bash\nroom\t/\t2000000\t4096\t500\t1000\nroom\t/var\t2000000\t4096\t500\t1000\n\
+                    room\t/run\t20000\t4096\t500\t1000\nend\n";
+
+fn at(second: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(second).unwrap()
+}
+
+/// A host in order that printed `text`.
+fn observed(text: &str) -> Observation {
+    let mut seen = Observation::default();
+    for probe in judge::probes() {
+        let answer = match &probe {
+            Probe::Account => Ok(Reading::Account(Account::Root)),
+            Probe::PackageManager => Ok(Reading::PackageManager(PackageManagerState::default())),
+            Probe::Records => Ok(Reading::Records(RecordsState::default())),
+            Probe::Check { .. } => Ok(Reading::Output(Output { stdout: text.into(), ..Output::default() })),
+            Probe::Fact { name } if name == "packages" => Ok(Reading::Output(Output {
+                stdout: "apt\ninstalled\tdpkg\tamd64\t1.21.22\n".into(),
+                ..Output::default()
+            })),
+            Probe::Fact { name } if name == "time" => {
+                Ok(Reading::Output(Output { stdout: "maxerror\t2500\n".into(), ..Output::default() }))
+            }
+            _ => continue,
+        };
+        seen.insert(probe, answer);
+    }
+    seen.stamp(at(1000), at(1001));
+    seen
+}
+
+fn found(observation: Observation) -> Vec<String> {
+    let seen = HostSeen::observed(&HostName::new("a"), observation, 1);
+    let told = judge::findings(&seen).into_iter().filter(|finding| finding.weight != Weight::Ok);
+    told.map(|f| {
+        let hint = f.hint.map_or_else(String::new, |hint| format!(" -> {}", hint.raw()));
+        format!("{:?} {}: {}{hint}", f.weight, f.check, f.what.raw())
+    })
+    .collect()
+}
+
+fn printed(text: &str) -> Vec<String> {
+    found(observed(text))
+}
+
+#[test]
+fn a_host_in_order_has_nothing_but_what_is_in_order() {
+    assert_eq!(printed(FINE), Vec::<String>::new());
+    let seen = HostSeen::observed(&HostName::new("a"), observed(FINE), 1);
+    let checks: Vec<_> = judge::findings(&seen).iter().map(|f| f.check).collect();
+    assert_eq!(checks, ["root", "login", "tools", "room", "clock", "lock", "leftovers", "packages"]);
+}
+
+#[test]
+fn missing_programs_are_named() {
+    assert_eq!(
+        printed(&FINE.replace("end", "lacks\tflock\nlacks\tsetpriv\nend")),
+        ["Problem tools: missing: `flock`, `setpriv` -> install what holds them: coreutils, util-linux, findutils, \
+          grep, sed or libc-bin"]
+    );
+}
+
+#[test]
+fn a_filesystem_is_named_once_with_all_that_is_on_it() {
+    assert_eq!(
+        printed(&FINE.replace("2000000", "0")),
+        ["Problem room: no room in `/`, `/var`: 0 MiB free -> free some there"]
+    );
+    assert_eq!(
+        printed(&FINE.replace("\t2000000\t4096", "\t25600\t4096")),
+        ["Note room: little room in `/`, `/var`: 100 MiB free -> packages and images need more; free some there"]
+    );
+    assert_eq!(
+        printed(&FINE.replace("/var\t2000000\t4096\t500", "/var\t2000000\t4096\t0")),
+        ["Problem room: no file can be made in `/var`: no inodes are free -> remove files there"]
+    );
+    // btrfs counts no inodes.
+    assert_eq!(printed(&FINE.replace("\t500\t1000", "\t0\t0")), Vec::<String>::new());
+    assert_eq!(
+        printed(&FINE.replace("end", "readonly\t/usr\nend")),
+        ["Problem room: cannot be written: `/usr` -> see how it is mounted: `findmnt -T DIR`"]
+    );
+}
+
+#[test]
+fn clocks_are_compared_with_the_time_before_and_after_the_question() {
+    let of = |now| {
+        let finding = judge::skew(now, 1000, 1010);
+        (finding.weight, finding.what.raw().to_owned())
+    };
+    for now in [998, 1000, 1005, 1010, 1012] {
+        assert_eq!(of(now), (Weight::Ok, "agrees with this machine's".to_owned()), "{now}");
+    }
+    assert_eq!(of(1013), (Weight::Note, "is up to a minute ahead of this machine's".to_owned()));
+    assert_eq!(of(940), (Weight::Note, "is up to a minute behind this machine's".to_owned()));
+    assert_eq!(of(939), (Weight::Problem, "is about 1 min behind this machine's".to_owned()));
+    assert_eq!(of(1010 + 7200), (Weight::Problem, "is about 2 h ahead of this machine's".to_owned()));
+    assert_eq!(
+        printed(&FINE.replace("now\t1000\n", "")),
+        ["Unknown clock: cannot be told: the host's clock is not in its answer"]
+    );
+}
+
+#[test]
+fn a_lock_is_told_with_its_holder_or_its_owner() {
+    let held = "lockfile\tregular file by root\nlocked\trun 7 of root@ci \nend";
+    assert_eq!(
+        printed(&FINE.replace("end", held)),
+        ["Note lock: held by run 7 of root@ci -> a run is at work there; it gives the lock up when it ends"]
+    );
+    assert_eq!(
+        printed(&FINE.replace("end", "lockfile\tregular empty file by plain\nend")),
+        [
+            "Problem lock: `/run/lock/forge` is not root's file: regular empty file by plain -> if no forge works there, \
+          remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`"
+        ]
+    );
+    assert_eq!(printed(&FINE.replace("end", "lockfile\tregular file by root\nend")), Vec::<String>::new());
+}
+
+#[test]
+fn what_did_not_answer_is_unknown_and_never_in_order() {
+    assert_eq!(printed(&FINE.replace("end\n", "")), ["Unknown host: cannot be told: the host's answer is cut"]);
+    let mut silent = Observation::default();
+    for probe in judge::probes() {
+        let is_fact = matches!(probe, Probe::Fact { .. });
+        if !is_fact {
+            silent.insert(probe, Err(Unknown::new("timed out after 20 s")));
+        }
+    }
+    assert_eq!(
+        found(silent),
+        ["root", "host", "leftovers"].map(|check| format!("Unknown {check}: cannot be told: timed out after 20 s"))
+    );
+}
+
+#[test]
+fn accounts_packages_and_leftovers_are_told() {
+    let mut seen = observed(FINE);
+    seen.insert(Probe::Account, Ok(Reading::Account(Account::Other("plain".into()))));
+    let state = PackageManagerState {
+        lock_holder: Some((7, "apt-get upgrade".into())),
+        broken: [("nginx".to_owned(), "half-configured".to_owned())].into(),
+    };
+    seen.insert(Probe::PackageManager, Ok(Reading::PackageManager(state)));
+    let running = vec![("forge-x".to_owned(), "09:30".into())];
+    seen.insert(Probe::Records, Ok(Reading::Records(RecordsState { running, ..RecordsState::default() })));
+    assert_eq!(
+        found(seen),
+        [
+            "Problem root: acts as `plain`, and root is needed -> set `connect: { sudo: … }` or log in as root",
+            "Note leftovers: still at work from an earlier run: `forge-x` -> the next `forge apply` waits for it",
+            "Note packages: dpkg is locked by process 7: `apt-get upgrade` -> an apply waits until it is free",
+            "Problem packages: not fully installed: `nginx` (half-configured) -> run `dpkg --configure -a` there and see \
+             what it says",
+        ]
+    );
+}
+
+#[test]
+fn facts_that_cannot_be_told_are_listed_with_the_reason() {
+    let mut seen = observed(FINE);
+    let time = Output { status: 1, stderr: "no\n".into(), ..Output::default() };
+    seen.insert(Probe::Fact { name: "time".into() }, Ok(Reading::Output(time)));
+    assert_eq!(
+        found(seen),
+        [
+            "Note facts: `time` would be unknown: nothing on the host tells it (no) -> a step that reads `facts.time` is \
+          unknown there"
+        ]
+    );
+}
+
+#[test]
+fn who_does_not_answer_gets_advice_unless_there_is_better() {
+    let of = |hint: Option<&str>| {
+        let why = Unreachable { why: "no".into(), hint: hint.map(Into::into) };
+        match advised(&Reach::Unreachable(why)) {
+            Reach::Unreachable(why) => why.hint.unwrap().raw().to_owned(),
+            Reach::Observed => unreachable!(),
+        }
+    };
+    assert_eq!(of(Some("take the key")), "take the key");
+    assert!(of(None).starts_with("check that it is up, its `address`,"), "{}", of(None));
+}
+
+fn host(findings: Vec<Finding>) -> HostHealth {
+    HostHealth { host: HostName::new("a"), reach: Reach::Observed, findings }
+}
+
+#[test]
+fn the_exit_code_is_the_worst_finding() {
+    let of = |weight| Finding::new(weight, "x", "y");
+    let checkup =
+        |here: Vec<Finding>, hosts: Vec<HostHealth>| Checkup { here, hosts, took: Duration::ZERO }.exit_code();
+    let away =
+        || HostHealth { reach: Reach::Unreachable(Unreachable { why: "no".into(), hint: None }), ..host(Vec::new()) };
+    let fine = || host(vec![of(Weight::Ok), of(Weight::Note)]);
+    assert_eq!(checkup(vec![of(Weight::Note)], vec![fine()]), ExitCode::Done);
+    assert_eq!(checkup(vec![], vec![fine(), host(vec![of(Weight::Ok), of(Weight::Unknown)])]), ExitCode::Unknown);
+    assert_eq!(checkup(vec![], vec![fine(), away()]), ExitCode::Unreachable);
+    assert_eq!(checkup(vec![], vec![away(), host(vec![of(Weight::Problem)])]), ExitCode::HostsFailed);
+    assert_eq!(checkup(vec![of(Weight::Problem)], vec![fine()]), ExitCode::Unexpected);
+    assert!(fine().is_ready() && !away().is_ready() && !host(vec![of(Weight::Unknown)]).is_ready());
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_a_note() {
+    use camino::Utf8Path;
+    let folder = tempfile::tempdir().unwrap();
+    let state = Utf8Path::from_path(folder.path()).unwrap().join("a/b/.forge");
+    assert_eq!(here::history(&state).weight, Weight::Ok);
+    let file = Utf8Path::from_path(folder.path()).unwrap().join("file");
+    fs_err::write(&file, "").unwrap();
+    let finding = here::history(&file.join(".forge"));
+    assert_eq!(finding.weight, Weight::Note);
+    assert!(finding.what.raw().ends_with("/file/.forge` cannot be written: runs leave no history"));
+    assert_eq!(here::history(Utf8Path::new(".forge")).weight, Weight::Ok);
+}

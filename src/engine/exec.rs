@@ -1,0 +1,230 @@
+//! One command on many hosts, as typed: nothing is judged and nothing is recorded.
+//!
+//! The host's writer lock is not taken: most commands only look, and they must work beside a run. The command needs no
+//! room on the host's disk: what is looked at this way is often a disk that is full.
+
+use super::cancel::{Cancel, Stop};
+use super::event::Event;
+use super::link::{Link, reason};
+use super::run::{Events, Options};
+use crate::config::Project;
+use crate::model::{ExitCode, HostName, Outcome, SecretStore, Untrusted};
+use crate::script::Fragment;
+use crate::transport::{ErrorKind, Finished, TransportError};
+use futures_util::StreamExt;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// A program with its arguments, each passed on as it was typed.
+    Words(Vec<String>),
+    /// Text for `sh -c`.
+    Shell(String),
+}
+
+/// What a command came to on every host.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExecReport {
+    pub command: Command,
+    /// In the order of the inventory.
+    pub hosts: Vec<ExecHost>,
+    pub interrupted: bool,
+    pub took: Duration,
+}
+
+/// What it came to on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExecHost {
+    pub host: HostName,
+    /// `ok`, `failed`, `unreachable` or `cancelled`.
+    pub outcome: Outcome,
+    /// The exit status, 128 + n for signal n; none where the command did not end by itself.
+    pub status: Option<i32>,
+    pub stdout: Untrusted,
+    pub stderr: Untrusted,
+    /// Bytes of output that came before what is kept.
+    pub left_out: u64,
+    /// Why it did not run or not end, where that is so.
+    pub reason: Untrusted,
+    pub hint: Option<Untrusted>,
+    pub took: Duration,
+}
+
+/// The limit where none is given.
+pub const EXEC_LIMIT: Duration = Duration::from_secs(600);
+
+/// Time beyond the command's own limit that forge waits for its end: TERM, five seconds, KILL.
+const GRACE: Duration = Duration::from_secs(15);
+
+impl ExecReport {
+    /// Returns the exit code that the hosts mean.
+    pub fn exit_code(&self) -> ExitCode {
+        let of_host = |host: &ExecHost| match host.outcome {
+            Outcome::Ok => ExitCode::Done,
+            Outcome::Unreachable => ExitCode::Unreachable,
+            Outcome::Cancelled => ExitCode::Interrupted,
+            _ => ExitCode::HostsFailed,
+        };
+        let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
+        ExitCode::worst(self.hosts.iter().map(of_host).chain(interrupted))
+    }
+
+    /// Returns how many hosts ended that way.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.hosts.iter().filter(|host| host.outcome == outcome).count()
+    }
+}
+
+/// Runs `command` on `hosts`, beside each other within the window. A wish to stop lets what runs come to its end; a
+/// second one leaves it.
+pub async fn exec(
+    project: &Project,
+    hosts: &[HostName],
+    command: &Command,
+    options: &Options,
+    events: &Events,
+    cancel: &Cancel,
+) -> ExecReport {
+    let began = Instant::now();
+    let run = Exec { project, command, options, events, cancel };
+    run.say(Event::ExecStarted { hosts: hosts.len() });
+    let turns = hosts.iter().cloned().enumerate().map(|(at, host)| run.turn(at, host));
+    let window = options.parallel.max(1);
+    let mut done: Vec<(usize, ExecHost)> = futures_util::stream::iter(turns).buffer_unordered(window).collect().await;
+    done.sort_by_key(|(at, _)| *at);
+    ExecReport {
+        command: command.clone(),
+        hosts: done.into_iter().map(|(_, host)| host).collect(),
+        interrupted: cancel.level() > Stop::No,
+        took: began.elapsed(),
+    }
+}
+
+struct Exec<'a> {
+    project: &'a Project,
+    command: &'a Command,
+    options: &'a Options,
+    events: &'a Events,
+    cancel: &'a Cancel,
+}
+
+impl Exec<'_> {
+    fn say(&self, event: Event) {
+        // Nobody listens any more only when the process is about to end.
+        let _ = self.events.send(event);
+    }
+
+    fn limit(&self) -> Duration {
+        self.options.timeout.unwrap_or(EXEC_LIMIT)
+    }
+
+    async fn turn(&self, at: usize, host: HostName) -> (usize, ExecHost) {
+        let began = Instant::now();
+        let mut done = match self.cancel.level() {
+            Stop::No => self.host(&host).await,
+            _ => bare(&host, Outcome::Cancelled, "the run was stopped before its turn"),
+        };
+        done.took = began.elapsed();
+        let reason = match (done.status, done.outcome) {
+            (Some(status), Outcome::Failed) => format!("exit status {status}").into(),
+            _ => done.reason.clone(),
+        };
+        self.say(Event::HostFinished { host, outcome: done.outcome, reason });
+        (at, done)
+    }
+
+    async fn host(&self, host: &HostName) -> ExecHost {
+        self.say(Event::Connecting { host: host.clone() });
+        tokio::select! {
+            done = self.reached(host) => done.unwrap_or_else(|error| failed(host, &error)),
+            () = self.cancel.reached(Stop::Detach) => {
+                bare(host, Outcome::Cancelled, "forge left before the command had ended; it may still run")
+            }
+        }
+    }
+
+    async fn reached(&self, host: &HostName) -> Result<ExecHost, TransportError> {
+        let link = Link::open(self.project, self.options, host, &self.project.secrets).await?;
+        let body = body(self.command, self.limit());
+        let finished = link.run(body, self.limit() + GRACE, &self.project.secrets).await;
+        link.close().await;
+        Ok(ended(host, finished?, self.limit(), &self.project.secrets))
+    }
+}
+
+fn ended(host: &HostName, finished: Finished, limit: Duration, secrets: &SecretStore) -> ExecHost {
+    let text = |bytes: &[u8]| Untrusted::new(secrets.scrub(&String::from_utf8_lossy(bytes)));
+    let late = finished.status == TIMED_OUT;
+    let outcome = if finished.status == 0 { Outcome::Ok } else { Outcome::Failed };
+    ExecHost {
+        status: (!late).then_some(finished.status),
+        stdout: text(&finished.stdout),
+        stderr: text(&finished.stderr),
+        left_out: finished.dropped,
+        hint: late.then(|| "give it more time with `--timeout`".into()),
+        ..bare(host, outcome, &late.then(|| stopped(limit)).unwrap_or_default())
+    }
+}
+
+fn stopped(limit: Duration) -> String {
+    format!("did not end within {} s and was stopped", limit.as_secs_f64())
+}
+
+/// A host that was reached has failed; what became of the command is told as far as it is known.
+fn failed(host: &HostName, error: &TransportError) -> ExecHost {
+    let began = error.sent_anything || error.kind == ErrorKind::Timeout;
+    let why = reason(error);
+    let (outcome, why) = match began {
+        true => (Outcome::Failed, format!("{}; the command may have run", why.raw())),
+        false => (Outcome::Unreachable, why.raw().to_owned()),
+    };
+    ExecHost { hint: error.hint.as_deref().map(Untrusted::from), ..bare(host, outcome, &why) }
+}
+
+fn bare(host: &HostName, outcome: Outcome, reason: &str) -> ExecHost {
+    ExecHost {
+        host: host.clone(),
+        outcome,
+        status: None,
+        stdout: Untrusted::default(),
+        stderr: Untrusted::default(),
+        left_out: 0,
+        reason: reason.into(),
+        hint: None,
+        took: Duration::ZERO,
+    }
+}
+
+/// What the script exits with when the command was stopped: 0 to 255 are the command's own, so one that ends with this
+/// is taken for stopped only if it wrote no status.
+const TIMED_OUT: i32 = 250;
+
+/// Runs the command in the home folder with the usual mask; `timeout` stops it and all it started. The inner shell
+/// tells the status on a descriptor of its own, so that the command's own 124 or 137 is told from being stopped; where
+/// a status of its own is [`TIMED_OUT`], 1 stands for it.
+const RUN: &str = r#"umask 022
+set +u
+cd 2>/dev/null || cd /
+forge_l=$1
+shift
+command -v timeout >/dev/null 2>&1 || { "$@"; return; }
+{ forge_s=$(timeout -k 5 "$forge_l" sh -c '"$@" 3>&- 4>&-; s=$?; printf %s "$s" >&3; exit "$s"' sh "$@" 3>&1 >&4); } 4>&1
+case $forge_s in '') return 250 ;; 250) return 1 ;; esac
+return "$forge_s"
+"#;
+
+fn body(command: &Command, limit: Duration) -> Fragment {
+    let run = Fragment::new().code("forge_exec() {\n").code(RUN).code("}\nforge_exec");
+    let run = run.number(limit.as_secs_f64().ceil() as u64);
+    match command {
+        Command::Words(words) => words.iter().fold(run, |run, word| run.word(word)),
+        Command::Shell(text) => run.code(" sh -c").word(text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The script of a command, run by this machine's shells; what endings mean.
+
+use super::*;
+use crate::model::SecretStore;
+use crate::script::{Script, Token};
+use secrecy::ExposeSecret;
+
+fn run(shell: &str, command: &Command, limit: Duration) -> std::process::Output {
+    let script = Script { body: body(command, limit), token: Token::new("t"), limit };
+    let text = script.text(&SecretStore::default()).unwrap();
+    std::process::Command::new(shell).arg("-c").arg(text.expose_secret()).output().unwrap()
+}
+
+fn words(words: &[&str]) -> Command {
+    Command::Words(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+fn said(command: &Command) -> (i32, String, String) {
+    let each = ["dash", "bash"].map(|shell| {
+        let out = run(shell, command, Duration::from_secs(20));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
+    });
+    assert_eq!(each[0], each[1]);
+    each[0].clone()
+}
+
+#[test]
+fn words_are_passed_as_they_were_typed() {
+    let out = said(&words(&["printf", "%s|", "a b", "$HOME", "it's", "*", ""]));
+    assert_eq!(out, (0, "a b|$HOME|it's|*||".into(), String::new()));
+}
+
+#[test]
+fn one_text_is_read_by_a_shell() {
+    let command =
+        Command::Shell("echo out; echo err >&2; printf '%s\\n' a b | wc -l; echo \"[$unset]\"; exit 7".into());
+    assert_eq!(said(&command), (7, "out\n2\n[]\n".into(), "err\n".into()));
+}
+
+#[test]
+fn a_status_of_its_own_is_told_from_being_stopped() {
+    for status in [1, 124, 137, 143, 255] {
+        assert_eq!(said(&Command::Shell(format!("exit {status}"))).0, status);
+    }
+    assert_eq!(said(&Command::Shell("exit 250".into())).0, 1);
+    assert_eq!(said(&Command::Shell("kill -9 $$".into())).0, 137);
+    assert_eq!(said(&words(&["no-such-program"])).0, 127);
+    let began = Instant::now();
+    let out = run("dash", &Command::Shell("echo begun; sleep 60 & sleep 60".into()), Duration::from_secs(1));
+    assert_eq!((out.status.code(), out.stdout), (Some(TIMED_OUT), b"begun\n".to_vec()));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn what_stays_in_the_background_holds_nothing_up() {
+    let began = Instant::now();
+    let out = run("dash", &Command::Shell("sleep 30 >/dev/null 2>&1 & echo done".into()), Duration::from_secs(20));
+    assert_eq!(out.stdout, b"done\n");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+fn host(name: &str, status: i32) -> ExecHost {
+    let finished = Finished { status, ..Finished::default() };
+    ended(&HostName::new(name), finished, Duration::from_secs(5), &SecretStore::default())
+}
+
+fn code(hosts: Vec<ExecHost>, interrupted: bool) -> ExitCode {
+    ExecReport { command: words(&["true"]), hosts, interrupted, took: Duration::ZERO }.exit_code()
+}
+
+#[test]
+fn the_worst_host_decides() {
+    let away = || bare(&HostName::new("c"), Outcome::Unreachable, "no route");
+    assert_eq!(code(vec![host("a", 0), host("b", 0)], false), ExitCode::Done);
+    assert_eq!(code(vec![host("a", 0), away()], false), ExitCode::Unreachable);
+    assert_eq!(code(vec![host("a", 1), away()], false), ExitCode::HostsFailed);
+    assert_eq!(code(vec![host("a", 0)], true), ExitCode::Interrupted);
+}
+
+#[test]
+fn being_stopped_has_no_status_and_a_hint() {
+    let late = host("a", TIMED_OUT);
+    assert_eq!((late.status, late.outcome), (None, Outcome::Failed));
+    assert_eq!(late.reason.raw(), "did not end within 5 s and was stopped");
+    assert_eq!(late.hint.unwrap().raw(), "give it more time with `--timeout`");
+}
+
+#[test]
+fn what_may_have_run_is_said() {
+    let mut error = super::super::link::broken("the connection was lost".to_owned());
+    assert_eq!(failed(&HostName::new("a"), &error).reason.raw(), "the connection was lost; the command may have run");
+    error.sent_anything = false;
+    assert_eq!(failed(&HostName::new("a"), &error).outcome, Outcome::Unreachable);
+}

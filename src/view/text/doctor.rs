@@ -1,0 +1,152 @@
+//! What was found of this machine and of hosts: equal findings once, worst first, each with what to do.
+
+use super::{Text, group, on_hosts};
+use crate::engine::{Checkup, Finding, Weight};
+use crate::model::{ExitCode, HostName, Untrusted};
+use crate::plan::Reach;
+use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, UNKNOWN, paint};
+use crate::view::{count, escape, fold, took, words};
+use std::io::{self, Write};
+
+/// Writes findings, then which hosts are ready.
+pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    let least = if text.verbose > 0 { Weight::Ok } else { Weight::Note };
+    let here: Vec<&Finding> = sorted(checkup.here.iter().filter(|finding| finding.weight <= least));
+    if !here.is_empty() {
+        writeln!(out, "{}", paint(HEAD, "this machine"))?;
+        here.iter().try_for_each(|finding| one(finding, None, out))?;
+        writeln!(out)?;
+    }
+    hosts(checkup, least, out)?;
+    closing(checkup, out)?;
+    if exit == ExitCode::Done { text.next("plan", out) } else { Ok(()) }
+}
+
+fn sorted<'f>(findings: impl Iterator<Item = &'f Finding>) -> Vec<&'f Finding> {
+    let mut findings: Vec<_> = findings.collect();
+    findings.sort_by_key(|finding| finding.weight);
+    findings
+}
+
+fn hosts(checkup: &Checkup, least: Weight, out: &mut dyn Write) -> io::Result<()> {
+    let away = checkup.hosts.iter().filter_map(|host| match &host.reach {
+        Reach::Observed => None,
+        Reach::Unreachable(why) => Some((&host.host, why)),
+    });
+    let away = group::equal(away, |why| (&why.why, &why.hint));
+    let all = checkup.hosts.iter().flat_map(|host| host.findings.iter().map(move |finding| (&host.host, finding)));
+    let shown = all.filter(|(_, finding)| finding.weight <= least);
+    let mut groups: Vec<_> =
+        group::equal(shown, |finding| (finding.check, finding.weight, &finding.what, &finding.hint))
+            .into_values()
+            .collect();
+    groups.sort_by_key(|(finding, _)| finding.weight);
+    if away.is_empty() && groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "hosts"))?;
+    for (why, hosts) in away.values() {
+        line(paint(BAD, "x"), "unreachable", &why.why, why.hint.as_ref(), out)?;
+        writeln!(out, "      {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    groups.iter().try_for_each(|(finding, hosts)| one(finding, Some(hosts), out))?;
+    writeln!(out)
+}
+
+fn one(finding: &Finding, hosts: Option<&[&HostName]>, out: &mut dyn Write) -> io::Result<()> {
+    let symbol = match finding.weight {
+        Weight::Problem => paint(BAD, "x"),
+        Weight::Unknown => paint(UNKNOWN, "?"),
+        Weight::Note => paint(CHANGE, "!"),
+        Weight::Ok => paint(GOOD, "="),
+    };
+    line(symbol, finding.check, &finding.what, finding.hint.as_ref(), out)?;
+    match hosts {
+        Some(hosts) => writeln!(out, "      {}", paint(DIM, on_hosts(hosts))),
+        None => Ok(()),
+    }
+}
+
+fn line(
+    symbol: impl std::fmt::Display,
+    check: &str,
+    what: &Untrusted,
+    hint: Option<&Untrusted>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    const CHARS: usize = 300;
+    writeln!(out, "  {symbol} {check}: {}", escape::short(what.raw(), CHARS))?;
+    match hint.filter(|hint| !hint.is_empty()) {
+        Some(hint) => writeln!(out, "      hint: {}", escape::text(hint)),
+        None => Ok(()),
+    }
+}
+
+fn closing(checkup: &Checkup, out: &mut dyn Write) -> io::Result<()> {
+    let ready: Vec<&str> = checkup.hosts.iter().filter(|host| host.is_ready()).map(|host| host.host.as_str()).collect();
+    let away = checkup.hosts.iter().filter(|host| host.reach != Reach::Observed).count();
+    if !ready.is_empty() {
+        writeln!(out, "{} {}", paint(GOOD, "ready:"), escape::line(&fold::fold(ready.iter().copied())))?;
+    }
+    let not = checkup.hosts.len() - ready.len() - away;
+    let counts = words::counts(&[(ready.len(), "ready"), (not, "not ready"), (away, "unreachable")]);
+    writeln!(out, "doctor: {}: {counts} ({})", count(checkup.hosts.len(), "host"), took(checkup.took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::HostHealth;
+    use crate::plan::Unreachable;
+    use std::time::Duration;
+
+    fn finding(weight: Weight, check: &'static str, what: &str, hint: Option<&str>) -> Finding {
+        Finding { check, weight, what: what.into(), hint: hint.map(Untrusted::from) }
+    }
+
+    fn checkup() -> Checkup {
+        let room = || finding(Weight::Problem, "room", "no room in `/var`: 0 MiB free", Some("free some there"));
+        let tools = || finding(Weight::Ok, "tools", "all there", None);
+        let host = |name: &str, findings| HostHealth { host: HostName::new(name), reach: Reach::Observed, findings };
+        let clock = finding(Weight::Note, "clock", "nothing\u{1b}[2J keeps it right", Some("run chrony"));
+        let why = Unreachable { why: "no route to `n4`".into(), hint: Some("switch it on".into()) };
+        let hosts = vec![
+            host("n1", vec![tools(), room()]),
+            host("n2", vec![room(), tools()]),
+            host("n3", vec![tools(), clock]),
+            HostHealth { reach: Reach::Unreachable(why), ..host("n4", vec![]) },
+        ];
+        let here = vec![
+            finding(Weight::Ok, "ssh", "OpenSSH_9.2p1", None),
+            finding(Weight::Note, "terminal", "nobody can be asked", Some("use `--yes`")),
+        ];
+        Checkup { here, hosts, took: Duration::from_millis(400) }
+    }
+
+    fn said(text: &Text, checkup: &Checkup) -> String {
+        let mut out = Vec::new();
+        write(text, checkup, checkup.exit_code(), &mut out).unwrap();
+        anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn findings_fold_worst_first() {
+        insta::assert_snapshot!(said(&Text::default(), &checkup()));
+    }
+
+    #[test]
+    fn what_is_in_order_is_told_on_demand() {
+        let text = Text { verbose: 1, ..Text::default() };
+        let fine = Checkup { hosts: checkup().hosts.drain(2..3).collect(), ..checkup() };
+        insta::assert_snapshot!(said(&text, &fine));
+    }
+
+    #[test]
+    fn hosts_that_are_ready_have_a_next_step() {
+        let findings = vec![finding(Weight::Ok, "tools", "all there", None)];
+        let hosts = vec![HostHealth { host: HostName::new("n1"), reach: Reach::Observed, findings }];
+        let fine = Checkup { here: Vec::new(), hosts, took: Duration::ZERO };
+        let text = Text { target: Some("c.yaml".into()), ..Text::default() };
+        assert_eq!(said(&text, &fine), "ready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n");
+    }
+}

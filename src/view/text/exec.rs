@@ -1,0 +1,160 @@
+//! What a command came to: equal outputs once, with the hosts that share them, worst first.
+
+use super::group;
+use crate::engine::{ExecHost, ExecReport};
+use crate::model::{HostName, Outcome, Untrusted};
+use crate::view::style::{BAD, DIM, GOOD, HEAD, paint};
+use crate::view::{count, escape, fold, took, words};
+use std::io::{self, Write};
+
+/// Writes each output, then how many hosts ended how.
+pub fn write(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
+    let all = report.hosts.iter().map(|host| (&host.host, host));
+    let mut groups: Vec<_> = group::equal(all, shown).into_values().collect();
+    groups.sort_by_key(|(host, _)| rank(host.outcome));
+    groups.iter().try_for_each(|(host, hosts)| one(host, hosts, out))?;
+    closing(report, out)
+}
+
+/// All that is shown of a host: time is not, or nothing would be equal.
+fn shown(host: &ExecHost) -> impl std::hash::Hash + Eq + use<'_> {
+    (host.outcome.name(), host.status, &host.stdout, &host.stderr, host.left_out, (&host.reason, &host.hint))
+}
+
+fn rank(outcome: Outcome) -> usize {
+    match outcome {
+        Outcome::Ok => 3,
+        Outcome::Cancelled => 2,
+        Outcome::Unreachable => 1,
+        _ => 0,
+    }
+}
+
+/// One line beside the hosts, more below them.
+fn one(host: &ExecHost, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    let names = fold::fold(hosts.iter().map(|host| host.as_str()));
+    let head = paint(HEAD, format!("{}:", escape::line(&names)));
+    if let (Outcome::Ok, Some(line)) = (host.outcome, only_line(host)) {
+        return writeln!(out, "{head} {line}");
+    }
+    match (host.outcome, host.stdout.is_empty() && host.stderr.is_empty()) {
+        (Outcome::Ok, true) => writeln!(out, "{head} {}", paint(DIM, "no output"))?,
+        (Outcome::Ok, false) => writeln!(out, "{head}")?,
+        _ => writeln!(out, "{head} {}{}", paint(BAD, ending(host)), reason(host))?,
+    }
+    if let Some(hint) = &host.hint {
+        writeln!(out, "    hint: {}", escape::text(hint))?;
+    }
+    if host.left_out > 0 {
+        writeln!(out, "    {}", paint(DIM, format!("({} before this are left out)", count_bytes(host.left_out))))?;
+    }
+    block(&host.stdout, "", out)?;
+    block(&host.stderr, "! ", out)
+}
+
+fn count_bytes(bytes: u64) -> String {
+    count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte")
+}
+
+fn only_line(host: &ExecHost) -> Option<std::borrow::Cow<'_, str>> {
+    let text = host.stdout.raw().strip_suffix('\n').unwrap_or(host.stdout.raw());
+    let one = !text.is_empty() && !text.contains('\n') && host.stderr.is_empty() && host.left_out == 0;
+    one.then(|| escape::block_line(text))
+}
+
+fn ending(host: &ExecHost) -> String {
+    match host.status {
+        Some(status) => format!("exit status {status}"),
+        None => host.outcome.name().to_owned(),
+    }
+}
+
+fn reason(host: &ExecHost) -> String {
+    match host.reason.is_empty() {
+        true => String::new(),
+        false => format!(": {}", escape::text(&host.reason)),
+    }
+}
+
+/// What came on stderr carries a mark.
+fn block(text: &Untrusted, mark: &str, out: &mut dyn Write) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    escape::block(text.raw()).try_for_each(|line| writeln!(out, "    {}{line}", paint(DIM, mark)))
+}
+
+fn closing(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
+    let counts: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
+    let word = match report.count(Outcome::Ok) == report.hosts.len() {
+        true => paint(GOOD, "done:"),
+        false => paint(BAD, "not all done:"),
+    };
+    let hosts = count(report.hosts.len(), "host");
+    writeln!(out, "\n{word} {hosts}: {} ({})", words::counts(&counts), took(report.took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Command;
+    use std::time::Duration;
+
+    fn host(name: &str, outcome: Outcome, status: Option<i32>, stdout: &str, stderr: &str) -> ExecHost {
+        ExecHost {
+            host: HostName::new(name),
+            outcome,
+            status,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            left_out: 0,
+            reason: Untrusted::default(),
+            hint: None,
+            took: Duration::from_millis(name.len() as u64),
+        }
+    }
+
+    fn said(hosts: Vec<ExecHost>) -> String {
+        let command = Command::Shell("x".into());
+        let report = ExecReport { command, hosts, interrupted: false, took: Duration::from_millis(1200) };
+        let mut out = Vec::new();
+        write(&report, &mut out).unwrap();
+        anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn equal_outputs_are_written_once() {
+        let of = |name, text| host(name, Outcome::Ok, Some(0), text, "");
+        let said = said(vec![of("gpu01", "up\n"), of("gpu02", "up\n"), of("gpu03", "a\n\n\tb\n"), of("gpu04", "")]);
+        assert_eq!(
+            said,
+            "gpu[01:02]: up\ngpu03:\n    a\n    \n    \tb\ngpu04: no output\n\ndone: 4 hosts: 4 ok (1.2 s)\n"
+        );
+    }
+
+    #[test]
+    fn what_went_wrong_comes_first_with_what_to_do() {
+        let away = ExecHost {
+            reason: "no route to `n3`".into(),
+            hint: Some("switch it on".into()),
+            ..host("n3", Outcome::Unreachable, None, "", "")
+        };
+        let failed = host("n1", Outcome::Failed, Some(2), "part\n", "ls: no\nls: never\n");
+        let said = said(vec![failed.clone(), away, host("n2", Outcome::Ok, Some(0), "fine", ""), {
+            ExecHost { host: HostName::new("n4"), left_out: 5, ..failed }
+        }]);
+        assert_eq!(
+            said,
+            "n1: exit status 2\n    part\n    ! ls: no\n    ! ls: never\n\
+             n4: exit status 2\n    (5 bytes before this are left out)\n    part\n    ! ls: no\n    ! ls: never\n\
+             n3: unreachable: no route to `n3`\n    hint: switch it on\nn2: fine\n\
+             \nnot all done: 4 hosts: 1 ok, 2 failed, 1 unreachable (1.2 s)\n"
+        );
+    }
+
+    #[test]
+    fn what_a_host_prints_does_not_act() {
+        let said = said(vec![host("n1", Outcome::Ok, Some(0), "\u{1b}[2Jgone\n", "\u{202e}x\n")]);
+        assert_eq!(said, "n1:\n    \\x1b[2Jgone\n    ! \\u{202e}x\n\ndone: 1 host: 1 ok (1.2 s)\n");
+    }
+}
