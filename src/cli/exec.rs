@@ -42,7 +42,6 @@ pub struct Args {
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let command = command(args)?;
-    is_inventory(args)?;
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
@@ -57,15 +56,6 @@ fn command(args: &Args) -> Result<Command, CliError> {
         [text] if text.trim().is_empty() => Err(CliError::usage("the command is empty")),
         [text] => Ok(Command::Shell(text.clone())),
         words => Ok(Command::Words(words.to_vec())),
-    }
-}
-
-/// Whoever comes from tools that take hosts first would be told of a missing file only.
-fn is_inventory(args: &Args) -> Result<(), CliError> {
-    match &args.inventory.inventory {
-        Some(path) if !path.exists() => Err(CliError::usage(format!("the inventory `{path}` is not there"))
-            .hint(format!("if `{path}` names hosts: `forge exec --on {path} -- …`"))),
-        _ => Ok(()),
     }
 }
 

@@ -70,8 +70,19 @@ fn settle(diags: Diags) -> Diags {
     Diags(diags)
 }
 
+/// Other tools are given hosts where forge is given the inventory.
+fn advise(path: &Utf8Path, diags: &mut Diags) {
+    let like_hosts = path.extension().is_none() && !path.as_str().contains('/') && !path.exists();
+    if let Some(diag) = diags.0.pop_if(|_| like_hosts) {
+        diags.0.push(diag.hint(format!("if `{path}` names hosts, give it with `--on`")));
+    }
+}
+
 fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
-    let (_, node) = cx.read_yaml(path, path, None)?;
+    let Some((_, node)) = cx.read_yaml(path, path, None) else {
+        advise(path, &mut cx.diags);
+        return None;
+    };
     let mut inventory = inventory::read(&node, cx);
     let library = library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());

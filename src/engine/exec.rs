@@ -5,12 +5,12 @@
 
 use super::cancel::{Cancel, Stop};
 use super::event::Event;
-use super::link::{Link, reason};
+use super::link::{Done, Link, reason};
 use super::run::{Events, Options};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, Outcome, SecretStore, Untrusted};
 use crate::script::Fragment;
-use crate::transport::{ErrorKind, Finished, TransportError};
+use crate::transport::{ErrorKind, TransportError};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -150,20 +150,22 @@ impl Exec<'_> {
     async fn reached(&self, host: &HostName) -> Result<ExecHost, TransportError> {
         let link = Link::open(self.project, self.options, host, &self.project.secrets).await?;
         let body = body(self.command, self.limit());
-        let finished = link.run(body, self.limit() + GRACE, &self.project.secrets).await;
+        let done = link.run(body, self.limit() + GRACE, &self.project.secrets).await;
         link.close().await;
-        Ok(ended(host, finished?, self.limit(), &self.project.secrets))
+        Ok(ended(host, done?, self.limit(), &self.project.secrets))
     }
 }
 
-fn ended(host: &HostName, finished: Finished, limit: Duration, secrets: &SecretStore) -> ExecHost {
+fn ended(host: &HostName, done: Done, limit: Duration, secrets: &SecretStore) -> ExecHost {
+    let Done { finished, token } = done;
     let text = |bytes: &[u8]| Untrusted::new(secrets.scrub(&String::from_utf8_lossy(bytes)));
-    let late = finished.status == TIMED_OUT;
+    let stderr = finished.stderr.strip_suffix(format!("{} stopped", token.as_str()).as_bytes());
+    let late = stderr.is_some();
     let outcome = if finished.status == 0 { Outcome::Ok } else { Outcome::Failed };
     ExecHost {
         status: (!late).then_some(finished.status),
         stdout: text(&finished.stdout),
-        stderr: text(&finished.stderr),
+        stderr: text(stderr.unwrap_or(&finished.stderr)),
         left_out: finished.dropped,
         hint: late.then(|| "give it more time with `--timeout`".into()),
         ..bare(host, outcome, &late.then(|| stopped(limit)).unwrap_or_default())
@@ -199,22 +201,19 @@ fn bare(host: &HostName, outcome: Outcome, reason: &str) -> ExecHost {
     }
 }
 
-/// What the script exits with when the command was stopped: 0 to 255 are the command's own, so one that ends with this
-/// is taken for stopped only if it wrote no status.
-const TIMED_OUT: i32 = 250;
-
 /// Runs the command in the home folder with the usual mask; `timeout` stops it and all it started. The inner shell
-/// tells the status on a descriptor of its own, so that the command's own 124 or 137 is told from being stopped; where
-/// a status of its own is [`TIMED_OUT`], 1 stands for it.
+/// tells the status on a descriptor of its own, so that the command's own 124 or 137 is told from being stopped, which
+/// is said after all other output with the token, of which the command knows nothing.
 const RUN: &str = r#"umask 022
 set +u
 cd 2>/dev/null || cd /
-forge_l=$1
+forge_l=$1 forge_t=$FORGE_T
 shift
+unset FORGE_T
 command -v timeout >/dev/null 2>&1 || { "$@"; return; }
 { forge_s=$(timeout -k 5 "$forge_l" sh -c '"$@" 3>&- 4>&-; s=$?; printf %s "$s" >&3; exit "$s"' sh "$@" 3>&1 >&4); } 4>&1
-case $forge_s in '') return 250 ;; 250) return 1 ;; esac
-return "$forge_s"
+[ -n "$forge_s" ] || printf '%s stopped' "$forge_t" >&2
+return "${forge_s:-124}"
 "#;
 
 fn body(command: &Command, limit: Duration) -> Fragment {

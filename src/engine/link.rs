@@ -53,7 +53,7 @@ pub(super) enum Busy {
     Unit(Untrusted),
 }
 
-/// What an acting script left, with the token that frames its output.
+/// What a script left, with the token that frames its output.
 pub(super) struct Done {
     pub finished: Finished,
     pub token: Token,
@@ -110,20 +110,17 @@ impl Link {
     }
 
     /// Runs a script that nobody judges, without the writer lock, once.
-    pub async fn run(
-        &self,
-        body: Fragment,
-        limit: Duration,
-        secrets: &SecretStore,
-    ) -> Result<Finished, TransportError> {
-        let script = Script { body, token: transport::token()?, limit };
-        match &self.end {
-            End::Reading(reader) => reader.session().run(&script, secrets, None).await,
-            End::Writing(writer) => writer.session().run(&script, secrets, None).await,
-            End::Recorded(_) => Err(no_host()),
+    pub async fn run(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
+        let token = transport::token()?;
+        let script = Script { body, token: token.clone(), limit };
+        let finished = match &self.end {
+            End::Reading(reader) => reader.session().run(&script, secrets, None).await?,
+            End::Writing(writer) => writer.session().run(&script, secrets, None).await?,
+            End::Recorded(_) => return Err(no_host()),
             #[cfg(test)]
-            End::Simulated(sim) => sim.act(&script, secrets).await,
-        }
+            End::Simulated(sim) => sim.act(&script, secrets).await?,
+        };
+        Ok(Done { finished, token })
     }
 
     /// Takes the writer lock.

@@ -118,3 +118,41 @@ fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
         assert!(!said.contains("observing"), "{said}");
     }
 }
+
+/// Other tools are given hosts where forge is given the inventory.
+#[test]
+fn hosts_in_the_inventorys_place() {
+    for arguments in [&["doctor", "gpu-01"][..], &["exec", "gpu-01", "--", "uptime"], &["plan", "gpu-01"]] {
+        assert_eq!(
+            said(arguments),
+            "exit 65\n--- stdout\n--- stderr\nerror[F0101]: `gpu-01` cannot be read: no such file\n \
+             = hint: if `gpu-01` names hosts, give it with `--on`\n\n\
+             error: 1 error in `gpu-01`; nothing was contacted\n"
+        );
+    }
+    assert!(!said(&["doctor", "gpu.yaml"]).contains("hint"));
+}
+
+#[test]
+fn exec_without_a_command() {
+    let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
+    let hint = "no command is given\n  hint: it stands after `--`, as in `forge exec -- uptime`";
+    assert_eq!(said(&["exec"]), usage(hint));
+    assert_eq!(said(&["exec", "uptime"]), usage(hint));
+    assert_eq!(said(&["exec", "--", " "]), usage("the command is empty"));
+}
+
+/// Nothing is sent anywhere: `local` runs it on this machine.
+#[test]
+fn exec_here() {
+    let inventory = "cluster: c\nhosts: { me: { connect: { transport: local } } }\n";
+    let place = || Place::new().file("inventory.yaml", inventory);
+    let out = place().forge(&["exec", "-q", "--", "echo out; echo err >&2; exit 3"]);
+    assert!(
+        out.starts_with(
+            "exit 3\n--- stdout\nme: exit status 3\n    out\n    ! err\n\nnot all done: 1 host: 1 failed ("
+        ),
+        "{out}"
+    );
+    assert!(place().forge(&["exec", "-q", "--", "echo", "$HOME", "a b"]).contains("\nme: $HOME a b\n"));
+}

@@ -22,4 +22,5 @@ mod sandbox;
 mod scopes;
 mod speed;
 mod support;
+mod survey;
 mod transport;

@@ -7,8 +7,9 @@ use crate::plan::{HostSeen, Refused};
 use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, Unknown};
 use std::collections::BTreeSet;
 
-/// One line per answer, its fields apart by tabs. It writes nothing. A lock that is held stands in `/proc/locks` under its
-/// inode: to try it would be to take it, for a moment in which a run could miss it.
+/// One line per answer, its fields apart by tabs. It writes nothing. The holder of the lock is the process
+/// that its file names, known by the token: to try the lock would be to take it, for a moment in which a run would miss it,
+/// and `/proc/locks` does not show it in a container.
 const SCRIPT: &str = r#"printf 'now\t%s\n' "$(date +%s)"
 u=${SUDO_USER:-$(id -un)}
 printf 'login\t%s\t%s\n' "$u" "$(getent passwd -- "$u" 2>/dev/null | cut -d: -f7)"
@@ -24,8 +25,10 @@ done
 f=/run/lock/forge
 if [ -e "$f" ] || [ -L "$f" ]; then
 printf 'lockfile\t%s\n' "$(stat -c '%F by %U' -- "$f")"
-i=$(stat -L -c %i -- "$f")
-grep -q "FLOCK .*:$i " /proc/locks && printf 'locked\t%s\n' "$(sed 1,2d "$f" 2>/dev/null | tr '\n\t' '  ')"
+t= p=
+[ -r "$f" ] && { read -r t; read -r p; } <"$f"
+[ -n "$p" ] && tr '\000' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -qF -- "$t" &&
+printf 'locked\t%s\n' "$(sed 1,2d "$f" | tr '\n\t' '; ')"
 fi
 printf 'end\n'"#;
 
@@ -221,8 +224,12 @@ fn lock(output: &Output) -> Finding {
     const REMOVE: &str = "`rm -f /run/lock/forge /run/lock/forge.act`";
     let file = rows(output, "lockfile").next();
     match (rows(output, "locked").next(), file) {
-        (Some(owner), _) => Finding::new(Weight::Note, "lock", format!("held by {}", owner.trim()))
-            .hint("a run is at work there; it gives the lock up when it ends"),
+        (Some(owner), _) => Finding::new(
+            Weight::Note,
+            "lock",
+            format!("is held: {}", owner.trim().trim_end_matches(';').replace(';', "; ")),
+        )
+        .hint("a run is at work there; it gives the lock up when it ends"),
         (None, Some(file)) if !(file.starts_with("regular") && file.ends_with(" by root")) => {
             Finding::new(Weight::Problem, "lock", format!("`/run/lock/forge` is not root's file: {file}"))
                 .hint(format!("if no forge works there, remove it as root: {REMOVE}"))

@@ -111,10 +111,12 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
 
 #[test]
 fn a_lock_is_told_with_its_holder_or_its_owner() {
-    let held = "lockfile\tregular file by root\nlocked\trun 7 of root@ci \nend";
+    let held = "lockfile\tregular file by root\nlocked\trun: 7;by: root@ci;what: forge apply x;\nend";
     assert_eq!(
         printed(&FINE.replace("end", held)),
-        ["Note lock: held by run 7 of root@ci -> a run is at work there; it gives the lock up when it ends"]
+        [
+            "Note lock: is held: run: 7; by: root@ci; what: forge apply x -> a run is at work there; it gives the lock up when it ends"
+        ]
     );
     assert_eq!(
         printed(&FINE.replace("end", "lockfile\tregular empty file by plain\nend")),

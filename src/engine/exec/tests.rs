@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::SecretStore;
 use crate::script::{Script, Token};
+use crate::transport::Finished;
 use secrecy::ExposeSecret;
 
 fn run(shell: &str, command: &Command, limit: Duration) -> std::process::Output {
@@ -43,12 +44,12 @@ fn a_status_of_its_own_is_told_from_being_stopped() {
     for status in [1, 124, 137, 143, 255] {
         assert_eq!(said(&Command::Shell(format!("exit {status}"))).0, status);
     }
-    assert_eq!(said(&Command::Shell("exit 250".into())).0, 1);
     assert_eq!(said(&Command::Shell("kill -9 $$".into())).0, 137);
     assert_eq!(said(&words(&["no-such-program"])).0, 127);
     let began = Instant::now();
     let out = run("dash", &Command::Shell("echo begun; sleep 60 & sleep 60".into()), Duration::from_secs(1));
-    assert_eq!((out.status.code(), out.stdout), (Some(TIMED_OUT), b"begun\n".to_vec()));
+    assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(124), &b"begun\n"[..]));
+    assert!(out.stderr.ends_with(b"t stopped"), "{out:?}");
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
@@ -61,8 +62,13 @@ fn what_stays_in_the_background_holds_nothing_up() {
 }
 
 fn host(name: &str, status: i32) -> ExecHost {
-    let finished = Finished { status, ..Finished::default() };
-    ended(&HostName::new(name), finished, Duration::from_secs(5), &SecretStore::default())
+    done(name, status, b"")
+}
+
+fn done(name: &str, status: i32, stderr: &[u8]) -> ExecHost {
+    let finished = Finished { status, stderr: stderr.to_vec(), ..Finished::default() };
+    let done = Done { finished, token: Token::new("t") };
+    ended(&HostName::new(name), done, Duration::from_secs(5), &SecretStore::default())
 }
 
 fn code(hosts: Vec<ExecHost>, interrupted: bool) -> ExitCode {
@@ -80,8 +86,9 @@ fn the_worst_host_decides() {
 
 #[test]
 fn being_stopped_has_no_status_and_a_hint() {
-    let late = host("a", TIMED_OUT);
-    assert_eq!((late.status, late.outcome), (None, Outcome::Failed));
+    let late = done("a", 124, b"err\nt stopped");
+    assert_eq!((late.status, late.outcome, late.stderr.raw()), (None, Outcome::Failed, "err\n"));
+    assert_eq!(done("a", 124, b"stopped").status, Some(124));
     assert_eq!(late.reason.raw(), "did not end within 5 s and was stopped");
     assert_eq!(late.hint.unwrap().raw(), "give it more time with `--timeout`");
 }

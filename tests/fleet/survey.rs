@@ -1,0 +1,222 @@
+//! Verbs that look at many hosts and change none: `exec` and `doctor`, with hosts that are away or not in order.
+
+use crate::support::{Fleet, Node, Output, Project};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+#[track_caller]
+fn says(out: &Output, text: &str) {
+    assert!(out.stdout.contains(text), "no `{text}` in {out}");
+}
+
+fn exec(project: &Project, args: &[&str]) -> Output {
+    project.forge(["exec", "inventory.yaml", "--yes"].iter().chain(args))
+}
+
+fn names(nodes: &[Node]) -> Vec<&str> {
+    nodes.iter().map(|node| node.name.as_str()).collect()
+}
+
+/// Returns the names as forge folds them, for two that follow each other.
+fn folded(nodes: &[Node]) -> String {
+    let (stem, first) = nodes[0].name.rsplit_once('-').expect("a node has a number");
+    let (_, last) = nodes[1].name.rsplit_once('-').expect("a node has a number");
+    format!("{stem}-[{first}:{last}]")
+}
+
+#[test]
+fn exec_folds_equal_outputs_and_a_host_that_is_down_stops_no_other() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes);
+    nodes[0].must("touch /srv/special");
+    nodes[2].stop();
+    let before = [nodes[0].snapshot(), nodes[1].snapshot()];
+    let out = exec(&project, &["--", "cut", "-d.", "-f1", "/etc/debian_version"]);
+    expect(&out, 4);
+    says(&out, &format!("{}: 12\n", folded(&nodes)));
+    says(&out, &format!("{}: unreachable: ", nodes[2].name));
+    says(&out, "\nnot all done: 3 hosts: 2 ok, 1 unreachable (");
+    let out = exec(&project, &["--", "echo here; ls /srv/special /srv/none 2>/dev/null | wc -l; test -e /srv/special"]);
+    expect(&out, 3);
+    says(&out, &format!("{}: exit status 1\n    here\n    0\n", nodes[1].name));
+    says(&out, &format!("{}:\n    here\n    1\n", nodes[0].name));
+    assert_eq!([nodes[0].snapshot(), nodes[1].snapshot()], before, "exec writes nothing of its own");
+    nodes[2].start();
+}
+
+#[test]
+fn exec_asks_nobody_where_nobody_is() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let project = Project::new(&nodes);
+    let out = project.forge(["exec", "inventory.yaml", "--", "touch", "/srv/ran"]);
+    expect(&out, 64);
+    assert!(out.stderr.ends_with(
+        "error: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
+         hint: give `--yes` to run without being asked, or name one host with `--on`\n"
+    ));
+    assert!(!nodes[0].exists("/srv/ran") && !nodes[1].exists("/srv/ran"));
+    expect(&project.forge(["exec", "inventory.yaml", "--on", names(&nodes)[1], "--", "touch", "/srv/ran"]), 0);
+    assert!(!nodes[0].exists("/srv/ran") && nodes[1].exists("/srv/ran"));
+}
+
+#[test]
+fn exec_stops_what_takes_too_long_and_all_that_it_started() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = Project::new(&nodes);
+    let began = Instant::now();
+    let out = exec(&project, &["--timeout", "2s", "--", "echo begun; sleep 4321 & sleep 4321"]);
+    expect(&out, 3);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    says(
+        &out,
+        "failed: did not end within 2 s and was stopped\n    hint: give it more time with `--timeout`\n    begun\n",
+    );
+    assert_ne!(nodes[0].sh("pgrep -f 'sleep [4]321'").code, 0, "it is gone on the host");
+    // An own status is not taken for it, and what is typed is what runs.
+    expect(&exec(&project, &["--", "exit 124"]), 3);
+    says(&exec(&project, &["--", "printf", "%s|", "a b", "$HOME", "*", "'"]), ": a b|$HOME|*|'|\n");
+}
+
+#[test]
+fn exec_works_on_a_disk_that_is_full_and_as_connect_says() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    nodes[0]
+        .must("dd if=/dev/zero of=/srv/full bs=1M 2>/dev/null; dd if=/dev/zero of=/tmp/full bs=1M 2>/dev/null; true");
+    let out = exec(&Project::new(&nodes), &["--", "df --output=avail -m / | tail -1"]);
+    expect(&out, 0);
+    says(&out, ": ");
+    nodes[0].must("rm -f /srv/full /tmp/full");
+    says(&exec(&Project::connecting_as("plain", &nodes), &["--", "id -un; pwd"]), "    plain\n    /home/plain\n");
+}
+
+/// Sends `count` interrupts once the command runs on the host.
+fn interrupted(project: &Project, node: &Node, count: usize) -> Output {
+    let command = ["exec", "inventory.yaml", "--", "touch /srv/runs; sleep 6; echo ended"];
+    let mut child = project.command(command);
+    let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge runs");
+    while !node.exists("/srv/runs") {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for _ in 0..count {
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge still runs");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let out = child.wait_with_output().expect("forge ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Output { stdout: text(&out.stdout), stderr: text(&out.stderr), code: out.status.code().unwrap_or(-1) }
+}
+
+#[test]
+fn an_interrupt_lets_the_command_end_and_a_second_one_leaves_it() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = Project::new(&nodes);
+    let out = interrupted(&project, &nodes[0], 1);
+    expect(&out, 130);
+    says(&out, ": ended\n");
+    assert!(out.stderr.contains("stopping after what is running; interrupt again to leave it running\n"), "{out}");
+    nodes[0].must("rm /srv/runs");
+    let began = Instant::now();
+    let out = interrupted(&project, &nodes[0], 2);
+    expect(&out, 130);
+    says(&out, "cancelled: forge left before the command had ended; it may still run");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+fn doctor(project: &Project) -> Output {
+    project.forge(["doctor", "inventory.yaml"])
+}
+
+#[test]
+fn doctor_finds_hosts_ready_and_writes_nothing() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes);
+    let before = nodes[0].snapshot();
+    let out = doctor(&project);
+    expect(&out, 0);
+    says(&out, "\ndoctor: 3 hosts: 3 ready (");
+    assert_eq!(nodes[0].snapshot(), before, "doctor writes nothing");
+    nodes[1].stop();
+    let out = doctor(&project);
+    expect(&out, 4);
+    says(&out, &format!("      on {}\n", nodes[1].name));
+    says(&out, "      hint: check that it is up, its `address`, and what filters on the way");
+    says(&out, "doctor: 3 hosts: 2 ready, 1 unreachable (");
+    nodes[1].start();
+}
+
+#[test]
+fn doctor_says_what_is_in_the_way_and_what_to_do() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let project = Project::new(&nodes);
+    let node = &nodes[0];
+    node.must("mv /usr/bin/flock /usr/bin/flock.away");
+    node.must("setpriv --reuid=plain --clear-groups touch /run/lock/forge");
+    node.must("apt-get -qq install -y forge-broken >/dev/null 2>&1 || true");
+    node.write(
+        "/usr/local/sbin/date",
+        "#!/bin/sh\n[ \"$1\" = +%s ] && exec /bin/date -d '+2 hours' +%s\nexec /bin/date \"$@\"\n",
+    );
+    node.must("chmod +x /usr/local/sbin/date");
+    node.must("dd if=/dev/zero of=/srv/full bs=1M 2>/dev/null || true");
+    let out = doctor(&project);
+    expect(&out, 3);
+    for told in [
+        "  x tools: missing: `flock`\n      hint: install what holds them: coreutils, util-linux",
+        "  x lock: `/run/lock/forge` is not root's file: regular empty file by plain\n      hint: if no forge works there",
+        "  x packages: not fully installed: `forge-broken` (",
+        "  x clock: is about 2 h ahead of this machine's\n      hint: let a time service keep it",
+        "  x room: no room in `/`",
+        "\ndoctor: 2 hosts: 1 ready, 1 not ready (",
+    ] {
+        says(&out, told);
+    }
+    says(&out, &format!("\nready: {}\n", nodes[1].name));
+    node.must("rm -f /srv/full");
+}
+
+#[test]
+fn doctor_tells_who_may_not_and_who_is_at_work() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let out = doctor(&Project::connecting_as("plain", &nodes));
+    expect(&out, 3);
+    says(
+        &out,
+        "  x root: acts as `plain`, and root is needed\n      hint: set `connect: { sudo: … }` or log in as root\n",
+    );
+    let project = Project::new(&nodes).recipe("slow", "recipe: slow\nsteps:\n  - { name: s, command: { check: test -e /srv/done, apply: 'touch /srv/runs; sleep 20; touch /srv/done' } }\n");
+    let project = project.inventory("apply: [{ recipe: slow, on: all }]\n");
+    let mut apply = project.command(["apply", "inventory.yaml", "--yes"]);
+    let mut apply = apply.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forge runs");
+    while !nodes[0].exists("/srv/runs") {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let out = doctor(&project);
+    expect(&out, 0);
+    says(&out, "  ! lock: is held: run: ");
+    says(&out, "forge apply");
+    apply.wait().expect("the apply ends");
+    expect(&project.forge(["verify", "inventory.yaml"]), 0);
+}
+
+#[test]
+fn doctor_tells_of_a_host_key_that_is_not_known() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let fleet = Fleet::require().expect("nodes come from a fleet");
+    let inventory = format!(
+        "cluster: c\nconnect: {{ user: root, identity: {}, known_hosts: {} }}\nhosts: {{ {}: {{ address: {} }} }}\n",
+        fleet.key.display(),
+        "/dev/null",
+        nodes[0].name,
+        nodes[0].address
+    );
+    let out = doctor(&Project::new(&nodes).file("inventory.yaml", &inventory));
+    expect(&out, 4);
+    says(&out, &format!("  x unreachable: the host key of `{}` is not known", nodes[0].address));
+    says(&out, "      hint: compare its fingerprint and take it with `ssh-keyscan ");
+}
