@@ -190,7 +190,7 @@ impl Backend for Library {
         events: Events,
         cancel: Cancel,
     ) -> ExecReport {
-        engine::exec(project, hosts, command, &self.options(settings), &events, &cancel).await
+        engine::exec(project, hosts, command, &self.options(project, settings), &events, &cancel).await
     }
 
     async fn doctor(
@@ -202,7 +202,7 @@ impl Backend for Library {
         events: Events,
     ) -> Checkup {
         let state = settings.state(&project.inventory);
-        engine::doctor(project, hosts, &self.options(settings), &state, can_ask, &events).await
+        engine::doctor(project, hosts, &self.options(project, settings), &state, can_ask, &events).await
     }
 
     fn stop(&self, cancel: &Cancel) {

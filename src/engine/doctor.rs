@@ -74,6 +74,8 @@ pub struct Checkup {
     pub here: Vec<Finding>,
     /// In the order of the inventory.
     pub hosts: Vec<HostHealth>,
+    /// Hosts that are sandboxes, not machines.
+    pub simulated: Vec<HostName>,
     pub took: Duration,
 }
 
@@ -108,12 +110,13 @@ pub async fn doctor(
     let began = Instant::now();
     let here = here::findings(project, hosts, options, state, can_ask).await;
     let seen = observe_for(project, hosts, &judge::probes(), options, events).await;
+    let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
         host: seen.host.clone(),
         reach: advised(&seen.reach),
         findings: if seen.is_observed() { judge::findings(seen) } else { Vec::new() },
     });
-    Checkup { here, hosts: hosts.collect(), took: began.elapsed() }
+    Checkup { here, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }
 
 /// Where neither ssh nor the host says more than that nothing came back.

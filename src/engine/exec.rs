@@ -32,6 +32,8 @@ pub struct ExecReport {
     pub command: Command,
     /// In the order of the inventory.
     pub hosts: Vec<ExecHost>,
+    /// Hosts that are sandboxes, not machines.
+    pub simulated: Vec<HostName>,
     pub interrupted: bool,
     pub took: Duration,
 }
@@ -99,6 +101,7 @@ pub async fn exec(
     ExecReport {
         command: command.clone(),
         hosts: done.into_iter().map(|(_, host)| host).collect(),
+        simulated: hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect(),
         interrupted: cancel.level() > Stop::No,
         took: began.elapsed(),
     }

@@ -360,7 +360,7 @@ pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
         took: Duration::ZERO,
     };
     let hosts = hosts.iter().map(one).collect();
-    ExecReport { command: command.clone(), hosts, interrupted: false, took: Duration::ZERO }
+    ExecReport { command: command.clone(), hosts, simulated: Vec::new(), interrupted: false, took: Duration::ZERO }
 }
 
 /// No host has room.
@@ -372,5 +372,5 @@ pub fn checkup(hosts: &[HostName]) -> Checkup {
         hint: Some("free some there".into()),
     };
     let one = |host: &HostName| HostHealth { host: host.clone(), reach: Reach::Observed, findings: vec![full()] };
-    Checkup { here: Vec::new(), hosts: hosts.iter().map(one).collect(), took: Duration::ZERO }
+    Checkup { here: Vec::new(), hosts: hosts.iter().map(one).collect(), simulated: Vec::new(), took: Duration::ZERO }
 }

@@ -201,8 +201,9 @@ fn host(findings: Vec<Finding>) -> HostHealth {
 #[test]
 fn the_exit_code_is_the_worst_finding() {
     let of = |weight| Finding::new(weight, "x", "y");
-    let checkup =
-        |here: Vec<Finding>, hosts: Vec<HostHealth>| Checkup { here, hosts, took: Duration::ZERO }.exit_code();
+    let checkup = |here: Vec<Finding>, hosts: Vec<HostHealth>| {
+        Checkup { here, hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
+    };
     let away =
         || HostHealth { reach: Reach::Unreachable(Unreachable { why: "no".into(), hint: None }), ..host(Vec::new()) };
     let fine = || host(vec![of(Weight::Ok), of(Weight::Note)]);

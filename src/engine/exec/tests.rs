@@ -72,7 +72,8 @@ fn done(name: &str, status: i32, stderr: &[u8]) -> ExecHost {
 }
 
 fn code(hosts: Vec<ExecHost>, interrupted: bool) -> ExitCode {
-    ExecReport { command: words(&["true"]), hosts, interrupted, took: Duration::ZERO }.exit_code()
+    ExecReport { command: words(&["true"]), hosts, simulated: Vec::new(), interrupted, took: Duration::ZERO }
+        .exit_code()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 /// Writes findings, then which hosts are ready.
 pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    super::simulated(&checkup.simulated, out)?;
     let least = if text.verbose > 0 { Weight::Ok } else { Weight::Note };
     let here: Vec<&Finding> = sorted(checkup.here.iter().filter(|finding| finding.weight <= least));
     if !here.is_empty() {
@@ -120,7 +121,7 @@ mod tests {
             finding(Weight::Ok, "ssh", "OpenSSH_9.2p1", None),
             finding(Weight::Note, "terminal", "nobody can be asked", Some("use `--yes`")),
         ];
-        Checkup { here, hosts, took: Duration::from_millis(400) }
+        Checkup { here, hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
     }
 
     fn said(text: &Text, checkup: &Checkup) -> String {
@@ -145,8 +146,11 @@ mod tests {
     fn hosts_that_are_ready_have_a_next_step() {
         let findings = vec![finding(Weight::Ok, "tools", "all there", None)];
         let hosts = vec![HostHealth { host: HostName::new("n1"), reach: Reach::Observed, findings }];
-        let fine = Checkup { here: Vec::new(), hosts, took: Duration::ZERO };
+        let fine = Checkup { here: Vec::new(), hosts, simulated: vec![HostName::new("n1")], took: Duration::ZERO };
         let text = Text { target: Some("c.yaml".into()), ..Text::default() };
-        assert_eq!(said(&text, &fine), "ready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n");
+        assert_eq!(
+            said(&text, &fine),
+            "sandbox: simulated on this machine: n1\n\nready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n"
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 /// Writes each output, then how many hosts ended how.
 pub fn write(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
+    super::simulated(&report.simulated, out)?;
     let all = report.hosts.iter().map(|host| (&host.host, host));
     let mut groups: Vec<_> = group::equal(all, shown).into_values().collect();
     groups.sort_by_key(|(host, _)| rank(host.outcome));
@@ -116,7 +117,8 @@ mod tests {
 
     fn said(hosts: Vec<ExecHost>) -> String {
         let command = Command::Shell("x".into());
-        let report = ExecReport { command, hosts, interrupted: false, took: Duration::from_millis(1200) };
+        let report =
+            ExecReport { command, hosts, simulated: Vec::new(), interrupted: false, took: Duration::from_millis(1200) };
         let mut out = Vec::new();
         write(&report, &mut out).unwrap();
         anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
