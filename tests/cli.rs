@@ -3,6 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::print_stderr,
     clippy::unwrap_used,
     reason = "a test looks from outside, and one that panics has failed"
 )]

@@ -171,7 +171,7 @@ fn ended(host: &HostName, done: Done, limit: Duration, secrets: &SecretStore) ->
         stderr: text(stderr.unwrap_or(&finished.stderr)),
         left_out: finished.dropped,
         hint: late.then(|| "give it more time with `--timeout`".into()),
-        ..bare(host, outcome, &late.then(|| stopped(limit)).unwrap_or_default())
+        ..bare(host, outcome, &if late { stopped(limit) } else { Default::default() })
     }
 }
 

@@ -102,8 +102,8 @@ fn deb_state(rows: &str) -> PackageState {
 }
 
 fn last_line(said: &[u8]) -> &[u8] {
-    let lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.last().unwrap_or_default()
+    let mut lines = said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.next_back().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub fn run(line: &str, lab: &Lab) -> String {
 fn steady(said: &str) -> String {
     let mut steady = String::new();
     for line in said.lines().filter(|line| !is_progress(line)) {
-        writeln!(steady, "{}", line.split(' ').map(|word| word_of(word)).collect::<Vec<_>>().join(" ")).unwrap();
+        writeln!(steady, "{}", line.split(' ').map(word_of).collect::<Vec<_>>().join(" ")).unwrap();
     }
     steady
 }

@@ -52,7 +52,7 @@ impl<'i> Layout<'i> {
                 resolved.is_ok_and(|value| value == wanted)
             };
             if slot == Slot::Address || !self.hosts.keys().all(same) {
-                self.to_hosts(&slot, &effective, reading);
+                self.move_to_hosts(&slot, &effective, reading);
             }
         }
     }
@@ -78,7 +78,7 @@ impl<'i> Layout<'i> {
         }
     }
 
-    fn to_hosts(&mut self, slot: &Slot, effective: &IndexMap<String, Layer>, reading: &mut Reading) {
+    fn move_to_hosts(&mut self, slot: &Slot, effective: &IndexMap<String, Layer>, reading: &mut Reading) {
         let from: Vec<String> =
             self.groups.iter().filter(|(_, layer)| layer.contains_key(slot)).map(|(name, _)| name.clone()).collect();
         self.groups.values_mut().for_each(|layer| drop(layer.shift_remove(slot)));

@@ -67,6 +67,11 @@ impl Reader<'_> {
         }
     }
 
+    /// As [`Self::wrong`], where there is nothing more to say.
+    fn refuse(&mut self, span: Span, why: impl Into<String>) {
+        self.wrong(span, why);
+    }
+
     fn wrong(&mut self, span: Span, message: impl Into<String>) -> Hint<'_> {
         self.reading.wrong(Diag::error(Code::BadValue, message).at(span));
         Hint(self.reading)
@@ -115,7 +120,7 @@ impl Reader<'_> {
     fn host(&mut self, line: &str, span: Span) {
         let words = match shlex::split(line) {
             Ok(words) => words,
-            Err(why) => return drop(self.wrong(span, why)),
+            Err(why) => return self.refuse(span, why),
         };
         let Some((pattern, rest)) = words.split_first() else { return };
         let (names, port) = match address::expand(pattern) {
@@ -134,9 +139,7 @@ impl Reader<'_> {
             match word.split_once('=') {
                 Some((key, value)) => drop(vars.insert(key.to_owned(), self.value(key, value, span))),
                 None => {
-                    return drop(
-                        self.wrong(span, format!("`{word}` stands where `key=value` of host `{pattern}` should")),
-                    );
+                    return self.refuse(span, format!("`{word}` stands where `key=value` of host `{pattern}` should"));
                 }
             }
         }
@@ -146,7 +149,7 @@ impl Reader<'_> {
 
     fn child(&mut self, line: &str, span: Span) {
         let Some(child) = name(line) else {
-            return drop(self.wrong(span, format!("`{line}` is not the name of a group")));
+            return self.refuse(span, format!("`{line}` is not the name of a group"));
         };
         let outer = self.group.clone();
         if self.inventory.groups.contains_key(child) && !matches!(self.pending.get(child), Some(Pending::Children(..)))
@@ -161,9 +164,7 @@ impl Reader<'_> {
 
     fn var(&mut self, line: &str, span: Span) {
         let Some((key, value)) = line.split_once('=') else {
-            return drop(
-                self.wrong(span, format!("`{line}` stands where `key=value` of group `{}` should", self.group)),
-            );
+            return self.refuse(span, format!("`{line}` stands where `key=value` of group `{}` should", self.group));
         };
         let var = self.value(key.trim(), value.trim(), span);
         let group = self.group.clone();
