@@ -38,19 +38,6 @@ fn rendered(diags: &Diags, sources: &Sources, root: &Utf8Path) -> String {
     (texts.join("\n\n") + "\n").replace(&format!("{root}/"), "")
 }
 
-/// The first inventory and recipe of `docs/recipes.md` are what they say.
-#[test]
-fn the_first_pair_of_the_docs_loads() {
-    let docs = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/recipes.md");
-    let text = std::fs::read_to_string(docs).unwrap();
-    let blocks: Vec<&str> = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let root = Utf8Path::from_path(folder.path()).unwrap();
-    write(root, blocks[0], blocks[1]);
-    let (project, diags, sources) = load(&root.join("inventory.yaml"));
-    assert!(project.is_some() && diags.0.is_empty(), "{}", rendered(&diags, &sources, root));
-}
-
 fn folders(of: &str) -> Vec<Utf8PathBuf> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(of);
     let mut found: Vec<Utf8PathBuf> = root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().into_path()).collect();
