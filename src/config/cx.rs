@@ -41,7 +41,11 @@ impl<'o> Cx<'o> {
         match read_text(path) {
             Ok(text) => self.parse(shown, text),
             Err(why) => {
-                self.push(unreadable(shown.as_str(), &why, span));
+                let diag = unreadable(shown.as_str(), &why, span);
+                self.push(match neighbour(path) {
+                    Some(near) => diag.hint(format!("did you mean `{}`?", shown.with_file_name(near))),
+                    None => diag,
+                });
                 None
             }
         }
@@ -176,6 +180,24 @@ pub(super) fn unreadable(shown: &str, why: &str, span: Option<Span>) -> Diag {
         Some(span) => diag.at(span),
         None => diag,
     }
+}
+
+/// Returns the YAML file beside a missing one whose name is nearest to it.
+fn neighbour(missing: &Utf8Path) -> Option<String> {
+    if missing.exists() {
+        return None;
+    }
+    let typed = missing.file_name()?;
+    let folder = missing.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
+    let names: Vec<String> = folder
+        .read_dir_utf8()
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_owned()))
+        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .collect();
+    let same_stem = names.iter().find(|name| Utf8Path::new(name).file_stem() == missing.file_stem());
+    let near = || crate::diag::did_you_mean(typed, names.iter().map(String::as_str));
+    same_stem.map(String::as_str).or_else(near).map(str::to_owned)
 }
 
 /// Reads a text file.

@@ -35,7 +35,7 @@ pub enum ExitCode {
     Input,
     /// 69: artifact unavailable or its checksum wrong.
     Artifact,
-    /// 130: interrupted.
+    /// 130: interrupted, or the question was answered with no.
     Interrupted,
 }
 
@@ -103,7 +103,7 @@ impl ExitCode {
             Self::Usage => "usage",
             Self::Input => "the inventory, a recipe or a plan file is wrong: nothing was contacted",
             Self::Artifact => "artifact unavailable or its checksum wrong",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted => "interrupted, or the question was answered with no",
         }
     }
 }

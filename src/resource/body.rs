@@ -1,11 +1,13 @@
 //! A declared file at a path, compared with what stands there. Shared by `file` and `unit`.
 
 use super::diff;
+use super::shell::{self, Write};
 use super::support::{bad_value, brought, join, octal, parent, path_state, sha256_hex};
 use super::{Change, Context, Judgement, Predicted, Provision};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, SecretStore, Untrusted, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
+use crate::script::Fragment;
 use base64::Engine as _;
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -105,6 +107,21 @@ impl Target {
         let mut probes = vec![self.probe()];
         probes.extend(parent(&self.path).map(bare));
         probes
+    }
+
+    /// Returns the action that brings the file. `validate` is a shell command that must accept the new body
+    /// before it goes live; empty accepts all.
+    pub fn write(&self, cx: &Context<'_>, backup: bool, validate: &str) -> Fragment {
+        shell::write_file(&Write {
+            path: &self.path,
+            owner: &self.owner,
+            group: &self.group,
+            mode: self.mode,
+            run: cx.run,
+            backup,
+            validate,
+            body: self.body.bytes(),
+        })
     }
 
     pub fn desired(&self) -> Value {

@@ -1,7 +1,7 @@
 //! `file`: a regular file with its body, owner and mode.
 
 use super::body::{Body, Target, bare};
-use super::shell::{self, Write};
+use super::shell;
 use super::support::{account_name, bad_value, required};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
@@ -133,16 +133,7 @@ impl Resource for File {
             false if only_ownership(&judgement.changes) => {
                 shell::give(&target.path, &target.owner, &target.group, target.mode)
             }
-            false => shell::write_file(&Write {
-                path: &target.path,
-                owner: &target.owner,
-                group: &target.group,
-                mode: target.mode,
-                run: cx.run,
-                backup: self.backup,
-                validate: &self.validate,
-                body: target.body.bytes(),
-            }),
+            false => target.write(cx, self.backup, &self.validate),
         };
         Action { body, long: false, explain: EXPLAIN }
     }

@@ -23,6 +23,7 @@ mod judgement;
 mod line;
 mod lines;
 mod link;
+mod lock;
 mod module;
 mod mount;
 mod package;

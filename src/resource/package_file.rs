@@ -4,6 +4,7 @@ mod act;
 mod judge;
 
 use super::body::{Body, bare};
+use super::lock;
 use super::package::{check_name, lists, version};
 use super::support::{bad_value, sha256_hex};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
@@ -45,15 +46,8 @@ const FIELDS: &[Field] = &[
     Field::optional("version", Type::Version, "Version of the package; required with `source`."),
     Field::optional("sha256", Type::Line, "SHA-256 of the file in hex."),
     Field::optional("allow_downgrade", Type::Bool, "Whether a higher installed version may go. Default `false`."),
-    Field::optional(
-        "lock_timeout",
-        Type::Duration,
-        "How long other holders of the package manager's locks are waited for. Default `10m`.",
-    ),
+    lock::FIELD,
 ];
-
-/// Seconds that other holders of the locks are waited for.
-const LOCK_TIMEOUT: i64 = 600;
 
 #[derive(Debug)]
 struct PackageFile {
@@ -96,7 +90,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         version: package_version,
         sha256,
         allow_downgrade: fields.bool("allow_downgrade").unwrap_or(false),
-        lock_timeout: fields.int("lock_timeout").unwrap_or(LOCK_TIMEOUT).unsigned_abs(),
+        lock_timeout: lock::timeout(fields),
         absent,
     }))
 }

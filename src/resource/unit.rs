@@ -1,7 +1,7 @@
 //! `unit`: a unit file or a drop-in of systemd, read by its manager.
 
 use super::body::{Body, Target, bare};
-use super::shell::{self, Write};
+use super::shell;
 use super::support::{bad_value, required, unit_name, unit_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
@@ -138,16 +138,7 @@ impl Unit {
             true => shell::close(shell::private().word(&target.path).code(FOLDER)).code("[ $? -eq 0 ] &&\n"),
             false => Fragment::new(),
         };
-        folder.then(shell::write_file(&Write {
-            path: &target.path,
-            owner: &target.owner,
-            group: &target.group,
-            mode: target.mode,
-            run: cx.run,
-            backup: self.backup,
-            validate: if self.drop_in { "" } else { VERIFY },
-            body: target.body.bytes(),
-        }))
+        folder.then(target.write(cx, self.backup, if self.drop_in { "" } else { VERIFY }))
     }
 }
 

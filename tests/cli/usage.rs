@@ -134,6 +134,19 @@ fn hosts_in_the_inventorys_place() {
 }
 
 #[test]
+fn an_inventory_that_is_nearly_there_is_named() {
+    for typed in ["inventory.yml", "invetory.yaml"] {
+        assert_eq!(
+            Place::new().file("inventory.yaml", "cluster: c\n").forge(&["plan", typed]),
+            format!(
+                "exit 65\n--- stdout\n--- stderr\nerror[F0101]: `{typed}` cannot be read: no such file\n \
+                 = hint: did you mean `inventory.yaml`?\n\nerror: 1 error in `{typed}`; nothing was contacted\n"
+            )
+        );
+    }
+}
+
+#[test]
 fn exec_without_a_command() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
     let hint = "no command is given\n  hint: it stands after `--`, as in `forge exec -- uptime`";

@@ -104,7 +104,29 @@ impl<'a> Universe<'a> {
 
     fn unknown(&self, name: &str, span: Option<Span>) -> Box<Diag> {
         let diag = diag(Code::BadSelector, format!("`{name}` is neither a host nor a group"), span);
-        Box::new(diag.suggest(name, self.names()))
+        Box::new(match self.numbered_alike(name) {
+            Some(hint) => diag.hint(hint),
+            None => diag.suggest(name, self.names()),
+        })
+    }
+
+    /// Of numbered hosts the nearest spelling says nothing: `gpu-3` may be `gpu-03`, and hardly `gpu-2`.
+    fn numbered_alike(&self, name: &str) -> Option<String> {
+        let letters = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
+        let numbers = |text: &str| -> Vec<u64> {
+            text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+        };
+        let (typed, wanted) = (letters(name), numbers(name));
+        let alike: Vec<&str> = self.hosts.iter().copied().filter(|host| letters(host) == typed).collect();
+        if wanted.is_empty() || alike.is_empty() {
+            return None;
+        }
+        Some(match (alike.iter().find(|host| numbers(host) == wanted), alike.as_slice()) {
+            (Some(host), _) => format!("did you mean `{host}`?"),
+            (None, [only]) => format!("the one host of such a name is `{only}`"),
+            (None, [first, .., last]) => format!("{} hosts are named so, `{first}` to `{last}`", alike.len()),
+            (None, []) => return None,
+        })
     }
 }
 
@@ -210,6 +232,11 @@ mod tests {
     #[test]
     fn mistakes_say_what_and_suggest() {
         assert_eq!(select("gpus").unwrap_err(), "`gpus` is neither a host nor a group (did you mean `gpu`?)");
+        assert_eq!(select("node-02").unwrap_err(), "`node-02` is neither a host nor a group (did you mean `node-2`?)");
+        assert_eq!(
+            select("node-7").unwrap_err(),
+            "`node-7` is neither a host nor a group (3 hosts are named so, `node-1` to `node-3`)"
+        );
         assert_eq!(select("gpu:!gpu").unwrap_err(), "selector `gpu:!gpu` selects no host");
         assert_eq!(select("db-*").unwrap_err(), "`db-*` matches no host and no group");
         assert_eq!(select("gpu::all").unwrap_err(), "selector `gpu::all`: a name is missing");

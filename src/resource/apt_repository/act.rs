@@ -2,6 +2,7 @@
 
 use super::Repository;
 use super::lists;
+use crate::resource::lock;
 use crate::resource::package::act as apt;
 use crate::resource::shell;
 use crate::script::Fragment;
@@ -16,7 +17,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("Could not connect", "the host cannot reach the repository"),
     ("Could not handshake", "the host does not trust the repository's certificate: is `ca-certificates` there?"),
     ("apt-get: not found", "the host has no apt"),
-    ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
+    lock::EXPLAIN,
     ("No space left on device", "the file system is full; nothing was put in place"),
 ];
 

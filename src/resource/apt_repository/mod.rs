@@ -6,6 +6,7 @@ mod lists;
 mod openpgp;
 
 use super::body::{Body, Target};
+use super::lock;
 use super::support::{bad_value, required, ticked};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
@@ -54,15 +55,8 @@ const FIELDS: &[Field] = &[
     Field::optional("key_path", Type::Path, "A key that is on the host."),
     Field::optional("fingerprint", Type::Line, "Fingerprints of the primary keys, in full, separated by commas."),
     Field::optional("trusted", Type::Bool, "Whether signatures are left unchecked. Default `false`."),
-    Field::optional(
-        "lock_timeout",
-        Type::Duration,
-        "How long other holders of the package manager's locks are waited for. Default `10m`.",
-    ),
+    lock::FIELD,
 ];
-
-/// Seconds that other holders of the locks are waited for.
-const LOCK_TIMEOUT: i64 = 600;
 
 #[derive(Debug)]
 struct Repository {
@@ -117,7 +111,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         keyring,
         key_path,
         fingerprints,
-        lock_timeout: fields.int("lock_timeout").unwrap_or(LOCK_TIMEOUT).unsigned_abs(),
+        lock_timeout: lock::timeout(fields),
         absent,
     }))
 }

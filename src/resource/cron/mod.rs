@@ -4,7 +4,7 @@ mod schedule;
 
 use super::body::{Body, Target, bare};
 use super::parts::Parts;
-use super::shell::{self, Write};
+use super::shell;
 use super::support::{bad_value, brought, required, unit_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
@@ -183,16 +183,7 @@ impl Resource for Cron {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
-            false => shell::write_file(&Write {
-                path: &target.path,
-                owner: &target.owner,
-                group: &target.group,
-                mode: target.mode,
-                run: cx.run,
-                backup: self.backup,
-                validate: "",
-                body: target.body.bytes(),
-            }),
+            false => target.write(cx, self.backup, ""),
         };
         Action { body, long: false, explain: EXPLAIN }
     }

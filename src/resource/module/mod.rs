@@ -6,7 +6,7 @@ mod judge;
 
 use super::body::{Body, Target, bare};
 use super::parts::{Parts, part};
-use super::shell::{self, Write};
+use super::shell;
 use super::support::{bad_value, module_state, required};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
@@ -152,16 +152,7 @@ impl Module {
             return shell::remove_file(&target.path, cx.run, true);
         }
         let folder = shell::close(shell::private().word(&target.path).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-        folder.then(shell::write_file(&Write {
-            path: &target.path,
-            owner: &target.owner,
-            group: &target.group,
-            mode: target.mode,
-            run: cx.run,
-            backup: true,
-            validate: "",
-            body: target.body.bytes(),
-        }))
+        folder.then(target.write(cx, true, ""))
     }
 
     fn action(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {

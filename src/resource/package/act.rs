@@ -1,8 +1,7 @@
 //! The commands of a package change: one script that can be killed anywhere and run again.
 
 use super::Package;
-use crate::resource::Judgement;
-use crate::resource::shell;
+use crate::resource::{Judgement, lock, shell};
 use crate::script::Fragment;
 
 const SETTINGS: &str = r#"
@@ -138,7 +137,7 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("is not signed", "the key of the repository is missing on the host"),
     ("NO_PUBKEY", "the key of the repository is missing on the host"),
     ("Could not resolve", "the host cannot resolve the name of the repository"),
-    ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
+    lock::EXPLAIN,
     ("Hash Sum mismatch", "the mirror is being updated: try again later"),
 ];
 

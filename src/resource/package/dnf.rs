@@ -2,7 +2,7 @@
 
 use super::Package;
 use super::act::{WAITING, is};
-use crate::resource::{Judgement, shell};
+use crate::resource::{Judgement, lock, shell};
 use crate::script::Fragment;
 
 /// dnf 4 leaves its pid in files of its own; rpm locks with `fcntl`, so a holder stands in `/proc/locks`.
@@ -83,7 +83,7 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
         "dnf works not at all without the list that `versionlock.conf` names: make it",
     ),
     ("GPG check FAILED", "the key of the repository is missing on the host, or another one"),
-    ("gave up after", "`lock_timeout` says how long forge waits; look at the process that holds the lock"),
+    lock::EXPLAIN,
     ("No space left on device", "the disk is full"),
     ("not found", "`dnf` is missing on the host"),
 ];

@@ -5,6 +5,7 @@ pub(in crate::resource) mod dnf;
 mod judge;
 pub(in crate::resource) mod version;
 
+use super::lock;
 use super::support::{bad_value, package_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
@@ -69,15 +70,8 @@ const FIELDS: &[Field] = &[
         Type::Enum(&["if-missing", "never"]),
         "Whether apt's lists are updated when they do not know what is wanted. Default `if-missing`.",
     ),
-    Field::optional(
-        "lock_timeout",
-        Type::Duration,
-        "How long other holders of the package manager's locks are waited for. Default `10m`.",
-    ),
+    lock::FIELD,
 ];
-
-/// Seconds that other holders of the locks are waited for.
-const LOCK_TIMEOUT: i64 = 600;
 
 #[derive(Debug)]
 struct Package {
@@ -101,7 +95,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         hold: fields.bool("hold"),
         purge: fields.bool("purge").unwrap_or(false),
         update: fields.text("update") != Some("never"),
-        lock_timeout: fields.int("lock_timeout").unwrap_or(LOCK_TIMEOUT).unsigned_abs(),
+        lock_timeout: lock::timeout(fields),
         absent,
     }))
 }

@@ -6,7 +6,7 @@ mod value;
 use self::config::{Override, normal, spelled};
 use super::body::{Body, Target, bare};
 use super::parts::{Parts, part};
-use super::shell::{self, Write};
+use super::shell;
 use super::support::{bad_value, required, sysctl_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
@@ -189,16 +189,7 @@ impl Sysctl {
 
     fn write(&self, cx: &Context<'_>) -> Fragment {
         let folder = shell::close(shell::private().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
-        folder.then(shell::write_file(&Write {
-            path: &self.target.path,
-            owner: &self.target.owner,
-            group: &self.target.group,
-            mode: self.target.mode,
-            run: cx.run,
-            backup: true,
-            validate: "",
-            body: self.target.body.bytes(),
-        }))
+        folder.then(self.target.write(cx, true, ""))
     }
 }
 
