@@ -108,12 +108,17 @@ fn every_error_code_is_in_the_reference() {
 
 #[test]
 fn every_fact_is_in_the_reference() {
-    let mut page = String::from("# Facts\n\nWhat templates read as `facts.NAME`, and `forge facts` shows.\n");
+    let mut page = String::from(
+        "# Facts\n\nWhat templates read as `facts.NAME`, and `forge facts` shows. Null means that the host has no such thing. A part of a \
+         fact that could not be told while the rest could is `{\"unknown\": \"why\"}`: a template that reads it is unknown with that reason.\n",
+    );
     for fact in facts::all() {
         page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
         for (field, doc) in fact.fields {
             page += &format!("- `{field}`: {doc}\n");
         }
+        let reads: Vec<String> = fact.reads.iter().map(|source| format!("`{source}`")).collect();
+        page += &format!("\nReads: {}\n", reads.join(", "));
     }
     holds("docs/reference/facts.md", &page);
 }

@@ -13,6 +13,7 @@ pub(super) const FACT: Fact = Fact {
         ("count", "logical processors that are online"),
         ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),
     ],
+    reads: &["/sys/devices/system/cpu/online", "/proc/cpuinfo"],
     snippet: FactSnippet {
         name: "cpu",
         snippet: "read -r o </sys/devices/system/cpu/online || exit; printf 'online\\t%s\\n' \"$o\"\n\

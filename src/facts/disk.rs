@@ -13,6 +13,7 @@ pub(super) const FACT: Fact = Fact {
         ("available", "bytes that an ordinary user may still write there"),
         ("total", "size of the filesystem it is on, in bytes"),
     ],
+    reads: &["df -B1 --output=avail,size,file / /boot /var /tmp"],
     snippet: FactSnippet {
         name: "disk",
         snippet: "need df; df -B1 --output=avail,size,file / /boot /var /tmp",

@@ -19,6 +19,7 @@ pub(super) const FACT: Fact = Fact {
         ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null where there is none or it may not be read"),
         ("hostname", "the kernel's host name"),
     ],
+    reads: &["/etc/machine-id", "/sys/class/dmi/id/product_uuid", "/proc/sys/kernel/hostname"],
     snippet: FactSnippet { name: "identity", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -14,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
         ("arch", "`uname -m`: `x86_64`, `aarch64`"),
         ("cmdline", "the command line it was booted with, as text"),
     ],
+    reads: &["uname -r -m", "/proc/cmdline"],
     snippet: FactSnippet {
         name: "kernel",
         snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",

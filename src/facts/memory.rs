@@ -10,6 +10,7 @@ pub(super) const FACT: Fact = Fact {
     name: "memory",
     doc: "Main memory, from `/proc/meminfo`.",
     fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
+    reads: &["/proc/meminfo"],
     snippet: FactSnippet {
         name: "memory",
         snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",

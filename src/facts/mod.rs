@@ -1,24 +1,55 @@
 //! Facts: one file each. A fact is a snippet plus a pure parser.
 //!
+//! Where a part of a fact could not be told while the rest could, the part is an object with the one key `unknown`
+//! and the reason. Templates that read it are unknown with that reason.
+//!
 //! Architecture Invariant: a fact is never invented. A tool that is missing, a permission that lacks or an
 //! answer in another form makes the fact unknown, with the reason. Null inside a fact means that the host
 //! has no such thing.
 
+mod acs;
 mod boot;
+mod cgroup;
+pub mod command;
 mod cpu;
 mod disk;
+mod dkms;
+mod driver;
+mod fabricmanager;
+mod gdr;
+mod governor;
+mod gpu_state;
+mod gpus;
+mod holders;
+mod hugepages;
 mod identity;
+mod iommu;
 mod kernel;
+mod kernels;
+mod limits;
 mod memory;
+mod modules;
 mod network;
+mod nvswitch;
+mod ofed;
 mod os;
 mod packages;
 mod pci;
+mod rdma;
+mod rdma_counters;
+mod rdma_netns;
 mod read;
 mod reboot;
+mod roce;
+mod secure_boot;
+mod services;
+mod sm;
+mod table;
 mod time;
 mod tools;
+mod topology;
 mod units;
+mod verbs;
 mod virtualization;
 
 use crate::model::Value;
@@ -34,6 +65,8 @@ pub struct Fact {
     /// Meaning, unit and source of each field: of the map, or of each entry where the fact is a list or a map
     /// by name. Empty where the fact is one value.
     pub fields: &'static [(&'static str, &'static str)],
+    /// The files and commands that it reads, as far as they are there: what a simulated host has to answer.
+    pub reads: &'static [&'static str],
     pub snippet: FactSnippet,
     /// Reads the snippet's output. Lenient in form, never inventing a value.
     pub parse: fn(&Output) -> Result<Value, Unknown>,
@@ -44,7 +77,7 @@ pub struct Fact {
 pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
 
 /// Every fact, in the order of the reference. Those that touch filesystems stand after those that do not.
-static ALL: [Fact; 15] = [
+static ALL: [Fact; 40] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
@@ -60,11 +93,42 @@ static ALL: [Fact; 15] = [
     disk::FACT,
     packages::FACT,
     units::FACT,
+    gpus::FACT,
+    gpu_state::FACT,
+    nvswitch::FACT,
+    driver::FACT,
+    fabricmanager::FACT,
+    gdr::FACT,
+    holders::FACT,
+    services::FACT,
+    modules::FACT,
+    topology::FACT,
+    rdma::FACT,
+    rdma_counters::FACT,
+    rdma_netns::FACT,
+    verbs::FACT,
+    roce::FACT,
+    ofed::FACT,
+    sm::FACT,
+    dkms::FACT,
+    kernels::FACT,
+    acs::FACT,
+    iommu::FACT,
+    secure_boot::FACT,
+    limits::FACT,
+    hugepages::FACT,
+    governor::FACT,
 ];
 
 /// Returns every fact, in the order of the reference.
 pub fn all() -> &'static [Fact] {
     &ALL
+}
+
+/// Returns why a part of a fact could not be told, if `value` stands for that.
+pub fn why_unknown(value: &Value) -> Option<&str> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    map.get("unknown")?.as_str()
 }
 
 /// Returns the snippets of all facts, for [`compile`](crate::probe::compile).
@@ -96,6 +160,9 @@ impl Facts {
         Self(facts)
     }
 }
+
+#[cfg(test)]
+mod trees;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,7 @@ pub(super) const FACT: Fact = Fact {
         ("driver", "driver of the device behind it, null for virtual interfaces"),
         ("addresses", "list of `ADDRESS/PREFIX`, IPv4 and IPv6"),
     ],
+    reads: &["ip -json addr show", "/sys/class/net/*/device/driver"],
     snippet: FactSnippet { name: "network", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

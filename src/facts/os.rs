@@ -16,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("id_like", "`ID_LIKE`: the distributions it derives from, as a list"),
         ("pretty_name", "`PRETTY_NAME`, for people"),
     ],
+    reads: &["/etc/os-release", "/usr/lib/os-release"],
     snippet: FactSnippet {
         name: "os",
         snippet: "cat /etc/os-release 2>/dev/null || cat /usr/lib/os-release",

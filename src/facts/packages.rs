@@ -17,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
              one RPM, the one installed last",
         ),
     ],
+    reads: &["dpkg-query -W", "rpm -qa"],
     snippet: FactSnippet {
         name: "packages",
         snippet: "if command -v apt-get >/dev/null 2>&1; then\n\

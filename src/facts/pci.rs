@@ -27,6 +27,7 @@ pub(super) const FACT: Fact = Fact {
         ("driver", "name of the bound driver, null without one"),
         ("numa", "number of the NUMA node, null where the firmware names none"),
     ],
+    reads: &["/sys/bus/pci/devices/*/{vendor,device,class,numa_node,driver}"],
     snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

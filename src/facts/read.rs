@@ -2,6 +2,30 @@
 
 use crate::model::Value;
 use crate::probe::{Output, Unknown};
+use serde_json::json;
+
+/// Prepends `guard LIMIT COMMAND ARGUMENTS…` to a snippet: runs a command that may hang in the kernel, where no
+/// signal ends it. Its output comes as a part with its name and limit, followed by a part `status`; a command that
+/// hangs leaves no status, and is left behind with nothing that the caller waits for. One that still hangs from
+/// before is not started again: one that waits in the kernel now and a second later.
+macro_rules! guarded {
+    ($body:literal) => {
+        concat!(
+            r#"guard() {
+l=$1 n=${2##*/}; shift
+if ! command -v "$n" >/dev/null 2>&1; then printf '\n\036%s\tmissing\n' "$n"; return; fi
+s=$(grep -lsE "^[0-9]+ \($n\) D " /proc/[0-9]*/stat)
+[ -z "$s" ] || { sleep 1; s=$(grep -lsE "^[0-9]+ \($n\) D " $s); }
+if [ -n "$s" ]; then s=${s#/proc/}; printf '\n\036%s\tstuck\t%s\n' "$n" "${s%%/*}"; return; fi
+printf '\n\036%s\trun\t%s\n' "$n" "$l"
+( ( LC_ALL=C timeout -k 2 "$l" "$@" 2>&1; printf '\n\036status\t%s\n' "$?" ) </dev/null 3>&- 5>&- & ) | timeout "$((l + 4))" cat
+}
+"#,
+            $body
+        )
+    };
+}
+pub(super) use guarded;
 
 /// Returns what the snippet printed if it ended well.
 ///
@@ -32,19 +56,120 @@ pub(super) fn unread(what: &str, output: &Output) -> Unknown {
     Unknown::new(format!("{what} is not in the answer")).said(output.stdout.raw().chars().take(200).collect::<String>())
 }
 
-#[cfg(test)]
-pub(super) mod testing {
-    use super::*;
-    use crate::facts::Fact;
+/// Returns the mark of a part of a fact that could not be told while the rest could.
+pub(super) fn unknown_part(why: impl Into<String>) -> Value {
+    json!({ "unknown": why.into() })
+}
 
-    /// Parses what a snippet printed with status 0.
-    pub(crate) fn parsed(fact: &Fact, stdout: &str) -> Result<Value, Unknown> {
-        (fact.parse)(&Output { stdout: stdout.into(), ..Output::default() })
+/// Returns a value, or the mark with the reason why there is none.
+pub(super) fn or_unknown<T: Into<Value>>(value: Option<T>, why: impl FnOnce() -> String) -> Value {
+    value.map_or_else(|| unknown_part(why()), Into::into)
+}
+
+/// A piece of a snippet's output that starts with a line of its own: a record separator, a name and fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    head: &'a str,
+    pub body: &'a str,
+}
+
+impl<'a> Part<'a> {
+    pub fn name(&self) -> &'a str {
+        self.field(0)
     }
 
-    /// Returns why a fact is unknown.
-    pub(crate) fn why(fact: &Fact, status: i32, stdout: &str) -> String {
-        let output = Output { status, stdout: stdout.into(), ..Output::default() };
-        (fact.parse)(&output).expect_err("is unknown").why
+    /// Returns a field of the head, empty where there is none; the name is field 0.
+    pub fn field(&self, at: usize) -> &'a str {
+        self.head.split('\t').nth(at).unwrap_or("")
+    }
+
+    /// Returns the first line of the body that is not empty.
+    pub fn line(&self) -> Option<&'a str> {
+        self.body.lines().map(str::trim).find(|line| !line.is_empty())
+    }
+}
+
+/// Splits an output into parts. What stands before the first is left out.
+pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
+    let part = |text| {
+        let (head, body) = str::split_once(text, '\n').unwrap_or((text, ""));
+        Part { head, body }
+    };
+    text.split('\u{1e}').skip(1).map(part).collect()
+}
+
+/// Returns the first part of that name.
+pub(super) fn part<'a>(parts: &[Part<'a>], name: &str) -> Option<Part<'a>> {
+    parts.iter().find(|part| part.name() == name).copied()
+}
+
+/// What a guarded command came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ran<'a> {
+    pub status: i32,
+    pub text: &'a str,
+}
+
+/// Returns what a guarded command printed; nothing where it was not to run.
+///
+/// # Errors
+/// It is missing, hangs, or hung before.
+pub(super) fn ran<'a>(parts: &[Part<'a>], name: &str) -> Result<Option<Ran<'a>>, Unknown> {
+    let Some(at) = parts.iter().position(|part| part.name() == name) else { return Ok(None) };
+    let late = || Unknown::new(format!("`{name}` timed out after {} s", parts[at].field(2)));
+    match parts[at].field(1) {
+        "missing" => Err(Unknown::new(format!("`{name}` is missing"))),
+        "stuck" => Err(Unknown::new(format!(
+            "an earlier `{name}` (pid {}) hangs in the kernel, so none was started",
+            parts[at].field(2)
+        ))),
+        _ => match parts.get(at + 1).filter(|part| part.name() == "status").map(|part| part.field(1).parse()) {
+            Some(Ok(124 | 137)) | None => Err(late()),
+            Some(Ok(status)) => Ok(Some(Ran { status, text: parts[at].body })),
+            Some(Err(_)) => Err(Unknown::new(format!("`{name}` left no status"))),
+        },
+    }
+}
+
+/// Returns why a command that failed tells nothing, with its words.
+pub(super) fn failed(name: &str, ran: &Ran<'_>) -> Unknown {
+    let said: String = ran.text.trim().chars().take(200).collect();
+    Unknown::new(format!("`{name}` failed with status {}", ran.status)).said(said)
+}
+
+#[cfg(test)]
+pub(super) mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::testing::printed;
+    use super::*;
+
+    #[test]
+    fn a_guarded_command_has_a_status_or_hangs() {
+        let of = |text: &str| {
+            let text = printed(text);
+            ran(&parts(&text), "tool").map(|ran| ran.map(|ran| (ran.status, ran.text.to_owned()))).map_err(|u| u.why)
+        };
+        assert_eq!(of("@@tool\trun\t30\nout\n@@status\t3\n"), Ok(Some((3, "out\n".into()))));
+        assert_eq!(of("@@tool\trun\t30\nout\n@@status\t124\n"), Err("`tool` timed out after 30 s".into()));
+        assert_eq!(of("@@tool\trun\t30\nout\n"), Err("`tool` timed out after 30 s".into()));
+        assert_eq!(of("@@tool\tmissing\n"), Err("`tool` is missing".into()));
+        assert_eq!(
+            of("@@tool\tstuck\t77\n"),
+            Err("an earlier `tool` (pid 77) hangs in the kernel, so none was started".into())
+        );
+        assert_eq!(of("@@other\n"), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_killed_is_left_behind() {
+        // A child that ignores TERM and moved out of its group stands for one that hangs in the kernel.
+        const SNIPPET: &str = guarded!("sleepy() { :; }\nguard 1 setsid -w sh -c 'trap \"\" TERM; exec sleep 30'");
+        let began = std::time::Instant::now();
+        let output = std::process::Command::new("dash").arg("-c").arg(SNIPPET).output().expect("dash starts");
+        let text = String::from_utf8(output.stdout).expect("is text");
+        assert_eq!(ran(&parts(&text), "setsid").map_err(|u| u.why), Err("`setsid` timed out after 1 s".into()));
+        assert!(began.elapsed().as_secs() < 10, "the caller does not wait for it");
     }
 }

@@ -27,6 +27,7 @@ pub(super) const FACT: Fact = Fact {
         ("required", "whether a reboot is asked for"),
         ("packages", "the packages that ask for it, sorted; empty where the mark names none"),
     ],
+    reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
     snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

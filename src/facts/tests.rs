@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::SecretStore;
 use crate::probe::{compile, parse};
-use crate::script::Token;
+use crate::script::{Script, Token};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use std::io::Write;
@@ -22,11 +22,15 @@ fn names_are_unique_and_everything_is_documented() {
 
 fn observe(shell: &str) -> Facts {
     let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"), None);
-    let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
+    let device = compiled.device.as_ref().map(|script| run(shell, script));
+    Facts::from_observation(&parse(&compiled, &run(shell, &compiled.script), device.as_deref()).expect("well-formed"))
+}
+
+fn run(shell: &str, script: &Script) -> Vec<u8> {
+    let text = script.text(&SecretStore::default()).expect("no NUL");
     let mut child = Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the shell starts");
     child.stdin.take().expect("is piped").write_all(text.expose_secret().as_bytes()).expect("the shell reads");
-    let output = child.wait_with_output().expect("the shell ends");
-    Facts::from_observation(&parse(&compiled, &output.stdout, None).expect("well-formed"))
+    child.wait_with_output().expect("the shell ends").stdout
 }
 
 #[test]
@@ -49,6 +53,12 @@ fn this_machine_tells_its_facts() {
         assert!(value("os")["id"].is_string());
         assert!(value("identity")["hostname"].is_string());
         assert_eq!(value("tools")["stat"], Value::Bool(true));
+        // The devices of a machine that has none are told, not unknown.
+        let has = |path: &str| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        assert_eq!(value("rdma").as_array().is_some_and(|list| !list.is_empty()), has("/sys/class/infiniband"));
+        let loaded = std::path::Path::new("/proc/driver/nvidia/version").exists();
+        assert_eq!(value("driver")["loaded"].is_null(), !loaded);
+        assert!(loaded || value("gpu_state") == Value::Array(vec![]));
         // What this machine cannot tell says why.
         let reasons: Vec<_> = facts.0.values().filter_map(|fact| fact.as_ref().err()).collect();
         assert!(reasons.iter().all(|unknown| !unknown.why.is_empty()), "{reasons:?}");
@@ -57,7 +67,7 @@ fn this_machine_tells_its_facts() {
 
 proptest! {
     #[test]
-    fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n/\"'\\\\={}\\[\\]:,.-]{0,120})", status in 0i32..3) {
+    fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n\u{1e}/\"'\\\\={}\\[\\]:,.-]{0,120})|(\u{1e}(gpu|device|port|disk|files|status|information|process|kernel)[\t\n][a-zA-Z0-9_ \t\n:/]{0,60}){0,4}", status in 0i32..3) {
         let output = Output { status, stdout: text.into(), ..Output::default() };
         for fact in all() {
             let _ = (fact.parse)(&output);

@@ -26,6 +26,7 @@ pub(super) const FACT: Fact = Fact {
     name: "time",
     doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
     fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
+    reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

@@ -18,6 +18,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "Which programs exist: a map from the name of each program that forge or its recipes may use to true or \
           false. Searched in root's standard path.",
     fields: &[],
+    reads: &["the folders of PATH"],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -14,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
         ("failed", "names of failed units, each with its sub-state"),
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
     ],
+    reads: &["systemctl list-units --all --plain --full --no-legend --no-pager"],
     snippet: FactSnippet {
         name: "units",
         snippet: "need systemctl; systemctl list-units --all --plain --full --no-legend --no-pager",

@@ -9,6 +9,7 @@ pub(super) const FACT: Fact = Fact {
     name: "virtualization",
     doc: "What the host runs in, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
     fields: &[],
+    reads: &["systemd-detect-virt"],
     snippet: FactSnippet {
         name: "virtualization",
         snippet: "need systemd-detect-virt; systemd-detect-virt",

@@ -1,0 +1,55 @@
+//! `acs`: PCI bridges that send traffic between devices up to the root.
+
+use super::Fact;
+use super::command::lspci_acs::{self, Bridge};
+use super::read::{done, failed, guarded, parts, ran};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// A host without a PCI bus has no bridges to ask for. Only bridges are asked: GPUs and adapters answer slowly.
+const SNIPPET: &str =
+    guarded!(r"for d in /sys/bus/pci/devices/*; do [ ! -e $d ] || { guard 20 lspci -D -vvv -d ::0604; break; }; done");
+
+pub(super) const FACT: Fact = Fact {
+    name: "acs",
+    doc: "PCI bridges whose Access Control Services send traffic between GPUs and adapters up to the root, from `lspci -D -vvv -d ::0604`. Unknown to \
+          whoever is not root.",
+    fields: &[
+        ("bridges", "number of PCI bridges"),
+        ("redirecting", "list of those that redirect: `bdf` and `flags`, the controls that are on"),
+    ],
+    reads: &["/sys/bus/pci/devices/*", "/proc/*/stat", "lspci -D -vvv -d ::0604"],
+    snippet: FactSnippet { name: "acs", snippet: SNIPPET, timeout_s: 30, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let Some(ran) = ran(&parts(done(output)?), "lspci")? else { return Ok(json!({ "bridges": 0, "redirecting": [] })) };
+    let listing = lspci_acs::parse(ran.text);
+    match (ran.status, listing.denied) {
+        (0, false) => {}
+        (0, true) => return Err(Unknown::new("`lspci` shows capabilities to root only")),
+        _ => return Err(failed("lspci", &ran)),
+    }
+    let redirecting = listing.with_acs.iter().filter(|bridge| bridge.redirects());
+    let one = |bridge: &Bridge| json!({ "bdf": bridge.bdf, "flags": bridge.on });
+    Ok(json!({ "bridges": listing.bridges, "redirecting": redirecting.map(one).collect::<Vec<_>>() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    #[test]
+    fn bridges_that_redirect_are_listed() {
+        let sample = include_str!("../../tests/samples/lspci-acs.txt");
+        let expected = json!({"bridges": 3, "redirecting": [{"bdf": "0000:15:01.0", "flags": ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"]}]});
+        assert_eq!(parsed(&FACT, &printed(&format!("@@lspci\trun\t20\n{sample}\n@@status\t0\n"))), Ok(expected));
+        let denied = "@@lspci\trun\t20\n00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n@@status\t0\n";
+        assert_eq!(why(&FACT, 0, &printed(denied)), "`lspci` shows capabilities to root only");
+        assert_eq!(why(&FACT, 0, &printed("@@lspci\tmissing\n")), "`lspci` is missing");
+        assert_eq!(parsed(&FACT, ""), Ok(json!({"bridges": 0, "redirecting": []})));
+    }
+}

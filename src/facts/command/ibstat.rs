@@ -1,0 +1,139 @@
+//! `ibstat`: adapters and their ports.
+
+use super::{number, pair};
+
+/// One adapter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Adapter {
+    pub name: String,
+    /// `MT4129`; soft devices have none.
+    pub kind: Option<String>,
+    pub firmware: Option<String>,
+    /// `0xc470bd0300cf4964`
+    pub node_guid: Option<String>,
+    pub ports: Vec<Port>,
+}
+
+/// One port of an adapter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Port {
+    pub number: u64,
+    /// `Active`, `Initializing`, `Down`, `Armed`
+    pub state: Option<String>,
+    /// `LinkUp`, `Polling`, `Disabled`
+    pub physical: Option<String>,
+    /// Gb/s, without the number of lanes: a lane loss does not show here by itself.
+    pub gbps: Option<f64>,
+    pub lid: Option<u64>,
+    /// 0 where no subnet manager was heard of.
+    pub sm_lid: Option<u64>,
+    pub guid: Option<String>,
+    /// `InfiniBand` or `Ethernet`
+    pub link_layer: Option<String>,
+}
+
+/// Reads the listing; an output without an adapter (`ibpanic: …`) has none.
+pub fn parse(text: &str) -> Vec<Adapter> {
+    let mut adapters: Vec<Adapter> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
+            adapters.push(Adapter { name: name.to_owned(), ..Adapter::default() });
+        } else if let (Some(adapter), Some((key, value))) = (adapters.last_mut(), pair(line)) {
+            adapter.take(key, value);
+        }
+    }
+    adapters
+}
+
+impl Adapter {
+    fn take(&mut self, key: &str, value: &str) {
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        if let Some(port) = key.strip_prefix("Port ").and_then(|n| n.parse().ok()) {
+            self.ports.push(Port { number: port, ..Port::default() });
+            return;
+        }
+        match (self.ports.last_mut(), key) {
+            (Some(port), _) => port.take(key, value),
+            (None, "CA type") => self.kind = text(),
+            (None, "Firmware version") => self.firmware = text(),
+            (None, "Node GUID") => self.node_guid = text(),
+            _ => {}
+        }
+    }
+}
+
+impl Port {
+    fn take(&mut self, key: &str, value: &str) {
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match key {
+            "State" => self.state = text(),
+            "Physical state" => self.physical = text(),
+            "Rate" => self.gbps = value.split_whitespace().next().and_then(|rate| rate.parse().ok()),
+            "Base lid" => self.lid = number(value),
+            "SM lid" => self.sm_lid = number(value),
+            "Port GUID" => self.guid = text(),
+            "Link layer" => self.link_layer = text(),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_and_ports_are_read() {
+        let adapters = parse(include_str!("../../../tests/samples/ibstat-active.txt"));
+        let adapter = &adapters[0];
+        assert_eq!(
+            (adapter.name.as_str(), adapter.kind.as_deref(), adapter.firmware.as_deref()),
+            ("mlx5_0", Some("MT4129"), Some("28.40.1000"))
+        );
+        assert_eq!(adapter.ports.len(), 1);
+        let port = &adapter.ports[0];
+        assert_eq!(
+            (port.state.as_deref(), port.physical.as_deref(), port.gbps),
+            (Some("Active"), Some("LinkUp"), Some(200.0))
+        );
+        assert_eq!((port.lid, port.sm_lid, port.link_layer.as_deref()), (Some(48), Some(48), Some("InfiniBand")));
+    }
+
+    #[test]
+    fn a_port_without_a_subnet_manager_is_not_active() {
+        let adapters = parse(include_str!("../../../tests/samples/ibstat-init.txt"));
+        let port = &adapters[0].ports[0];
+        assert_eq!(
+            (port.state.as_deref(), port.physical.as_deref(), port.sm_lid),
+            (Some("Initializing"), Some("LinkUp"), Some(0))
+        );
+        assert_eq!(adapters[0].kind, None);
+    }
+
+    #[test]
+    fn a_port_goes_from_down_to_active() {
+        // 2.5 Gb/s on four lanes; the simulator's kernel calls the link layer `IB`.
+        let port = |sample: &str| {
+            let port = parse(sample).remove(0).ports.remove(0);
+            (port.state, port.physical, port.lid, port.sm_lid, port.gbps)
+        };
+        let told = |state: &str, physical: &str, lid, sm| {
+            (Some(state.to_owned()), Some(physical.to_owned()), Some(lid), Some(sm), Some(10.0))
+        };
+        let down = port(include_str!("../../../tests/samples/ibstat-ibsim-down.txt"));
+        assert_eq!(down, told("Down", "Polling", 4, 1), "it remembers the last subnet manager");
+        let init = port(include_str!("../../../tests/samples/ibstat-ibsim-nosm.txt"));
+        assert_eq!(init, told("Initializing", "LinkUp", 0, 0));
+        assert_eq!(port(include_str!("../../../tests/samples/ibstat-ibsim.txt")), told("Active", "LinkUp", 3, 1));
+    }
+
+    #[test]
+    fn an_ethernet_port_says_so() {
+        let adapters = parse(include_str!("../../../tests/samples/ibstat-roce.txt"));
+        assert_eq!(adapters[0].ports[0].link_layer.as_deref(), Some("Ethernet"));
+        assert_eq!(
+            parse("ibpanic: [2137592] main: stat of IB device 'mthca0' failed: No such file or directory\n"),
+            []
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! `ibstatus`: the state of each port of each adapter.
+
+use super::rate::{self, Rate};
+use super::{number, pair};
+
+/// One port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Port {
+    pub device: String,
+    pub number: u64,
+    pub gid: Option<String>,
+    pub lid: Option<u64>,
+    pub sm_lid: Option<u64>,
+    /// `ACTIVE`
+    pub state: Option<String>,
+    /// `LinkUp`
+    pub physical: Option<String>,
+    pub rate: Option<Rate>,
+    /// `InfiniBand` or `Ethernet`
+    pub link_layer: Option<String>,
+}
+
+impl Port {
+    /// Returns whether the port is one of InfiniBand: the link layer tells, never the name of its rate.
+    pub fn is_infiniband(&self) -> Option<bool> {
+        self.link_layer.as_deref().map(|layer| layer == "InfiniBand")
+    }
+}
+
+/// Reads the listing.
+pub fn parse(text: &str) -> Vec<Port> {
+    let mut ports: Vec<Port> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(port) = head(line) {
+            ports.push(port);
+        } else if let (Some(port), Some((key, value))) = (ports.last_mut(), pair(line)) {
+            port.take(key, value);
+        }
+    }
+    ports
+}
+
+fn head(line: &str) -> Option<Port> {
+    let (device, rest) = line.strip_prefix("Infiniband device '")?.split_once("' port ")?;
+    let number = rest.strip_suffix(" status:")?.parse().ok()?;
+    Some(Port { device: device.to_owned(), number, ..Port::default() })
+}
+
+impl Port {
+    fn take(&mut self, key: &str, value: &str) {
+        let word = || value.split_once(": ").map(|(_, word)| word.trim().to_owned());
+        match key {
+            "default gid" => self.gid = Some(value.to_owned()),
+            "base lid" => self.lid = number(value),
+            "sm lid" => self.sm_lid = number(value),
+            "state" => self.state = word(),
+            "phys state" => self.physical = word(),
+            "rate" => self.rate = rate::parse(value),
+            "link_layer" => self.link_layer = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read() {
+        let ports = parse(include_str!("../../../tests/samples/ibstatus.txt"));
+        let port = &ports[0];
+        assert_eq!((port.device.as_str(), port.number, port.lid, port.sm_lid), ("mlx5_0", 1, Some(0x30), Some(0x30)));
+        assert_eq!((port.state.as_deref(), port.physical.as_deref()), (Some("ACTIVE"), Some("LinkUp")));
+        assert_eq!(port.rate.as_ref().and_then(Rate::lanes), Some("full"));
+        assert_eq!(port.gid.as_deref(), Some("fe80:0000:0000:0000:c470:bd03:00cf:4964"));
+        assert_eq!(port.is_infiniband(), Some(true));
+    }
+
+    #[test]
+    fn the_rate_of_an_ethernet_port_does_not_make_it_infiniband() {
+        let ports = parse(include_str!("../../../tests/samples/ibstatus-roce.txt"));
+        let port = &ports[0];
+        assert_eq!(port.rate.as_ref().and_then(|rate| rate.speed.as_deref()), Some("HDR"), "what it prints");
+        assert_eq!(port.is_infiniband(), Some(false));
+        assert_eq!((port.lid, port.sm_lid), (Some(0), Some(0)));
+        assert_eq!(parse("Fatal error:  device 'x': sys files not found\n"), []);
+    }
+}

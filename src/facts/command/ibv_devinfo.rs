@@ -1,0 +1,88 @@
+//! `ibv_devinfo`: the devices that programs see through the verbs library.
+
+use super::{number, pair};
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    pub name: String,
+    pub firmware: Option<String>,
+    /// `MT_0000000834`
+    pub board: Option<String>,
+    pub ports: Vec<Port>,
+}
+
+/// One port of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Port {
+    pub number: u64,
+    /// `ACTIVE`, without the prefix `PORT_` and the number behind
+    pub state: Option<String>,
+    /// Bytes.
+    pub max_mtu: Option<u64>,
+    /// Bytes.
+    pub active_mtu: Option<u64>,
+    pub link_layer: Option<String>,
+}
+
+/// Reads the listing; `No IB devices found` has none.
+pub fn parse(text: &str) -> Vec<Device> {
+    let mut devices: Vec<Device> = Vec::new();
+    for (key, value) in text.lines().filter_map(pair) {
+        match (key, devices.last_mut()) {
+            ("hca_id", _) => devices.push(Device { name: value.to_owned(), ..Device::default() }),
+            (_, Some(device)) => device.take(key, value),
+            _ => {}
+        }
+    }
+    devices
+}
+
+impl Device {
+    fn take(&mut self, key: &str, value: &str) {
+        if let ("port", Some(number)) = (key, number(value)) {
+            self.ports.push(Port { number, ..Port::default() });
+            return;
+        }
+        match (self.ports.last_mut(), key) {
+            (Some(port), _) => port.take(key, value),
+            (None, "fw_ver") => self.firmware = Some(value.to_owned()),
+            (None, "board_id") => self.board = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+impl Port {
+    fn take(&mut self, key: &str, value: &str) {
+        let first = value.split_whitespace().next().unwrap_or("");
+        match key {
+            "state" => self.state = Some(first.trim_start_matches("PORT_").to_owned()),
+            "max_mtu" => self.max_mtu = first.parse().ok(),
+            "active_mtu" => self.active_mtu = first.parse().ok(),
+            "link_layer" => self.link_layer = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_ports_are_read() {
+        let devices = parse(include_str!("../../../tests/samples/ibv_devinfo.txt"));
+        let port = Port {
+            number: 1,
+            state: Some("ACTIVE".into()),
+            max_mtu: Some(4096),
+            active_mtu: Some(4096),
+            link_layer: Some("InfiniBand".into()),
+        };
+        let board = Some("MT_0000000834".into());
+        let device = Device { name: "mlx5_0".into(), firmware: Some("28.40.1000".into()), board, ports: vec![port] };
+        assert_eq!(devices, [device]);
+        assert_eq!(parse("No IB devices found\n"), []);
+    }
+}

@@ -1,0 +1,59 @@
+//! `lspci -D -vvv -d ::0604`: which PCI bridges redirect traffic between their devices (Access Control Services).
+
+/// A PCI bridge that has the capability.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    pub bdf: String,
+    /// The controls that are on: `SrcValid`, `ReqRedir` …
+    pub on: Vec<String>,
+}
+
+impl Bridge {
+    /// Returns whether it sends traffic between devices below it up to the root.
+    pub fn redirects(&self) -> bool {
+        self.on.iter().any(|flag| matches!(flag.as_str(), "SrcValid" | "ReqRedir" | "CmpltRedir"))
+    }
+}
+
+/// What the listing tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Bridges, with the capability or without.
+    pub bridges: usize,
+    pub with_acs: Vec<Bridge>,
+    /// Whether capabilities were hidden from the account that asked.
+    pub denied: bool,
+}
+
+/// Reads the listing.
+pub fn parse(text: &str) -> Listing {
+    let mut listing = Listing { denied: text.contains("<access denied>"), ..Listing::default() };
+    let mut bridge: Option<&str> = None;
+    for line in text.lines() {
+        if line.starts_with(|c: char| c.is_ascii_hexdigit()) {
+            let (bdf, rest) = line.split_once(' ').unwrap_or((line, ""));
+            bridge = rest.starts_with("PCI bridge").then_some(bdf);
+            listing.bridges += usize::from(bridge.is_some());
+        } else if let (Some(bdf), Some(flags)) = (bridge, line.trim().strip_prefix("ACSCtl:")) {
+            let on = flags.split_whitespace().filter_map(|flag| flag.strip_suffix('+')).map(str::to_owned).collect();
+            listing.with_acs.push(Bridge { bdf: bdf.to_owned(), on });
+        }
+    }
+    listing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bridges_that_redirect_are_told_from_those_that_do_not() {
+        let listing = parse(include_str!("../../../tests/samples/lspci-acs.txt"));
+        assert_eq!(listing.bridges, 3);
+        let redirecting: Vec<&str> =
+            listing.with_acs.iter().filter(|b| b.redirects()).map(|b| b.bdf.as_str()).collect();
+        assert_eq!(redirecting, ["0000:15:01.0"]);
+        assert_eq!(listing.with_acs.len(), 2, "one bridge has no such capability, an adapter is no bridge");
+        assert!(parse("00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n").denied);
+    }
+}

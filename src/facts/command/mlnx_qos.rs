@@ -1,0 +1,75 @@
+//! `mlnx_qos -i IF` and `ethtool -a IF`: what keeps RoCE traffic from being dropped.
+
+use super::pair;
+
+/// The settings of one interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Qos {
+    /// `OS controlled`, `Firmware controlled`; older tools do not tell.
+    pub dcbx: Option<String>,
+    /// `dscp` or `pcp`
+    pub trust: Option<String>,
+    /// Which of the eight priorities are paused.
+    pub pfc: Option<Vec<bool>>,
+}
+
+/// Reads `mlnx_qos -i IF`.
+pub fn parse(text: &str) -> Qos {
+    let value =
+        |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    Qos { dcbx: value("DCBX mode"), trust: value("Priority trust state"), pfc: text.lines().find_map(enabled) }
+}
+
+/// Reads the row of eight digits, with or without a colon behind its name.
+fn enabled(line: &str) -> Option<Vec<bool>> {
+    let cells: Vec<&str> = line.trim().strip_prefix("enabled")?.trim_start_matches(':').split_whitespace().collect();
+    let flags: Option<Vec<bool>> = cells
+        .iter()
+        .map(|cell| match *cell {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        })
+        .collect();
+    flags.filter(|flags| flags.len() == 8)
+}
+
+/// Pause frames of one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    pub rx: bool,
+    pub tx: bool,
+}
+
+/// Reads `ethtool -a IF`; `None` where it does not tell both.
+pub fn pause(text: &str) -> Option<Pause> {
+    let flag = |name: &str| match text.lines().filter_map(pair).find(|(key, _)| *key == name)?.1 {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    };
+    Some(Pause { rx: flag("RX")?, tx: flag("TX")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_and_paused_priorities_are_read() {
+        let qos = parse(include_str!("../../../tests/samples/mlnx_qos-dscp.txt"));
+        let pfc = Some(vec![false, false, false, true, false, false, false, false]);
+        assert_eq!(qos, Qos { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
+        let old = parse(include_str!("../../../tests/samples/mlnx_qos-pcp.txt"));
+        assert_eq!((old.dcbx, old.trust.as_deref(), old.pfc), (None, Some("pcp"), Some(vec![false; 8])));
+        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), Qos::default(), "a cut table");
+    }
+
+    #[test]
+    fn pause_frames_are_read() {
+        // origin: source, ethtool's pause.c
+        let text = "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n\n";
+        assert_eq!(pause(text), Some(Pause { rx: false, tx: true }));
+        assert_eq!(pause("netlink error: Operation not supported\n"), None);
+    }
+}

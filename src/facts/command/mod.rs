@@ -1,0 +1,36 @@
+//! Parsers of what the trade's daily commands and files print, each for itself and without I/O.
+//!
+//! They are lenient in spacing and order, and never invent a value: what is not printed is `None`. Each is tested with
+//! recorded output in `tests/samples`, where the index names the source of every sample.
+
+pub mod dkms;
+pub mod ibqueryerrors;
+pub mod ibstat;
+pub mod ibstatus;
+pub mod ibv_devinfo;
+pub mod lspci_acs;
+pub mod mlnx_qos;
+pub mod modinfo;
+pub mod nvidia_information;
+pub mod nvidia_smi;
+pub mod nvidia_topo;
+pub mod nvidia_version;
+pub mod ofed_info;
+pub mod perfquery;
+pub mod rate;
+pub mod sminfo;
+
+/// Returns the key and the value of a line `KEY: VALUE`, both trimmed.
+fn pair(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    Some((key.trim(), value.trim()))
+}
+
+/// Returns a number written in decimal or, after `0x`, in hex.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

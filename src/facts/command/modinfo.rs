@@ -1,0 +1,83 @@
+//! `modinfo MODULE`: a kernel module on disk.
+
+use super::pair;
+
+/// A module on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// `/lib/modules/…/updates/dkms/mlx5_core.ko`
+    pub file: String,
+    pub version: Option<String>,
+    pub license: Option<String>,
+    pub srcversion: Option<String>,
+    pub depends: Vec<String>,
+}
+
+impl Module {
+    /// Returns whether it came with the distribution's kernel (`inbox`, also where it is built in) or was built beside it
+    /// (`ofed`, for the modules of the RDMA stack).
+    pub fn origin(&self) -> Option<&'static str> {
+        if self.file.contains("/updates/") || self.file.contains("/extra/") || self.file.contains("/weak-updates/") {
+            return Some("ofed");
+        }
+        (self.file.contains("/kernel/") || self.file == "(builtin)").then_some("inbox")
+    }
+
+    /// Returns the flavor of an `nvidia` module, by its licence.
+    pub fn flavor(&self) -> Option<&'static str> {
+        match self.license.as_deref()? {
+            "NVIDIA" => Some("proprietary"),
+            text if text.contains("GPL") => Some("open"),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the listing; `None` where no module is in it.
+pub fn parse(text: &str) -> Option<Module> {
+    let value =
+        |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    let list = |text: String| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    Some(Module {
+        file: value("filename")?,
+        version: value("version"),
+        license: value("license"),
+        srcversion: value("srcversion"),
+        depends: value("depends").map(list).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origin_and_flavor_are_told_by_place_and_licence() {
+        // origin: reconstructed after kmod's modinfo.c and the paths of MLNX_OFED and of distributions
+        let of = |file: &str| {
+            parse(&format!("filename:       {file}\nlicense:        Dual BSD/GPL\n")).and_then(|m| m.origin())
+        };
+        assert_eq!(of("/lib/modules/5.15.0-130-generic/updates/dkms/mlx5_core.ko"), Some("ofed"));
+        assert_eq!(of("/lib/modules/5.14.0-427.el9.x86_64/extra/mlnx-ofa_kernel/drivers/mlx5_core.ko"), Some("ofed"));
+        assert_eq!(
+            of("/lib/modules/5.15.0-131-generic/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko"),
+            Some("inbox")
+        );
+        assert_eq!(of("(builtin)"), Some("inbox"));
+        assert_eq!(of("/opt/mlx5_core.ko"), None);
+        let flavor =
+            |license: &str| parse(&format!("filename: /x.ko\nlicense:        {license}\n")).and_then(|m| m.flavor());
+        assert_eq!(
+            (flavor("NVIDIA"), flavor("Dual MIT/GPL"), flavor("odd")),
+            (Some("proprietary"), Some("open"), None)
+        );
+        assert_eq!(parse("modinfo: ERROR: Module nvidia not found.\n"), None);
+    }
+
+    #[test]
+    fn what_it_depends_on_is_a_list() {
+        let module = parse("filename: /x.ko\ndepends:        nvidia,ib_core\n").expect("is one");
+        assert_eq!(module.depends, ["nvidia", "ib_core"]);
+        assert!(parse("filename: /x.ko\ndepends:        \n").expect("is one").depends.is_empty());
+    }
+}

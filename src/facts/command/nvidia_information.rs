@@ -1,0 +1,49 @@
+//! `/proc/driver/nvidia/gpus/*/information`: what the loaded driver knows of one GPU.
+
+use super::pair;
+
+/// What the file of one GPU tells. A value that the driver does not know yet is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Information {
+    pub model: Option<String>,
+    pub uuid: Option<String>,
+    pub vbios: Option<String>,
+    /// The firmware of the system processor as written: a version, or `N/A` where it runs none. Some branches label it
+    /// `GSP Firmware`.
+    pub firmware: Option<String>,
+}
+
+/// Reads the file. The driver writes question marks for what it does not know before it has initialized the GPU.
+pub fn parse(text: &str) -> Information {
+    let value = |labels: &[&str]| {
+        let (_, value) = text.lines().filter_map(pair).find(|(key, _)| labels.contains(key))?;
+        (!value.is_empty() && !value.contains("??")).then(|| value.to_owned())
+    };
+    let raw = text.lines().filter_map(pair).find(|(key, _)| matches!(*key, "GPU Firmware" | "GSP Firmware"));
+    Information {
+        model: value(&["Model"]).filter(|model| model != "Unknown"),
+        uuid: value(&["GPU UUID"]),
+        vbios: value(&["Video BIOS"]),
+        firmware: raw.map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firmware_is_a_version_or_not_there() {
+        let off = parse(include_str!("../../../tests/samples/information-gsp-off.txt"));
+        assert_eq!(off.firmware.as_deref(), Some("N/A"));
+        assert_eq!(off.uuid.as_deref(), Some("GPU-97e0449e-f914-403f-3976-34c746092b9c"));
+        let on = parse(include_str!("../../../tests/samples/information-gsp-on.txt"));
+        assert_eq!((on.firmware.as_deref(), on.model.as_deref()), (Some("580.173.02"), Some("NVIDIA RTX A6000")));
+        assert_eq!(
+            parse("GSP Firmware:    580.105.08\n").firmware.as_deref(),
+            Some("580.105.08"),
+            "the README's label"
+        );
+        assert_eq!(parse("GPU UUID: \t GPU-????????-????\nModel: Unknown\n"), Information::default());
+    }
+}

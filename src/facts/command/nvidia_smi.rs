@@ -1,0 +1,175 @@
+//! `nvidia-smi -q`: the state of each GPU as the management library tells it.
+
+use super::nvidia_version::is_version;
+use std::collections::BTreeMap;
+
+/// One GPU of the listing: values by their path, parts separated by ` / ` (`ECC Mode / Current`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gpu {
+    /// PCI address as sysfs writes it: `0000:ad:00.0`.
+    pub bdf: String,
+    values: BTreeMap<String, String>,
+}
+
+/// What stands at a place of the listing. A cell without a value is never a zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell<'a> {
+    /// The listing has no such line.
+    Missing,
+    /// The GPU does not have it.
+    Absent,
+    /// It could not be told, in the tool's words.
+    Failed(&'a str),
+    Value(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    /// Reads what stands behind the colon, in its several spellings.
+    pub fn of(text: &'a str) -> Self {
+        match text.trim_matches(['[', ']']) {
+            "N/A" | "Not Supported" | "" => Self::Absent,
+            word @ ("Unknown Error" | "ERR!" | "Insufficient Permissions" | "GPU is lost") => Self::Failed(word),
+            word if word.starts_with("GPU requires re") || word.starts_with("Requested functionality") => {
+                Self::Failed(word)
+            }
+            _ => Self::Value(text),
+        }
+    }
+}
+
+impl Gpu {
+    /// Returns what stands at a path.
+    pub fn cell(&self, path: &str) -> Cell<'_> {
+        self.values.get(path).map_or(Cell::Missing, |text| Cell::of(text))
+    }
+
+    /// Returns the paths below a path and what stands there.
+    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, Cell<'a>)> {
+        let inside = move |(key, value): (&'a String, &'a String)| {
+            Some((key.strip_prefix(path)?.strip_prefix(" / ")?, Cell::of(value)))
+        };
+        self.values.iter().filter_map(inside)
+    }
+}
+
+/// What the whole listing tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub driver: Option<String>,
+    pub gpus: Vec<Gpu>,
+}
+
+/// Reads the listing: what belongs to what is told by indentation, since several blocks have a `State` or a `Current`.
+pub fn parse(text: &str) -> Listing {
+    let mut listing = Listing::default();
+    let mut path: Vec<(usize, &str)> = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if let Some(bus) = line.strip_prefix("GPU ").filter(|_| indent == 0) {
+            listing.gpus.push(Gpu { bdf: bdf(bus), ..Gpu::default() });
+            path.clear();
+            continue;
+        }
+        let (key, value) =
+            line.split_once(" : ").map_or((line.trim(), None), |(key, value)| (key.trim(), Some(value.trim())));
+        match listing.gpus.last_mut() {
+            None if key == "Driver Version" => {
+                listing.driver = value.filter(|text| is_version(text)).map(str::to_owned)
+            }
+            None => {}
+            Some(gpu) => gpu.take(&mut path, indent, key, value),
+        }
+    }
+    listing
+}
+
+impl Gpu {
+    fn take<'a>(&mut self, path: &mut Vec<(usize, &'a str)>, indent: usize, key: &'a str, value: Option<&str>) {
+        if key.is_empty() {
+            return;
+        }
+        while path.last().is_some_and(|(at, _)| *at >= indent) {
+            path.pop();
+        }
+        if let Some(value) = value {
+            let names: Vec<&str> = path.iter().map(|(_, name)| *name).chain([key]).collect();
+            self.values.insert(names.join(" / "), value.to_owned());
+        }
+        path.push((indent, key));
+    }
+}
+
+/// Returns an address as sysfs writes it: the domain has four digits or as many as it needs, letters are small.
+pub fn bdf(bus: &str) -> String {
+    let bus = bus.trim().to_ascii_lowercase();
+    match bus.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => format!("{}:{rest}", &domain[4..]),
+        Some((domain, rest)) if domain.len() == 8 => format!("{}:{rest}", domain.trim_start_matches('0')),
+        _ => bus,
+    }
+}
+
+/// Returns what an exit status of `nvidia-smi` means, where it means something.
+pub fn meaning(status: i32) -> Option<&'static str> {
+    Some(match status {
+        3 => "the operation is not supported there",
+        4 => "the account may not ask",
+        6 => "no GPU was found",
+        8 => "a power cable is missing",
+        9 => "the driver is not loaded",
+        12 => "the management library is missing",
+        13 => "the management library lacks a function: it is of another version",
+        14 => "the infoROM of a GPU is corrupt",
+        15 => "a GPU fell off the bus",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H100: &str = include_str!("../../../tests/samples/nvidia-smi-q-h100-nvl.txt");
+
+    #[test]
+    fn blocks_are_told_apart_by_indentation() {
+        let listing = parse(H100);
+        assert_eq!(listing.driver.as_deref(), Some("550.54.14"));
+        let gpus: Vec<&str> = listing.gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
+        assert_eq!(gpus, ["0000:ad:00.0", "0000:ae:00.0"]);
+        let gpu = &listing.gpus[0];
+        assert_eq!(gpu.cell("GSP Firmware Version"), Cell::Value("550.54.14"));
+        assert_eq!(gpu.cell("MIG Mode / Current"), Cell::Value("Disabled"));
+        assert_eq!(gpu.cell("ECC Mode / Current"), Cell::Value("Enabled"));
+        assert_eq!(gpu.cell("Remapped Rows / Uncorrectable Error"), Cell::Value("0"));
+        assert_eq!(gpu.cell("Remapped Rows / Bank Remap Availability Histogram / None"), Cell::Value("0 bank(s)"));
+        assert_eq!(gpu.cell("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"), Cell::Value("Not Active"));
+        assert_eq!(gpu.cell("Fabric / State"), Cell::Absent, "a PCIe card has none");
+        assert_eq!(gpu.cell("GPU Recovery Action"), Cell::Missing, "the branch does not tell it");
+    }
+
+    #[test]
+    fn a_cell_without_a_value_is_never_a_zero() {
+        for cell in ["N/A", "[N/A]", "Not Supported", "[Not Supported]", ""] {
+            assert_eq!(Cell::of(cell), Cell::Absent, "{cell}");
+        }
+        for cell in ["[Unknown Error]", "ERR!", "[GPU is lost]", "[GPU requires reset]", "Insufficient Permissions"] {
+            assert_eq!(Cell::of(cell), Cell::Failed(cell.trim_matches(['[', ']'])), "{cell}");
+        }
+        assert_eq!(
+            Cell::of("Requested functionality has been deprecated"),
+            Cell::Failed("Requested functionality has been deprecated")
+        );
+        assert_eq!(
+            (Cell::of("0"), Cell::of("None")),
+            (Cell::Value("0"), Cell::Value("None")),
+            "`None` is a recovery action"
+        );
+    }
+
+    #[test]
+    fn addresses_are_those_of_sysfs() {
+        let all = ["00000000:AD:00.0", "0000:18:00.0", "00010000:01:00.0"].map(bdf);
+        assert_eq!(all, ["0000:ad:00.0", "0000:18:00.0", "10000:01:00.0"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! `nvidia-smi topo -m`: how GPUs and network adapters are joined.
+
+use std::collections::BTreeMap;
+
+/// The matrix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// Names of the columns that stand for devices, in order: `GPU0` … `NIC0` …
+    pub columns: Vec<String>,
+    /// From row and column to `X`, `NV18`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
+    pub links: BTreeMap<String, BTreeMap<String, String>>,
+    /// From `NIC0` to the RDMA device it stands for: `mlx5_0`.
+    pub nics: BTreeMap<String, String>,
+    /// From a GPU to its processors, `0-47,96-143`, where the row tells them.
+    pub cpus: BTreeMap<String, String>,
+}
+
+/// Reads the matrix; `None` where there is no header or a row has fewer cells than it.
+pub fn parse(text: &str) -> Option<Topology> {
+    let text = plain(text);
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let columns: Vec<String> = lines
+        .by_ref()
+        .find(|words| words.first() == Some(&"GPU0") && words.get(1) != Some(&"X"))?
+        .into_iter()
+        .take_while(|word| !matches!(*word, "CPU" | "NUMA"))
+        .map(str::to_owned)
+        .collect();
+    let mut topology = Topology { columns, ..Topology::default() };
+    for words in lines {
+        match words.split_first() {
+            Some((name, cells)) if topology.columns.iter().any(|column| column == name) => topology.row(name, cells)?,
+            Some((name, [device])) if name.starts_with("NIC") && name.ends_with(':') => {
+                topology.nics.insert(name.trim_end_matches(':').to_owned(), (*device).to_owned());
+            }
+            _ => {}
+        }
+    }
+    (topology.links.len() == topology.columns.len()).then_some(topology)
+}
+
+impl Topology {
+    fn row(&mut self, name: &str, cells: &[&str]) -> Option<()> {
+        let own = cells.get(..self.columns.len())?;
+        let links = self.columns.iter().cloned().zip(own.iter().map(|cell| (*cell).to_owned())).collect();
+        self.links.insert(name.to_owned(), links);
+        if let Some(cpus) = cells.get(self.columns.len()).filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            self.cpus.insert(name.to_owned(), (*cpus).to_owned());
+        }
+        Some(())
+    }
+}
+
+/// Takes out escape sequences: the header is underlined.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut pieces = text.split("\u{1b}[");
+    out.push_str(pieces.next().unwrap_or(""));
+    for piece in pieces {
+        let end = piece.find(|c: char| c.is_ascii_alphabetic()).map_or(piece.len(), |at| at + 1);
+        out.push_str(&piece[end..]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A100: &str = include_str!("../../../tests/samples/topo-a100x8.txt");
+
+    #[test]
+    fn the_matrix_is_read_with_its_legend() {
+        let topology = parse(A100).expect("is a matrix");
+        assert_eq!(topology.columns.len(), 18);
+        assert_eq!(topology.links["GPU0"]["GPU7"], "NV12");
+        assert_eq!(topology.links["GPU2"]["NIC3"], "PXB");
+        assert_eq!(topology.links["NIC8"]["NIC9"], "PIX");
+        assert_eq!(topology.nics["NIC9"], "mlx5_9");
+        assert_eq!(topology.cpus["GPU0"], "48-63,176-191");
+        assert!(!topology.cpus.contains_key("NIC0"));
+    }
+
+    #[test]
+    fn underlines_and_a_cut_are_seen() {
+        let underlined =
+            A100.replacen("GPU0", "\u{1b}[4mGPU0", 1).replacen("NUMA Affinity\n", "NUMA Affinity\u{1b}[0m\n", 1);
+        assert_eq!(parse(&underlined), parse(A100));
+        assert_eq!(parse("Failed to initialize NVML\n"), None);
+        let cut: String = A100.lines().take(5).map(|line| format!("{line}\n")).collect();
+        assert_eq!(parse(&cut), None);
+    }
+
+    #[test]
+    fn older_matrices_name_the_adapters_themselves() {
+        // origin: reconstructed after drivers before 515, with an adapter named by its place
+        let text = "\tGPU0\tibp24s0\tmlx5_bond_0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\tSYS\t0-47\t0\n\
+                    ibp24s0\tPIX\t X \tSYS\nmlx5_bond_0\tSYS\tSYS\t X \n";
+        let topology = parse(text).expect("is a matrix");
+        assert_eq!(topology.columns, ["GPU0", "ibp24s0", "mlx5_bond_0"]);
+        assert_eq!((topology.links["GPU0"]["ibp24s0"].as_str(), topology.cpus["GPU0"].as_str()), ("PIX", "0-47"));
+    }
+}

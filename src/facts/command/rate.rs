@@ -1,0 +1,59 @@
+//! The rate of an RDMA port, as `/sys/class/infiniband/*/ports/*/rate` and `ibstatus` print it.
+
+/// A rate: `400 Gb/sec (4X NDR)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Gb/s
+    pub gbps: f64,
+    /// Lanes in use.
+    pub width: Option<u64>,
+    /// What InfiniBand calls the speed of one lane: `NDR`. An Ethernet port prints the name of a like speed, which means
+    /// nothing there.
+    pub speed: Option<String>,
+}
+
+/// Reads a rate; `None` where it has another form.
+pub fn parse(text: &str) -> Option<Rate> {
+    let (gbps, rest) = text.trim().split_once(" Gb/sec")?;
+    let gbps: f64 = gbps.parse().ok().filter(|gbps: &f64| gbps.is_finite())?;
+    let Some(inside) = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+        return rest.trim().is_empty().then_some(Rate { gbps, width: None, speed: None });
+    };
+    let (width, speed) = inside.split_once('X')?;
+    let speed = Some(speed.trim()).filter(|speed| !speed.is_empty()).map(str::to_owned);
+    Some(Rate { gbps, width: Some(width.parse().ok()?), speed })
+}
+
+impl Rate {
+    /// Returns what the width of an InfiniBand port says: `full`, `split` (half of the lanes, which a split cable
+    /// intends) or `lost` (a single lane: the others are gone).
+    pub fn lanes(&self) -> Option<&'static str> {
+        match self.width? {
+            1 => Some("lost"),
+            2 => Some("split"),
+            _ => Some("full"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_width_count_together() {
+        let lanes = |text| parse(text).map(|rate| (rate.gbps, rate.lanes(), rate.speed));
+        assert_eq!(lanes("400 Gb/sec (4X NDR)"), Some((400.0, Some("full"), Some("NDR".into()))));
+        assert_eq!(lanes("200 Gb/sec (2X NDR)"), Some((200.0, Some("split"), Some("NDR".into()))));
+        assert_eq!(
+            lanes("100 Gb/sec (1X NDR)"),
+            Some((100.0, Some("lost"), Some("NDR".into()))),
+            "three lanes are gone"
+        );
+        assert_eq!(lanes("100 Gb/sec (4X EDR)"), Some((100.0, Some("full"), Some("EDR".into()))));
+        assert_eq!(lanes("2.5 Gb/sec (1X)"), Some((2.5, Some("lost"), None)));
+        assert_eq!(lanes("40 Gb/sec"), Some((40.0, None, None)));
+        assert_eq!(lanes("NaN Gb/sec"), None);
+        assert_eq!(lanes("fast"), None);
+    }
+}

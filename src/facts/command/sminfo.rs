@@ -1,0 +1,52 @@
+//! `sminfo`: the subnet manager that a port knows.
+
+use super::number;
+
+/// A subnet manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    pub lid: u64,
+    pub guid: String,
+    /// Counts up while it lives.
+    pub activity: Option<u64>,
+    pub priority: Option<u64>,
+    /// `master`, `standby`, `discovering`, `not-active`
+    pub state: &'static str,
+}
+
+/// Reads the line; `None` where it has another form (`iberror: failed: query`) or an unknown state.
+pub fn parse(text: &str) -> Option<Manager> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("sminfo: "))?;
+    let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let after = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied();
+    let state = match after("state")? {
+        "0" => "not-active",
+        "1" => "discovering",
+        "2" => "standby",
+        "3" => "master",
+        _ => return None,
+    };
+    Some(Manager {
+        lid: number(after("lid")?)?,
+        guid: after("guid")?.to_owned(),
+        activity: after("count").and_then(number),
+        priority: after("priority").and_then(number),
+        state,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manager_is_read() {
+        let manager = parse(include_str!("../../../tests/samples/sminfo.txt")).expect("is one");
+        assert_eq!((manager.lid, manager.guid.as_str(), manager.state), (3, "0x248a0703009c0196", "master"));
+        assert_eq!((manager.activity, manager.priority), (Some(38526), Some(15)));
+        let simulated = parse(include_str!("../../../tests/samples/sminfo-ibsim.txt")).expect("is one");
+        assert_eq!((simulated.lid, simulated.guid.as_str(), simulated.priority), (1, "0x100003", Some(0)));
+        assert_eq!(parse(include_str!("../../../tests/samples/sminfo-ibsim-nosm.txt")), None);
+        assert_eq!(parse("sminfo: sm lid 2 sm guid 0x1, activity count 1 priority 0 state 9 SMINFO_ODD\n"), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! `dkms`: modules that are built on the host.
+
+use super::Fact;
+use super::command::dkms;
+use super::read::done;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "dkms",
+    doc: "Kernel modules that are built on the host, a list from `dkms status`. Empty where there is no dkms.",
+    fields: &[
+        ("module", "`nvidia`, `mlnx-ofed-kernel`"),
+        ("version", "version of its source"),
+        ("kernel", "kernel release it was built for, null while it is only added"),
+        ("arch", "`x86_64`"),
+        ("state", "`added`, `built`, `installed`"),
+        ("note", "what dkms warns of, null without a warning"),
+    ],
+    reads: &["dkms status"],
+    snippet: FactSnippet {
+        name: "dkms",
+        snippet: "command -v dkms >/dev/null 2>&1 || exit 0; LC_ALL=C dkms status",
+        timeout_s: 30,
+        device: false,
+        quick: false,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let mut entries = Vec::new();
+    for line in done(output)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let entry = dkms::line(line).ok_or_else(|| Unknown::new("`dkms status` has another form").said(line))?;
+        entries.push(json!({
+            "module": entry.module, "version": entry.version, "kernel": entry.kernel,
+            "arch": entry.arch, "state": entry.state, "note": entry.note,
+        }));
+    }
+    Ok(entries.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn entries_are_listed() {
+        // origin: source, dkms 3's status
+        let expected = json!([{"module": "nvidia", "version": "560.35.03", "kernel": "5.15.0-130-generic", "arch": "x86_64", "state": "installed", "note": null}]);
+        assert_eq!(parsed(&FACT, "nvidia/560.35.03, 5.15.0-130-generic, x86_64: installed\n"), Ok(expected));
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(why(&FACT, 0, "odd\n"), "`dkms status` has another form");
+    }
+}

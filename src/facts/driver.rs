@@ -1,0 +1,226 @@
+//! `driver`: the NVIDIA driver as it is loaded, on disk, in userspace and as a package.
+
+use super::Fact;
+use super::command::modinfo::{self, Module};
+use super::command::nvidia_version::{self, is_version};
+use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+
+/// The library's link ends in the version of what programs load.
+const SNIPPET: &str = r#"[ ! -e /sys/module/nvidia/version ] || { printf '\036module\n'; cat /sys/module/nvidia/version; }
+for f in version params; do
+[ ! -e "/proc/driver/nvidia/$f" ] || { printf '\n\036%s\n' "$f"; cat "/proc/driver/nvidia/$f"; }
+done
+n=0
+for d in /proc/driver/nvidia/gpus/*; do [ ! -e "$d" ] || n=$((n + 1)); done
+k=$(uname -r) || exit
+printf '\n\036host\t%s\t%s\n' "$n" "$k"
+if command -v modinfo >/dev/null 2>&1; then
+seen=
+for d in "/lib/modules/$k" /lib/modules/*; do
+r=${d##*/}
+[ -e "$d/modules.dep" ] || continue
+[ "$r" != "$k" ] || { [ -z "$seen" ] || continue; seen=1; }
+printf '\n\036disk\t%s\n' "$r"; LC_ALL=C modinfo -k "$r" nvidia 2>/dev/null
+done
+else printf '\n\036lacks\tmodinfo\n'; fi
+for d in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/lib; do
+[ ! -e "$d/libnvidia-ml.so.1" ] || { printf '\n\036library\t%s\n' "$(readlink -f "$d/libnvidia-ml.so.1")"; break; }
+done
+[ ! -e /usr/bin/nvidia-uninstall ] || printf '\n\036uninstaller\n'
+if [ -e /usr/bin/nvidia-smi ]; then
+if command -v dpkg >/dev/null 2>&1; then
+for f in /usr/bin/nvidia-smi "$(readlink -f /usr/bin/nvidia-smi)"; do
+p=$(dpkg -S "$f" 2>/dev/null | grep -v '^diversion ') || continue
+p=${p%%:*}; p=${p%%,*}
+printf '\n\036package\t%s\t%s\n' "$p" "$(dpkg-query -W -f='${Version}' "$p" 2>/dev/null)"; break
+done
+elif command -v rpm >/dev/null 2>&1; then
+p=$(rpm -qf --qf '%{NAME}\t%{VERSION}' /usr/bin/nvidia-smi 2>/dev/null) && printf '\n\036package\t%s\n' "$p"
+fi
+fi
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "driver",
+    doc: "The NVIDIA driver: what is loaded, on disk, in userspace and packaged are four versions that have to be one. From \
+          `/proc/driver/nvidia`, `/sys/module/nvidia`, `modinfo`, the management library's link and the package manager.",
+    fields: &[
+        ("loaded", "version of the loaded module, null while none is loaded"),
+        ("flavor", "flavor of the loaded module: `open` or `proprietary`"),
+        ("disk", "version of the module for the running kernel, null without one"),
+        ("disk_flavor", "its flavor, by its licence"),
+        (
+            "kernels",
+            "kernel release to `version`, `flavor` and `file` of the module for it, of every kernel that has one",
+        ),
+        ("userspace", "version of the management library, null without one"),
+        ("package", "the package that `nvidia-smi` came with, null where none did"),
+        ("packaged", "its upstream version, without epoch and revision"),
+        ("method", "how it was installed: `package`, `runfile`, `mixed` (both: they overwrite each other), null"),
+        ("uninstaller", "whether the installer program left its uninstaller"),
+        (
+            "params",
+            "what was asked of the loaded module, by name, as text (`/proc/driver/nvidia/params`), null while none is loaded. It does \
+             not tell what came of it",
+        ),
+        ("gpus", "number of GPUs that the loaded driver has"),
+    ],
+    reads: &[
+        "/sys/module/nvidia/version",
+        "/proc/driver/nvidia/{version,params}",
+        "/proc/driver/nvidia/gpus/*",
+        "/lib/modules/*/modules.dep",
+        "uname -r",
+        "modinfo -k RELEASE nvidia",
+        "readlink -f {/usr/lib/x86_64-linux-gnu,/usr/lib/aarch64-linux-gnu,/usr/lib64,/usr/lib}/libnvidia-ml.so.1",
+        "/usr/bin/nvidia-uninstall",
+        "dpkg -S /usr/bin/nvidia-smi",
+        "dpkg-query -W -f='${Version}' PACKAGE",
+        "rpm -qf --qf '%{NAME}\\t%{VERSION}' /usr/bin/nvidia-smi",
+    ],
+    snippet: FactSnippet { name: "driver", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let host = part(&parts, "host").ok_or_else(|| super::read::unread("the kernel's release", output))?;
+    let mut driver = loaded(&parts);
+    driver.extend(disk(&parts, host.field(2)));
+    let library = part(&parts, "library").map(|part| part.field(1));
+    driver.insert("userspace".into(), library.map_or(Value::Null, library_version));
+    driver.extend(installed(&parts));
+    driver.insert("gpus".into(), json!(host.field(1).parse::<u64>().ok()));
+    Ok(Value::Object(driver))
+}
+
+fn named<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+fn loaded(parts: &[Part<'_>]) -> Map<String, Value> {
+    let told = part(parts, "version");
+    let loaded = told.and_then(|part| nvidia_version::parse(part.body));
+    let module = part(parts, "module").and_then(|part| part.line());
+    let version = match (&loaded, module) {
+        (Some(loaded), _) => loaded.version.as_str().into(),
+        (None, Some(version)) => version.into(),
+        (None, None) if told.is_some() => unknown_part("`/proc/driver/nvidia/version` has another form"),
+        (None, None) => Value::Null,
+    };
+    let flavor = match loaded {
+        Some(loaded) => Value::from(if loaded.open { "open" } else { "proprietary" }),
+        None if version.is_null() => Value::Null,
+        None => unknown_part("the loaded driver does not tell its flavor"),
+    };
+    let params = part(parts, "params").map(|part| nvidia_version::params(part.body));
+    named([("loaded", version), ("flavor", flavor), ("params", json!(params))])
+}
+
+fn disk(parts: &[Part<'_>], running: &str) -> Map<String, Value> {
+    if part(parts, "lacks").is_some() {
+        let unknown = || unknown_part("`modinfo` is missing");
+        return named([("disk", unknown()), ("disk_flavor", unknown()), ("kernels", unknown())]);
+    }
+    let modules = parts.iter().filter(|part| part.name() == "disk");
+    let modules: Vec<(&str, Module)> =
+        modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
+    let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
+    let flavor = |module: &Module| or_unknown(module.flavor(), || "its licence is not known".to_owned());
+    let entry = |module: &Module| json!({ "version": module.version, "flavor": flavor(module), "file": module.file });
+    let kernels: Map<String, Value> =
+        modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), entry(module))).collect();
+    named([
+        ("disk", text_or_null(own.and_then(|module| module.version.as_deref()))),
+        ("disk_flavor", own.map_or(Value::Null, flavor)),
+        ("kernels", kernels.into()),
+    ])
+}
+
+fn library_version(path: &str) -> Value {
+    let version = path.rsplit_once(".so.").map(|(_, version)| version).filter(|version| is_version(version));
+    or_unknown(version, || format!("the management library `{path}` does not tell its version"))
+}
+
+fn installed(parts: &[Part<'_>]) -> Map<String, Value> {
+    let package = part(parts, "package");
+    let uninstaller = part(parts, "uninstaller").is_some();
+    let method = match (package.is_some(), uninstaller) {
+        (true, true) => Value::from("mixed"),
+        (true, false) => Value::from("package"),
+        (false, true) => Value::from("runfile"),
+        (false, false) => Value::Null,
+    };
+    named([
+        ("package", text_or_null(package.map(|part| part.field(1)))),
+        ("packaged", text_or_null(package.map(|part| upstream(part.field(2))))),
+        ("method", method),
+        ("uninstaller", uninstaller.into()),
+    ])
+}
+
+/// Returns a package's version without epoch and revision.
+fn upstream(version: &str) -> &str {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed};
+
+    const LOADED: &str = include_str!("../../tests/samples/version-proprietary.txt");
+
+    fn of(text: &str) -> Value {
+        parsed(&FACT, &printed(text)).expect("is known")
+    }
+
+    #[test]
+    fn the_four_versions_are_told_apart() {
+        // origin: reconstructed after a node with 560.35.03 whose userspace was upgraded
+        let driver = of(&format!(
+            "@@module\n560.35.03\n\n@@version\n{LOADED}\n@@params\nEnableGpuFirmware: 0\nEnableGpuFirmwareLogs: 2\n\n\
+             @@host\t8\t5.15.0-130-generic\n\n@@disk\t5.15.0-130-generic\nfilename:       /lib/modules/5.15.0-130-generic/updates/dkms/nvidia.ko\n\
+             version:        560.35.05\nlicense:        NVIDIA\n\n@@disk\t5.15.0-131-generic\n\n\
+             @@library\t/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.560.35.05\n\n@@package\tnvidia-utils-560\t1:560.35.05-0ubuntu1\n"
+        ));
+        let expected = json!({
+            "loaded": "560.35.03", "flavor": "proprietary", "params": {"EnableGpuFirmware": "0", "EnableGpuFirmwareLogs": "2"},
+            "disk": "560.35.05", "disk_flavor": "proprietary",
+            "kernels": {"5.15.0-130-generic": {"version": "560.35.05", "flavor": "proprietary", "file": "/lib/modules/5.15.0-130-generic/updates/dkms/nvidia.ko"}},
+            "userspace": "560.35.05", "package": "nvidia-utils-560", "packaged": "560.35.05", "method": "package", "uninstaller": false, "gpus": 8,
+        });
+        assert_eq!(driver, expected);
+    }
+
+    #[test]
+    fn a_host_without_a_driver_has_none() {
+        let driver = of("\n@@host\t0\t6.1.0-44-amd64\n");
+        for field in ["loaded", "flavor", "disk", "disk_flavor", "userspace", "package", "packaged", "method", "params"]
+        {
+            assert_eq!(driver[field], Value::Null, "{field}");
+        }
+        assert_eq!((&driver["kernels"], &driver["gpus"]), (&json!({}), &json!(0)));
+    }
+
+    #[test]
+    fn two_ways_of_installing_are_seen() {
+        assert_eq!(of("@@host\t0\tk\n@@uninstaller\n")["method"], "runfile");
+        assert_eq!(of("@@host\t0\tk\n@@uninstaller\n@@package\tnvidia-utils-560\t560.35.03-1\n")["method"], "mixed");
+    }
+
+    #[test]
+    fn what_cannot_be_told_says_why() {
+        let driver = of("@@version\nodd\n@@host\t0\tk\n@@lacks\tmodinfo\n@@library\t/usr/lib/libnvidia-ml.so.1\n");
+        assert_eq!(driver["loaded"]["unknown"], "`/proc/driver/nvidia/version` has another form");
+        assert_eq!(driver["disk"]["unknown"], "`modinfo` is missing");
+        assert_eq!(
+            driver["userspace"]["unknown"],
+            "the management library `/usr/lib/libnvidia-ml.so.1` does not tell its version"
+        );
+    }
+}

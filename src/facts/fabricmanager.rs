@@ -1,0 +1,48 @@
+//! `fabricmanager`: the version of the fabric manager's program.
+
+use super::Fact;
+use super::command::nvidia_version::is_version;
+use super::read::{done, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+pub(super) const FACT: Fact = Fact {
+    name: "fabricmanager",
+    doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version has to be that of the loaded driver, to the last digit.",
+    fields: &[("version", "`560.35.03`, null where it is not installed")],
+    reads: &["nv-fabricmanager --version"],
+    snippet: FactSnippet {
+        name: "fabricmanager",
+        snippet: "command -v nv-fabricmanager >/dev/null 2>&1 || { printf 'none\\n'; exit 0; }; LC_ALL=C nv-fabricmanager --version 2>&1",
+        timeout_s: 10,
+        device: true,
+        quick: false,
+    },
+    parse,
+};
+
+/// The wording differs between branches: a version has to stand behind a colon or at the end of a line.
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    if text.trim() == "none" {
+        return Ok(json!({ "version": null }));
+    }
+    let version = text.lines().filter_map(|line| line.split_whitespace().last()).find(|word| is_version(word));
+    version.map(|version| json!({ "version": version })).ok_or_else(|| unread("a version", output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn its_version_is_read_in_any_wording() {
+        // origin: reconstructed, the wording is not confirmed
+        assert_eq!(parsed(&FACT, "Fabric Manager version is : 560.35.03\n"), Ok(json!({"version": "560.35.03"})));
+        assert_eq!(parsed(&FACT, "none\n"), Ok(json!({"version": null})));
+        assert_eq!(why(&FACT, 0, "Fabric Manager\n"), "a version is not in the answer");
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+    }
+}

@@ -1,0 +1,67 @@
+//! `governor`: how the processors' clocks and memory placement are governed.
+
+use super::Fact;
+use super::read::{done, field};
+use super::secure_boot::bracketed;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const SNIPPET: &str = r#"[ -d /sys/devices/system/cpu ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
+[ ! -r "$f" ] || { read -r g <"$f"; printf 'governor\t%s\n' "$g"; }
+done
+[ ! -r /proc/sys/kernel/numa_balancing ] || { read -r v </proc/sys/kernel/numa_balancing; printf 'balancing\t%s\n' "$v"; }
+[ ! -r /sys/kernel/mm/transparent_hugepage/enabled ] || { read -r v </sys/kernel/mm/transparent_hugepage/enabled; printf 'thp\t%s\n' "$v"; }
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "governor",
+    doc: "How clocks and memory placement are governed, from `/sys/devices/system/cpu`, `/proc/sys/kernel/numa_balancing` and \
+          `/sys/kernel/mm/transparent_hugepage`.",
+    fields: &[
+        (
+            "governors",
+            "governor to number of processors: `performance`, `powersave`; empty where the kernel does not set clocks",
+        ),
+        ("numa_balancing", "whether the kernel moves memory between nodes, null where it cannot"),
+        ("thp", "transparent huge pages: `always`, `madvise`, `never`, null where the kernel has none"),
+    ],
+    reads: &[
+        "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        "/proc/sys/kernel/numa_balancing",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+    ],
+    snippet: FactSnippet { name: "governor", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let mut governors: BTreeMap<&str, u64> = BTreeMap::new();
+    for governor in text.lines().filter_map(|line| line.strip_prefix("governor\t")) {
+        *governors.entry(governor).or_default() += 1;
+    }
+    Ok(json!({
+        "governors": governors,
+        "numa_balancing": field(text, "balancing").map(|value| value.trim() != "0"),
+        "thp": field(text, "thp").and_then(bracketed),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::parsed;
+
+    #[test]
+    fn every_processor_counts() {
+        // origin: reconstructed after the kernel's sysfs
+        let text = "governor\tperformance\ngovernor\tpowersave\ngovernor\tperformance\nbalancing\t1\nthp\talways [madvise] never\n";
+        let expected =
+            json!({"governors": {"performance": 2, "powersave": 1}, "numa_balancing": true, "thp": "madvise"});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(parsed(&FACT, ""), Ok(json!({"governors": {}, "numa_balancing": null, "thp": null})));
+    }
+}

@@ -1,0 +1,277 @@
+//! `gpu_state`: the state of each GPU as `nvidia-smi -q` tells it.
+
+use super::Fact;
+use super::command::nvidia_smi::{self, Cell, Gpu};
+use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// Without a loaded driver `nvidia-smi` is not started: its helper would load one.
+const SNIPPET: &str = guarded!(
+    r"[ -e /proc/driver/nvidia/version ] || exit 0
+guard 30 nvidia-smi -q"
+);
+
+pub(super) const FACT: Fact = Fact {
+    name: "gpu_state",
+    doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty where no driver is loaded. \
+          `nvidia-smi` may hang: then this fact is unknown and `gpus` is not.",
+    fields: &[
+        ("bdf", "PCI address as in `gpus`: `0000:18:00.0`"),
+        ("uuid", "`GPU-806f8ea2-…`"),
+        ("model", "`NVIDIA H100 80GB HBM3`"),
+        ("vbios", "version of its VBIOS"),
+        ("persistence", "whether persistence mode is on"),
+        (
+            "ecc",
+            "`current` and `pending`: whether error correction is on, now and after the next reset; null without it",
+        ),
+        (
+            "ecc_uncorrected",
+            "uncorrected errors, `volatile` (since the driver was loaded) and `aggregate`; null without error correction",
+        ),
+        ("mig", "`current` and `pending`: whether it is split into instances; null where it cannot be"),
+        (
+            "remaps",
+            "remapped rows: `correctable` and `uncorrectable` counts, `pending` and `failure` flags; null before Ampere",
+        ),
+        (
+            "fabric",
+            "`state` (`Completed`, `In Progress`, `Not Started`) and `status` (`Success`); null without NVSwitch",
+        ),
+        (
+            "recovery",
+            "what the driver asks for: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`; null where it does not tell",
+        ),
+        (
+            "gsp_firmware",
+            "firmware of the system processor by this second source, null where it says none; `gpus` decides",
+        ),
+    ],
+    reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
+    snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(json!([])) };
+    // With a corrupt infoROM (14) the GPUs are listed all the same.
+    if !matches!(ran.status, 0 | 14) {
+        let unknown = failed("nvidia-smi", &ran);
+        let meaning = nvidia_smi::meaning(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
+        return Err(Unknown { why: unknown.why + &meaning, ..unknown });
+    }
+    let mut listing = nvidia_smi::parse(ran.text);
+    if listing.gpus.is_empty() {
+        return Err(unread("a GPU", output));
+    }
+    listing.gpus.sort_by(|a, b| a.bdf.cmp(&b.bdf));
+    Ok(listing.gpus.iter().map(state).collect::<Vec<_>>().into())
+}
+
+fn state(gpu: &Gpu) -> Value {
+    json!({
+        "bdf": gpu.bdf,
+        "uuid": text(gpu, "GPU UUID"),
+        "model": text(gpu, "Product Name"),
+        "vbios": text(gpu, "VBIOS Version"),
+        "persistence": flag(gpu, "Persistence Mode"),
+        "ecc": modes(gpu, "ECC Mode"),
+        "ecc_uncorrected": uncorrected(gpu),
+        "mig": modes(gpu, "MIG Mode"),
+        "remaps": remaps(gpu),
+        "fabric": fabric(gpu),
+        "recovery": text(gpu, "GPU Recovery Action"),
+        "gsp_firmware": text(gpu, "GSP Firmware Version"),
+    })
+}
+
+/// Returns why a place of the listing tells nothing.
+fn untold(path: &str, cell: Cell<'_>) -> Value {
+    unknown_part(match cell {
+        Cell::Missing => format!("`nvidia-smi` does not tell `{path}`"),
+        Cell::Absent => format!("`nvidia-smi` says that `{path}` is not available"),
+        Cell::Failed(said) | Cell::Value(said) => format!("`nvidia-smi` says `{said}` of `{path}`"),
+    })
+}
+
+/// Reads text; what the GPU does not have or the branch does not tell is null.
+fn text(gpu: &Gpu, path: &str) -> Value {
+    match gpu.cell(path) {
+        Cell::Value(text) => text.into(),
+        Cell::Absent | Cell::Missing => Value::Null,
+        cell @ Cell::Failed(_) => untold(path, cell),
+    }
+}
+
+/// Reads a flag; whatever is neither yes nor no is unknown, never false.
+fn flag(gpu: &Gpu, path: &str) -> Value {
+    match gpu.cell(path) {
+        Cell::Value("Enabled" | "Yes") => true.into(),
+        Cell::Value("Disabled" | "No") => false.into(),
+        cell => untold(path, cell),
+    }
+}
+
+fn count(gpu: &Gpu, path: &str) -> Value {
+    let cell = gpu.cell(path);
+    number(cell).map_or_else(|| untold(path, cell), Value::from)
+}
+
+fn number(cell: Cell<'_>) -> Option<u64> {
+    match cell {
+        Cell::Value(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the two modes of a feature, null where the GPU does not have it.
+fn modes(gpu: &Gpu, block: &str) -> Value {
+    let path = |name: &str| format!("{block} / {name}");
+    match gpu.cell(&path("Current")) {
+        Cell::Absent => Value::Null,
+        _ => json!({ "current": flag(gpu, &path("Current")), "pending": flag(gpu, &path("Pending")) }),
+    }
+}
+
+fn remaps(gpu: &Gpu) -> Value {
+    let path = |name: &str| format!("Remapped Rows / {name}");
+    match gpu.cell("Remapped Rows") {
+        Cell::Absent => Value::Null,
+        _ => json!({
+            "correctable": count(gpu, &path("Correctable Error")),
+            "uncorrectable": count(gpu, &path("Uncorrectable Error")),
+            "pending": flag(gpu, &path("Pending")),
+            "failure": flag(gpu, &path("Remapping Failure Occurred")),
+        }),
+    }
+}
+
+/// Returns the state of the fabric. `In Progress` has no status yet.
+fn fabric(gpu: &Gpu) -> Value {
+    match gpu.cell("Fabric / State") {
+        Cell::Absent => Value::Null,
+        Cell::Value(state) => json!({ "state": state, "status": text(gpu, "Fabric / Status") }),
+        cell => untold("Fabric / State", cell),
+    }
+}
+
+/// Sums uncorrected errors by kind, null where the GPU does not count them.
+fn uncorrected(gpu: &Gpu) -> Value {
+    if gpu.cell("ECC Mode / Current") == Cell::Absent {
+        return Value::Null;
+    }
+    match (sum(gpu, "ECC Errors / Volatile"), sum(gpu, "ECC Errors / Aggregate")) {
+        (Value::Null, Value::Null) => Value::Null,
+        (volatile, aggregate) => json!({ "volatile": volatile, "aggregate": aggregate }),
+    }
+}
+
+/// Adds up what is uncorrectable below a path: the names of the counts differ between branches.
+fn sum(gpu: &Gpu, path: &str) -> Value {
+    let cells: Vec<Cell<'_>> =
+        gpu.below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
+    let counted: Vec<&Cell<'_>> = cells.iter().filter(|cell| **cell != Cell::Absent).collect();
+    match counted.iter().try_fold(0u64, |sum, cell| sum.checked_add(number(**cell)?)) {
+        _ if cells.is_empty() => untold(path, Cell::Missing),
+        _ if counted.is_empty() => Value::Null,
+        Some(sum) => sum.into(),
+        None => {
+            let odd = counted.iter().find(|cell| number(***cell).is_none());
+            untold(path, odd.map_or(Cell::Missing, |cell| **cell))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, run, why};
+
+    fn answer(body: &str, status: &str) -> String {
+        printed(&format!("\n@@nvidia-smi\trun\t30\n{body}\n@@status\t{status}\n"))
+    }
+
+    const H100: &str = include_str!("../../tests/samples/nvidia-smi-q-h100-nvl.txt");
+
+    #[test]
+    fn each_gpu_has_its_state() {
+        let expected = json!({
+            "bdf": "0000:ad:00.0", "uuid": "GPU-806f8ea2-6428-1096-a076-bb687fb45fb0", "model": "NVIDIA H100 NVL",
+            "vbios": "96.00.74.00.11", "persistence": true,
+            "ecc": {"current": true, "pending": true}, "ecc_uncorrected": {"volatile": 0, "aggregate": 0},
+            "mig": {"current": false, "pending": false},
+            "remaps": {"correctable": 0, "uncorrectable": 0, "pending": false, "failure": false},
+            "fabric": null, "recovery": null, "gsp_firmware": "550.54.14",
+        });
+        let state = parsed(&FACT, &answer(H100, "0")).expect("is known");
+        assert_eq!(state[0], expected);
+        assert_eq!(state[1]["bdf"], "0000:ae:00.0");
+        assert_eq!(parsed(&FACT, &answer(H100, "14")), Ok(state), "a corrupt infoROM leaves the GPUs usable");
+    }
+
+    #[test]
+    fn the_fabric_in_progress_is_not_completed() {
+        // origin: field, H100 80GB HBM3 with 570.195.03
+        let block = "    Fabric\n        State                             : In Progress\n        Status                            : N/A\n";
+        let text = H100.replacen("    Fabric\n        State                             : N/A\n        Status                            : N/A\n", block, 1);
+        let state = parsed(&FACT, &answer(&text, "0")).expect("is known");
+        assert_eq!(state[0]["fabric"], json!({"state": "In Progress", "status": null}));
+    }
+
+    #[test]
+    fn a_cell_in_another_form_is_unknown_and_never_zero() {
+        let text =
+            H100.replacen("Uncorrectable Error               : 0", "Uncorrectable Error               : ERR!", 1);
+        let state = parsed(&FACT, &answer(&text, "0")).expect("is known");
+        let expected = "`nvidia-smi` says `ERR!` of `Remapped Rows / Uncorrectable Error`";
+        assert_eq!(state[0]["remaps"]["uncorrectable"]["unknown"], expected);
+        assert_eq!(state[0]["remaps"]["correctable"], 0);
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_not_what_a_gpu_lacks() {
+        let with = |from: &str, to: &str| {
+            assert!(H100.contains(from), "{from}");
+            parsed(&FACT, &answer(&H100.replacen(from, to, 1), "0")).expect("is known")[0].clone()
+        };
+        let lost = with(
+            "    Fabric\n        State                             : N/A",
+            "    Fabric\n        State                             : Unknown Error",
+        );
+        assert_eq!(lost["fabric"]["unknown"], "`nvidia-smi` says `Unknown Error` of `Fabric / State`");
+        let old = with("    Fabric\n        State                             : N/A\n", "");
+        assert_eq!(old["fabric"]["unknown"], "`nvidia-smi` does not tell `Fabric / State`");
+        let ecc = "    ECC Mode\n        Current                           : Enabled\n";
+        let none = with(ecc, &ecc.replace("Enabled", "N/A"));
+        assert_eq!((&none["ecc"], &none["ecc_uncorrected"]), (&Value::Null, &Value::Null));
+        let odd = with(ecc, &ecc.replace("Enabled", "[Unknown Error]"));
+        assert_eq!(odd["ecc"]["current"]["unknown"], "`nvidia-smi` says `Unknown Error` of `ECC Mode / Current`");
+        assert_eq!(odd["ecc"]["pending"], true);
+        let sum = with("SRAM Uncorrectable Parity     : 0", "SRAM Uncorrectable Parity     : ERR!");
+        assert_eq!(
+            sum["ecc_uncorrected"]["volatile"]["unknown"],
+            "`nvidia-smi` says `ERR!` of `ECC Errors / Volatile`"
+        );
+        assert_eq!(sum["ecc_uncorrected"]["aggregate"], 0);
+    }
+
+    #[test]
+    fn what_it_exits_with_tells_why_it_is_unknown() {
+        let lost = "Unable to determine the device handle for GPU0000:9B:00.0: GPU is lost.  Reboot the system to recover this GPU\n";
+        assert_eq!(why(&FACT, 0, &answer(lost, "15")), "`nvidia-smi` failed with status 15: a GPU fell off the bus");
+        let mismatch = "Failed to initialize NVML: Driver/library version mismatch\n";
+        assert_eq!(why(&FACT, 0, &answer(mismatch, "18")), "`nvidia-smi` failed with status 18");
+        assert_eq!(why(&FACT, 0, &answer("", "9")), "`nvidia-smi` failed with status 9: the driver is not loaded");
+        assert_eq!(why(&FACT, 0, &answer("", "124")), "`nvidia-smi` timed out after 30 s");
+        assert_eq!(why(&FACT, 0, &printed("@@nvidia-smi\trun\t30\n")), "`nvidia-smi` timed out after 30 s");
+        assert_eq!(why(&FACT, 0, &answer("no list", "0")), "a GPU is not in the answer");
+    }
+
+    #[test]
+    fn without_a_driver_nothing_is_started() {
+        let text = run("nvidia-smi() { echo started; }", &FACT);
+        assert_eq!(parsed(&FACT, &text), Ok(json!([])), "{text}");
+    }
+}

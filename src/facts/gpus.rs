@@ -1,0 +1,262 @@
+//! `gpus`: the GPUs of a host, as the bus and the driver's files tell.
+
+use super::Fact;
+use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::table;
+use crate::facts::command::nvidia_information::{self, Information};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+/// `nvidia-smi` is not asked: it may load the driver. The first bytes of a device that fell off the bus are ones.
+const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+g() { v=; [ ! -r "$d/$1" ] || read -r v <"$d/$1" || :; printf '\t%s' "$v"; }
+[ ! -e /proc/driver/nvidia/version ] || { printf '\036driver\n'; cat /proc/driver/nvidia/version; }
+for d in /sys/bus/pci/devices/*; do
+[ -e "$d/vendor" ] || continue
+read -r v <"$d/vendor"; read -r c <"$d/class"
+case $v,$c in 0x10de,0x0300*|0x10de,0x0302*) ;; *) continue ;; esac
+r=; [ ! -e "$d/driver" ] || { r=$(cd -P "$d/driver" && pwd); r=${r##*/}; }
+b=; [ ! -r "$d/config" ] || b=$(od -An -tx1 -N2 "$d/config" 2>/dev/null)
+printf '\n\036gpu\t%s\t%s\t%s' "${d##*/}" "$r" "$b"
+g device; g numa_node; g current_link_width; g max_link_width; g max_link_speed
+printf '\n'
+done
+for f in /proc/driver/nvidia/gpus/*/information; do
+[ -e "$f" ] || continue
+n=${f%/information}
+printf '\n\036information\t%s\n' "${n##*/}"; cat "$f"
+done
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "gpus",
+    doc: "NVIDIA GPUs, a list ordered by address, from `/sys/bus/pci/devices`, `/proc/driver/nvidia/gpus` and forge's table of \
+          device ids. Empty where there is none. What `nvidia-smi` tells is in `gpu_state`.",
+    fields: &[
+        ("bdf", "PCI address: `0000:18:00.0`"),
+        ("device", "device id: `0x2330`"),
+        ("product", "`H100 SXM`; unknown for an id that is not in the table, as are generation, flavors and branches"),
+        ("generation", "`turing`, `ampere`, `ada`, `hopper`, `blackwell`"),
+        ("flavors", "the kernel module flavors that drive it: `proprietary`, `open`"),
+        (
+            "gsp_optional",
+            "whether the firmware of its system processor can be switched off at all; null where it has none",
+        ),
+        ("branch_min", "the first driver branch that supports it, null where every branch in use does"),
+        ("branch_max", "the last driver branch that supports it, null where none was the last"),
+        (
+            "fabric",
+            "how products of its kind are joined: `nvswitch`, `nvlink5`, `imex`, null; unknown where that depends on the server. What is \
+             there tells the fact `nvswitch`",
+        ),
+        ("driver", "the bound kernel driver: `nvidia`, `nouveau`, `vfio-pci`, null"),
+        ("numa", "number of the NUMA node, null where the firmware names none"),
+        ("pcie", "`width` and `max_width` in lanes, `max_speed` (`32.0 GT/s PCIe`); unknown where it does not answer"),
+        ("answers", "false where its PCI configuration reads as all ones: it fell off the bus"),
+        ("model", "the driver's name of it, null while the driver has none"),
+        ("uuid", "null while the driver does not know it"),
+        ("vbios", "null while the driver does not know it"),
+        (
+            "gsp",
+            "whether its system processor runs firmware, `on` or `off`, from the driver's file of this GPU: what was asked for tells \
+             nothing. Unknown while no driver has it, null for GPUs without one",
+        ),
+        ("gsp_firmware", "the version of that firmware, null where it is off"),
+    ],
+    reads: &[
+        "/sys/bus/pci/devices/*/{vendor,class,device,numa_node,driver,config}",
+        "/sys/bus/pci/devices/*/{current_link_width,max_link_width,max_link_speed}",
+        "/proc/driver/nvidia/version",
+        "/proc/driver/nvidia/gpus/*/information",
+    ],
+    snippet: FactSnippet { name: "gpus", snippet: SNIPPET, timeout_s: 15, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let open = part(&parts, "driver").map(|part| part.body.contains("Open Kernel Module"));
+    let known: BTreeMap<&str, Information> = parts
+        .iter()
+        .filter(|part| part.name() == "information")
+        .map(|part| (part.field(1), nvidia_information::parse(part.body)))
+        .collect();
+    let gpus = parts.iter().filter(|part| part.name() == "gpu");
+    let one = |part: &super::read::Part<'_>| {
+        let row: Vec<&str> = (1..9).map(|at| part.field(at)).collect();
+        gpu(&row, known.get(row[0]), open)
+    };
+    Ok(gpus.map(one).collect::<Vec<_>>().into())
+}
+
+fn gpu(row: &[&str], information: Option<&Information>, open: Option<bool>) -> Value {
+    let mut gpu = bus(row);
+    gpu.extend(model(row[3]));
+    let text = |of: fn(&Information) -> Option<&str>| text_or_null(information.and_then(of));
+    gpu.insert("model".into(), text(|i| i.model.as_deref()));
+    gpu.insert("uuid".into(), text(|i| i.uuid.as_deref()));
+    gpu.insert("vbios".into(), text(|i| i.vbios.as_deref()));
+    let (gsp, firmware) = gsp(row[3], information, open);
+    gpu.insert("gsp".into(), gsp);
+    gpu.insert("gsp_firmware".into(), firmware);
+    Value::Object(gpu)
+}
+
+fn bus(row: &[&str]) -> Map<String, Value> {
+    let number = |text: &str| text.trim().parse::<i64>().ok().filter(|number| *number >= 0);
+    let bytes = row[2].split_whitespace().collect::<String>();
+    let answers = match bytes.as_str() {
+        "" => unknown_part("its PCI configuration cannot be read"),
+        bytes => Value::from(bytes != "ffff"),
+    };
+    // All ones would read as 63 lanes.
+    let pcie = match bytes.as_str() {
+        "ffff" => unknown_part("it does not answer"),
+        _ => json!({ "width": number(row[5]), "max_width": number(row[6]), "max_speed": text_or_null(Some(row[7])) }),
+    };
+    let fields = [
+        ("bdf", row[0].into()),
+        ("device", row[3].into()),
+        ("driver", text_or_null(Some(row[1]))),
+        ("numa", json!(number(row[4]))),
+        ("pcie", pcie),
+        ("answers", answers),
+    ];
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// Returns what the table says of a device id.
+fn model(device: &str) -> Map<String, Value> {
+    let gpu = table::gpu(device);
+    let told = |value: &dyn Fn(&table::Gpu) -> Value| {
+        gpu.map_or_else(|| unknown_part(format!("forge's table has no GPU with the device id `{device}`")), value)
+    };
+    let gsp_optional = |gpu: &table::Gpu| gpu.has_gsp.then(|| gpu.gsp_optional()).into();
+    let fabric = |gpu: &table::Gpu| match gpu.fabric {
+        Some("depends") => unknown_part("it depends on the server"),
+        fabric => fabric.into(),
+    };
+    let fields = [
+        ("product", told(&|gpu| gpu.product.into())),
+        ("generation", told(&|gpu| gpu.generation.into())),
+        ("flavors", told(&|gpu| gpu.flavors.into())),
+        ("gsp_optional", told(&gsp_optional)),
+        ("branch_min", told(&|gpu| gpu.branches.0.into())),
+        ("branch_max", told(&|gpu| gpu.branches.1.into())),
+        ("fabric", told(&fabric)),
+    ];
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// Judges the firmware of one GPU: a version is on; `N/A` is off where the driver has initialized the GPU and its
+/// flavor can do without.
+fn gsp(device: &str, information: Option<&Information>, open: Option<bool>) -> (Value, Value) {
+    if table::gpu(device).is_some_and(|gpu| !gpu.has_gsp) {
+        return (Value::Null, Value::Null);
+    }
+    let both = |why: &str| (unknown_part(why), unknown_part(why));
+    let Some(information) = information else {
+        return both(if open.is_some() {
+            "the loaded driver does not have this GPU"
+        } else {
+            "no NVIDIA driver is loaded"
+        });
+    };
+    match information.firmware.as_deref() {
+        None => both("the driver's file of this GPU tells no firmware"),
+        Some("N/A") if information.uuid.is_none() => both("the driver has not initialized this GPU"),
+        Some("N/A") if open == Some(true) => {
+            both("an open kernel module says that it runs no firmware, which it cannot do")
+        }
+        Some("N/A") => ("off".into(), Value::Null),
+        Some(version) => {
+            let is_version = version.starts_with(|c: char| c.is_ascii_digit());
+            let known = |text: &str| {
+                or_unknown(is_version.then(|| text.to_owned()), || format!("the driver's file says `{version}`"))
+            };
+            (known("on"), known(version))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed};
+
+    const BUS: &str = "@@gpu\t0000:18:00.0\tnvidia\t de 10\t0x2330\t0\t16\t16\t32.0 GT/s PCIe\n";
+    // origin: domain, a field node with 560.35.03
+    const PROPRIETARY: &str =
+        "@@driver\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.03  Fri Aug 16 21:39:15 UTC 2024\n";
+    const OPEN: &str =
+        "@@driver\nNVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (x)\n";
+
+    fn information(firmware: &str) -> String {
+        let sample = include_str!("../../tests/samples/information-gsp-off.txt");
+        format!("\n@@information\t0000:18:00.0\n{}", sample.replace("N/A", firmware))
+    }
+
+    fn gsp_of(text: &str) -> Value {
+        parsed(&FACT, &printed(text)).expect("is known")[0]["gsp"].clone()
+    }
+
+    #[test]
+    fn a_gpu_has_its_place_its_model_and_its_firmware() {
+        let text = printed(&format!("{PROPRIETARY}{BUS}{}", information("N/A")));
+        let expected = json!([{
+            "bdf": "0000:18:00.0", "device": "0x2330", "driver": "nvidia", "numa": 0,
+            "pcie": {"width": 16, "max_width": 16, "max_speed": "32.0 GT/s PCIe"}, "answers": true,
+            "product": "H100 SXM", "generation": "hopper", "flavors": ["proprietary", "open"], "gsp_optional": true,
+            "branch_min": null, "branch_max": null, "fabric": "nvswitch",
+            "model": "Quadro RTX 8000", "uuid": "GPU-97e0449e-f914-403f-3976-34c746092b9c", "vbios": "90.02.30.00.01",
+            "gsp": "off", "gsp_firmware": null,
+        }]);
+        assert_eq!(parsed(&FACT, &text), Ok(expected));
+    }
+
+    #[test]
+    fn gsp_is_what_the_driver_s_file_of_the_gpu_says_and_never_what_was_asked_for() {
+        assert_eq!(gsp_of(&format!("{PROPRIETARY}{BUS}{}", information("560.35.03"))), "on");
+        assert_eq!(
+            gsp_of(&format!("{OPEN}{BUS}{}", information("560.35.03"))),
+            "on",
+            "params say 0 there all the same"
+        );
+        let unknown = |text: &str| gsp_of(text)["unknown"].clone();
+        assert_eq!(
+            unknown(&format!("{OPEN}{BUS}{}", information("N/A"))),
+            "an open kernel module says that it runs no firmware, which it cannot do"
+        );
+        assert_eq!(unknown(BUS), "no NVIDIA driver is loaded");
+        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}")), "the loaded driver does not have this GPU");
+        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{}", information("??"))), "the driver's file says `??`");
+        let cold =
+            information("N/A").replace("97e0449e-f914-403f-3976-34c746092b9c", "????????-????-????-????-????????????");
+        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{cold}")), "the driver has not initialized this GPU");
+        let volta = BUS.replace("0x2330", "0x1db1");
+        assert_eq!(gsp_of(&format!("{PROPRIETARY}{volta}")), Value::Null);
+    }
+
+    #[test]
+    fn an_id_that_is_not_in_the_table_is_unknown_and_the_rest_is_not() {
+        let facts =
+            parsed(&FACT, &printed(&BUS.replace("0x2330", "0x4242").replace("de 10", "ff ff"))).expect("is known");
+        assert_eq!(facts[0]["flavors"]["unknown"], "forge's table has no GPU with the device id `0x4242`");
+        assert_eq!((&facts[0]["numa"], &facts[0]["answers"]), (&json!(0), &json!(false)), "it fell off the bus");
+        assert_eq!(facts[0]["pcie"]["unknown"], "it does not answer");
+    }
+
+    #[test]
+    fn what_depends_on_the_server_is_unknown() {
+        let facts = parsed(&FACT, &printed(&BUS.replace("0x2330", "0x2342"))).expect("is known");
+        assert_eq!(facts[0]["fabric"]["unknown"], "it depends on the server");
+        assert_eq!((&facts[0]["flavors"], &facts[0]["gsp_optional"]), (&json!(["open"]), &json!(false)), "GH200");
+    }
+
+    #[test]
+    fn no_gpu_is_an_empty_list() {
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+    }
+}

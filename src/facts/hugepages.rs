@@ -1,0 +1,69 @@
+//! `hugepages`: memory in large pages.
+
+use super::Fact;
+use super::read::{done, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// Every kernel tells `MemTotal`, so that a file that cannot be read is not taken for a kernel without large pages.
+const SNIPPET: &str = r#"grep -E '^(MemTotal|HugePages_Total|HugePages_Free|Hugepagesize):' /proc/meminfo || exit
+for d in /sys/devices/system/node/node*/hugepages/hugepages-*kB; do
+[ -r "$d/nr_hugepages" ] || continue
+n=${d#/sys/devices/system/node/node} s=${d##*hugepages-}
+read -r t <"$d/nr_hugepages"; read -r f <"$d/free_hugepages"
+printf 'node\t%s\t%s\t%s\t%s\n' "${n%%/*}" "${s%kB}" "$t" "$f"
+done
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "hugepages",
+    doc: "Memory in large pages, from `/proc/meminfo` and `/sys/devices/system/node`. The kernel may grant fewer than were asked for.",
+    fields: &[
+        ("default_kb", "size of a page of the default size, in KiB; null where the kernel has none"),
+        ("total", "pages of the default size"),
+        ("free", "of these, those that nobody uses"),
+        ("nodes", "list by NUMA node and size: `node`, `size_kb`, `total`, `free`"),
+    ],
+    reads: &["/proc/meminfo", "/sys/devices/system/node/node*/hugepages/hugepages-*kB/{nr_hugepages,free_hugepages}"],
+    snippet: FactSnippet { name: "hugepages", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let value = |key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    let nodes: Option<Vec<Value>> = text.lines().filter_map(|line| line.strip_prefix("node\t")).map(node).collect();
+    Ok(json!({
+        "default_kb": value("Hugepagesize:"), "total": value("HugePages_Total:"), "free": value("HugePages_Free:"),
+        "nodes": nodes.ok_or_else(|| unread("a node's pages", output))?,
+    }))
+}
+
+fn node(line: &str) -> Option<Value> {
+    let numbers: Option<Vec<u64>> = line.split('\t').map(|word| word.parse().ok()).collect();
+    let [node, size, total, free] = numbers?[..] else { return None };
+    Some(json!({ "node": node, "size_kb": size, "total": total, "free": free }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn pages_are_read_in_total_and_by_node() {
+        // origin: field, Debian 12
+        let text = "MemTotal:       16266004 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\nnode\t0\t2048\t16\t12\n";
+        let expected = json!({"default_kb": 2048, "total": 16, "free": 12, "nodes": [{"node": 0, "size_kb": 2048, "total": 16, "free": 12}]});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(
+            parsed(&FACT, "MemTotal:       16266004 kB\n"),
+            Ok(json!({"default_kb": null, "total": null, "free": null, "nodes": []}))
+        );
+        assert_eq!(why(&FACT, 2, ""), "its snippet failed with status 2");
+        assert_eq!(why(&FACT, 0, "node\tx\n"), "a node's pages is not in the answer");
+    }
+}

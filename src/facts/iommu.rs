@@ -1,0 +1,58 @@
+//! `iommu`: whether devices' addresses are translated.
+
+use super::Fact;
+use super::read::done;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub(super) const FACT: Fact = Fact {
+    name: "iommu",
+    doc: "Whether the addresses that devices use are translated, from `/sys/kernel/iommu_groups`.",
+    fields: &[
+        ("groups", "number of groups; without any it is off"),
+        ("types", "type to number of groups: `identity` (passed through), `DMA`, `DMA-FQ`"),
+        ("mode", "`off`, `passthrough` (all groups), `translated` (none), `mixed`"),
+    ],
+    reads: &["/sys/kernel/iommu_groups/*/type"],
+    snippet: FactSnippet {
+        name: "iommu",
+        snippet: "[ -d /sys/kernel ] || { printf '/sys is not mounted\\n' >&2; exit 1; }\n\
+                  for f in /sys/kernel/iommu_groups/*/type; do [ ! -r \"$f\" ] || { read -r t <\"$f\"; printf '%s\\n' \"$t\"; }; done",
+        timeout_s: 10,
+        device: false,
+        quick: true,
+    },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let mut types: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in done(output)?.lines().filter(|line| !line.is_empty()) {
+        *types.entry(line).or_default() += 1;
+    }
+    let groups: u64 = types.values().sum();
+    let mode = match types.get("identity").copied().unwrap_or(0) {
+        _ if groups == 0 => "off",
+        passed if passed == groups => "passthrough",
+        0 => "translated",
+        _ => "mixed",
+    };
+    Ok(json!({ "groups": groups, "types": types, "mode": mode }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::parsed;
+
+    #[test]
+    fn the_types_of_all_groups_make_the_mode() {
+        // origin: source, the kernel's drivers/iommu/iommu.c
+        let mode = |text| parsed(&FACT, text).expect("is known")["mode"].clone();
+        assert_eq!((mode(""), mode("identity\nidentity\n")), (json!("off"), json!("passthrough")));
+        assert_eq!((mode("DMA-FQ\nDMA\n"), mode("DMA-FQ\nidentity\n")), (json!("translated"), json!("mixed")));
+        assert_eq!(parsed(&FACT, "DMA\nDMA\n"), Ok(json!({"groups": 2, "types": {"DMA": 2}, "mode": "translated"})));
+    }
+}

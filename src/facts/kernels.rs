@@ -1,0 +1,71 @@
+//! `kernels`: which kernels are installed, and for which of them modules can be built.
+
+use super::Fact;
+use super::read::{done, field, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// A link to headers that are not installed dangles: the file behind it decides.
+const SNIPPET: &str = r#"k=$(uname -r) || exit
+printf 'running\t%s\n' "$k"
+for d in /lib/modules/*; do
+[ -d "$d" ] || continue
+r=${d##*/} h=no i=no
+[ ! -r "$d/build/Makefile" ] || h=yes
+[ ! -e "/boot/vmlinuz-$r" ] || i=yes
+printf 'kernel\t%s\t%s\t%s\n' "$r" "$i" "$h"
+done
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "kernels",
+    doc: "Installed kernels, from `/lib/modules` and `/boot`.",
+    fields: &[
+        ("running", "release of the running kernel"),
+        ("headers", "whether modules can be built for the running kernel"),
+        (
+            "installed",
+            "list of `release`, `image` (whether `/boot` has it) and `headers` (whether modules can be built for it)",
+        ),
+    ],
+    reads: &["uname -r", "/lib/modules/*", "/lib/modules/*/build/Makefile", "/boot/vmlinuz-*"],
+    snippet: FactSnippet { name: "kernels", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let running = field(text, "running").ok_or_else(|| unread("the running kernel", output))?;
+    let rows = text.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.strip_prefix("kernel\t")?.split('\t').collect();
+        let [release, image, headers] = fields[..] else { return None };
+        Some((release, image == "yes", headers == "yes"))
+    });
+    let rows: Vec<(&str, bool, bool)> = rows.collect();
+    let entry = |(release, image, headers): &(&str, bool, bool)| json!({ "release": release, "image": image, "headers": headers });
+    Ok(json!({
+        "running": running,
+        "headers": rows.iter().any(|(release, _, headers)| *release == running && *headers),
+        "installed": rows.iter().map(entry).collect::<Vec<_>>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn each_kernel_has_headers_or_not() {
+        // origin: reconstructed after Ubuntu 22.04
+        let text =
+            "running\t5.15.0-130-generic\nkernel\t5.15.0-130-generic\tyes\tyes\nkernel\t5.15.0-131-generic\tyes\tno\n";
+        let expected = json!({"running": "5.15.0-130-generic", "headers": true, "installed": [
+            {"release": "5.15.0-130-generic", "image": true, "headers": true},
+            {"release": "5.15.0-131-generic", "image": true, "headers": false},
+        ]});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 0, ""), "the running kernel is not in the answer");
+    }
+}

@@ -1,0 +1,71 @@
+//! `limits`: how much memory processes may lock.
+
+use super::Fact;
+use super::read::{done, parts, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+
+/// What runs this is a child of the login, with the limits that a login gets.
+const SNIPPET: &str = r#"printf '\036self\n'; grep '^Max locked memory' /proc/self/limits || exit
+command -v systemctl >/dev/null 2>&1 || exit 0
+systemctl show -p Id,MainPID containerd.service kubelet.service slurmd.service 2>/dev/null | {
+u= p=
+while IFS== read -r k v; do
+case $k in Id) u=${v%.service} ;; MainPID) p=$v ;; *) u= p= ;; esac
+[ -n "$u" ] && [ -n "$p" ] || continue
+[ "$p" = 0 ] || [ ! -r "/proc/$p/limits" ] || { printf '\n\036service\t%s\n' "$u"; grep '^Max locked memory' "/proc/$p/limits"; }
+u= p=
+done
+}
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "limits",
+    doc: "How much memory processes may lock, which RDMA needs for its buffers, from `/proc/PID/limits`: of the login that forge uses, and of \
+          services that start jobs, as they run now. A change holds for logins and services that start after it.",
+    fields: &[
+        ("memlock", "`soft` and `hard` limit of the login: bytes, or `unlimited`"),
+        ("services", "running service to the same two: `containerd`, `kubelet`, `slurmd`"),
+    ],
+    reads: &["/proc/self/limits", "systemctl show -p Id,MainPID UNIT…", "/proc/PID/limits"],
+    snippet: FactSnippet { name: "limits", snippet: SNIPPET, timeout_s: 10, device: false, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let own = parts.iter().find(|part| part.name() == "self").and_then(|part| memlock(part.body));
+    let services = parts.iter().filter(|part| part.name() == "service");
+    let services: Map<String, Value> =
+        services.filter_map(|part| Some((part.field(1).to_owned(), memlock(part.body)?))).collect();
+    Ok(json!({ "memlock": own.ok_or_else(|| unread("the limit of locked memory", output))?, "services": services }))
+}
+
+fn memlock(text: &str) -> Option<Value> {
+    let mut words = text.lines().find_map(|line| line.strip_prefix("Max locked memory"))?.split_whitespace();
+    let mut limit = || match words.next()? {
+        "unlimited" => Some(Value::from("unlimited")),
+        bytes => bytes.parse::<u64>().ok().map(Value::from),
+    };
+    Some(json!({ "soft": limit()?, "hard": limit()? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    #[test]
+    fn limits_are_bytes_or_unlimited() {
+        // origin: field, Debian 12; the service is reconstructed
+        let text = printed(
+            "@@self\nMax locked memory         8388608              unlimited            bytes     \n\
+             @@service\tcontainerd\nMax locked memory         unlimited            unlimited            bytes     \n",
+        );
+        let expected = json!({"memlock": {"soft": 8_388_608, "hard": "unlimited"},
+                              "services": {"containerd": {"soft": "unlimited", "hard": "unlimited"}}});
+        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(why(&FACT, 0, &printed("@@self\nodd\n")), "the limit of locked memory is not in the answer");
+    }
+}

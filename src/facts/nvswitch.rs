@@ -1,0 +1,109 @@
+//! `nvswitch`: whether GPUs are joined by switches, and what has to manage them.
+
+use super::Fact;
+use super::read::{done, field, unknown_part};
+use super::table;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// Switches of NVLink 5 are no PCI devices: network functions that manage them carry a mark in their product data. That is
+/// read only where there are GPUs and no switch on the bus, since a device answers it slowly. Only root may.
+const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+g= s=
+for d in /sys/bus/pci/devices/*; do
+[ -e "$d/vendor" ] || continue
+read -r v <"$d/vendor"; read -r c <"$d/class"
+case $v,$c in
+0x10de,0x0680*) s=1; printf 'switch\t%s\n' "${d##*/}" ;;
+0x10de,0x0300*|0x10de,0x0302*) g=1; read -r e <"$d/device"; printf 'gpu\t%s\n' "$e" ;;
+esac
+done
+n=0
+for d in /proc/driver/nvidia-nvswitch/devices/*; do [ ! -e "$d" ] || n=$((n + 1)); done
+printf 'devices\t%s\n' "$n"
+[ -n "$g" ] && [ -z "$s" ] || exit 0
+for d in /sys/bus/pci/devices/*; do
+[ -e "$d/vendor" ] || continue
+read -r v <"$d/vendor"; read -r c <"$d/class"
+case $v,$c in 0x15b3,0x0207*) ;; *) continue ;; esac
+[ -e "$d/vpd" ] || continue
+grep -aqs SW_MNG "$d/vpd"
+case $? in 0) printf 'bridge\t%s\n' "${d##*/}" ;; 1) ;; *) printf 'hidden\t%s\n' "${d##*/}" ;; esac
+done
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "nvswitch",
+    doc: "Whether GPUs are joined by NVSwitch, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
+          adapters that manage switches.",
+    fields: &[
+        ("count", "switches on the PCI bus; those of NVLink 5 are none"),
+        ("devices", "their addresses"),
+        ("driver_devices", "switches that the driver has"),
+        (
+            "bridges",
+            "addresses of the network functions that manage switches of NVLink 5: no adapters for traffic. Unknown to whoever may not \
+             read product data, as is `required`, where GPUs are of that kind",
+        ),
+        ("required", "whether a fabric manager has to run on this host"),
+        (
+            "imex",
+            "whether the host is a part of a multi-node NVLink domain (GB200, GB300): its fabric manager runs elsewhere",
+        ),
+    ],
+    reads: &["/sys/bus/pci/devices/*/{vendor,class,device,vpd}", "/proc/driver/nvidia-nvswitch/devices/*"],
+    snippet: FactSnippet { name: "nvswitch", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let all = |key: &str| -> Vec<&str> {
+        text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('\t')).collect()
+    };
+    let (switches, bridges) = (all("switch"), all("bridge"));
+    let driver: u64 = field(text, "devices").and_then(|n| n.parse().ok()).unwrap_or(0);
+    let joined = |by: &str| all("gpu").iter().any(|id| table::gpu(id).is_some_and(|gpu| gpu.fabric == Some(by)));
+    let imex = joined("imex");
+    let any = !switches.is_empty() || driver > 0 || !bridges.is_empty();
+    let hidden = (joined("nvlink5") && !any).then(|| all("hidden").first().copied()).flatten();
+    let told =
+        |value: Value| hidden.map_or(value, |bdf| unknown_part(format!("product data of `{bdf}` cannot be read")));
+    Ok(json!({
+        "count": switches.len(), "devices": switches, "driver_devices": driver, "bridges": told(bridges.into()),
+        "required": told((any && !imex).into()), "imex": imex,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::parsed;
+
+    fn of(text: &str) -> (Value, Value, Value) {
+        let fact = parsed(&FACT, text).expect("is known");
+        (fact["count"].clone(), fact["required"].clone(), fact["imex"].clone())
+    }
+
+    #[test]
+    fn a_fabric_manager_is_required_where_there_are_switches() {
+        let gpus = "gpu\t0x2330\n".repeat(8);
+        assert_eq!(
+            of(&format!("{gpus}{}devices\t0\n", "switch\t0000:05:00.0\n".repeat(4))),
+            (json!(4), json!(true), json!(false))
+        );
+        assert_eq!(of("gpu\t0x2331\ndevices\t0\n"), (json!(0), json!(false), json!(false)), "PCIe cards");
+        assert_eq!(
+            of("gpu\t0x2901\ndevices\t0\nbridge\t0000:05:00.0\n"),
+            (json!(0), json!(true), json!(false)),
+            "B200"
+        );
+        let hidden = parsed(&FACT, "gpu\t0x2901\ndevices\t0\nhidden\t0000:05:00.0\n").expect("is known");
+        let why = json!("product data of `0000:05:00.0` cannot be read");
+        assert_eq!((&hidden["required"]["unknown"], &hidden["bridges"]["unknown"]), (&why, &why));
+        assert_eq!(of("gpu\t0x2331\ndevices\t0\nhidden\t0000:05:00.0\n").1, json!(false), "cards have no such switch");
+        assert_eq!(of("gpu\t0x2941\ndevices\t0\n"), (json!(0), json!(false), json!(true)), "GB200");
+        assert_eq!(of("devices\t0\n"), (json!(0), json!(false), json!(false)), "no GPU at all");
+    }
+}

@@ -1,0 +1,137 @@
+//! `ofed`: the RDMA stack: installed, on disk for each kernel, and loaded.
+
+use super::Fact;
+use super::command::modinfo::{self, Module};
+use super::command::ofed_info;
+use super::read::{done, part, parts, text_or_null, unknown_part, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+
+const SNIPPET: &str = r#"k=$(uname -r) || exit
+printf '\036kernel\t%s\n' "$k"
+if command -v ofed_info >/dev/null 2>&1; then printf '\036info\n'; LC_ALL=C timeout 8 ofed_info -s 2>&1; printf '\n\036infostatus\t%s\n' "$?"; fi
+if command -v dpkg-query >/dev/null 2>&1; then
+printf '\n\036doca\n'; dpkg-query -W -f='${db:Status-Status} ${Version}\n' doca-ofed 2>/dev/null
+elif command -v rpm >/dev/null 2>&1; then
+printf '\n\036doca\n'; rpm -q --qf 'installed %{VERSION}-%{RELEASE}\n' doca-ofed 2>/dev/null | grep '^installed'
+fi
+if command -v modinfo >/dev/null 2>&1; then
+for d in /lib/modules/*; do
+[ -e "$d/modules.dep" ] || continue
+printf '\n\036disk\t%s\n' "${d##*/}"; LC_ALL=C modinfo -k "${d##*/}" mlx5_core 2>/dev/null
+done
+else printf '\n\036lacks\n'; fi
+for f in version srcversion; do
+[ ! -r "/sys/module/mlx5_core/$f" ] || { printf '\n\036%s\n' "$f"; cat "/sys/module/mlx5_core/$f"; }
+done
+[ ! -d /sys/module/mlx5_core ] || printf '\n\036loaded\n'
+[ -d /sys/module ] || printf '\n\036hidden\n'
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "ofed",
+    doc: "The RDMA stack beside the kernel's own: what is installed, where the kernel finds `mlx5_core` and what is loaded. From \
+          `ofed_info -s`, the package manager, `modinfo` and `/sys/module/mlx5_core`.",
+    fields: &[
+        ("version", "`24.10-0.7.0.0`, null where none is installed"),
+        ("kind", "`mlnx_ofed` or `doca`, null where none is installed"),
+        ("doca", "version of the package `doca-ofed`, null without it"),
+        (
+            "origin",
+            "where `mlx5_core` for the running kernel comes from: `ofed`, `inbox` (the kernel's own), null without it",
+        ),
+        ("kernels", "kernel release to that origin: after an upgrade of the kernel its own module is found again"),
+        ("loaded", "whether `mlx5_core` is loaded"),
+        ("loaded_version", "version of the loaded `mlx5_core`; the kernel's own tells none"),
+        (
+            "matches_disk",
+            "whether what is loaded is what is on disk; null where either is missing: false waits for a reload",
+        ),
+    ],
+    reads: &[
+        "uname -r",
+        "ofed_info -s",
+        "dpkg-query -W -f='${db:Status-Status} ${Version}\\n' doca-ofed",
+        "rpm -q doca-ofed",
+        "/lib/modules/*/modules.dep",
+        "modinfo -k RELEASE mlx5_core",
+        "/sys/module/mlx5_core/{version,srcversion}",
+    ],
+    snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let running = part(&parts, "kernel").ok_or_else(|| unread("the kernel's release", output))?.field(1);
+    let line = |name: &str| part(&parts, name).and_then(|part| part.line());
+    let info = part(&parts, "info").map(|part| ofed_info::parse(part.body));
+    let (version, kind) = match &info {
+        None => (Value::Null, Value::Null),
+        Some(Some(stack)) => (stack.version.as_str().into(), stack.kind.into()),
+        Some(None) => {
+            let why = || {
+                unknown_part(format!("`ofed_info -s` failed or says something else (status {})", infostatus(&parts)))
+            };
+            (why(), why())
+        }
+    };
+    let modules = parts.iter().filter(|part| part.name() == "disk");
+    let modules: Vec<(&str, Module)> =
+        modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
+    let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
+    let kernels: Map<String, Value> =
+        modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), json!(module.origin()))).collect();
+    let lacks = || part(&parts, "lacks").map(|_| unknown_part("`modinfo` is missing"));
+    let hidden = || part(&parts, "hidden").map(|_| unknown_part("`/sys/module` is not there"));
+    let same = own.and_then(|module| Some(module.srcversion.as_deref()? == line("srcversion")?));
+    Ok(json!({
+        "version": version,
+        "kind": kind,
+        "doca": text_or_null(line("doca").and_then(|line| line.strip_prefix("installed "))),
+        "origin": lacks().unwrap_or_else(|| json!(own.and_then(Module::origin))),
+        "kernels": lacks().unwrap_or_else(|| kernels.into()),
+        "loaded": hidden().unwrap_or_else(|| part(&parts, "loaded").is_some().into()),
+        "loaded_version": hidden().unwrap_or_else(|| text_or_null(line("version"))),
+        "matches_disk": hidden().or_else(lacks).unwrap_or_else(|| json!(same)),
+    }))
+}
+
+fn infostatus<'a>(parts: &[super::read::Part<'a>]) -> &'a str {
+    part(parts, "infostatus").map_or("unknown", |part| part.field(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed};
+
+    #[test]
+    fn a_kernel_without_the_stack_is_seen_while_it_is_installed() {
+        // origin: reconstructed after a node whose kernel was upgraded
+        let text = printed(
+            "@@kernel\t5.15.0-131-generic\n@@info\nMLNX_OFED_LINUX-24.10-0.7.0.0:\n\n@@infostatus\t0\n\n@@doca\n\n\
+             @@disk\t5.15.0-130-generic\nfilename: /lib/modules/5.15.0-130-generic/updates/dkms/mlx5_core.ko\nsrcversion: AAAA\n\n\
+             @@disk\t5.15.0-131-generic\nfilename: /lib/modules/5.15.0-131-generic/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko\nsrcversion: BBBB\n\n\
+             @@srcversion\nAAAA\n\n@@loaded\n",
+        );
+        let expected = json!({
+            "version": "24.10-0.7.0.0", "kind": "mlnx_ofed", "doca": null, "origin": "inbox",
+            "kernels": {"5.15.0-130-generic": "ofed", "5.15.0-131-generic": "inbox"},
+            "loaded": true, "loaded_version": null, "matches_disk": false,
+        });
+        assert_eq!(parsed(&FACT, &text), Ok(expected));
+    }
+
+    #[test]
+    fn a_host_without_the_stack_has_none() {
+        let fact = parsed(&FACT, &printed("@@kernel\t6.1.0\n\n@@doca\n")).expect("is known");
+        let expected = json!({"version": null, "kind": null, "doca": null, "origin": null, "kernels": {}, "loaded": false, "loaded_version": null, "matches_disk": null});
+        assert_eq!(fact, expected);
+        let hidden = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@hidden\n")).expect("is known");
+        assert_eq!(hidden["loaded"]["unknown"], "`/sys/module` is not there");
+        let odd = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@info\nodd\n@@infostatus\t1\n")).expect("is known");
+        assert_eq!(odd["version"]["unknown"], "`ofed_info -s` failed or says something else (status 1)");
+    }
+}

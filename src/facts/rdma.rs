@@ -1,0 +1,334 @@
+//! `rdma`: RDMA devices, their ports and addresses.
+
+use super::Fact;
+use super::command::rate::{self, Rate};
+use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use core::net::Ipv4Addr;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One `grep` prints every file with its name. An empty slot of the table of addresses cannot be read, which is no error.
+const SNIPPET: &str = r#"[ -d /sys/class ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+need grep
+cd /sys/class/infiniband 2>/dev/null || exit 0
+g= s=
+for d in /sys/bus/pci/devices/*; do
+[ -e "$d/vendor" ] || continue
+read -r v <"$d/vendor"; read -r c <"$d/class"
+case $v,$c in 0x10de,0x0680*) s=1 ;; 0x10de,0x0300*|0x10de,0x0302*) g=1 ;; esac
+done
+for d in *; do
+[ -e "$d/node_guid" ] || continue
+e= n= b=no
+p=$(cd -P "$d/device" 2>/dev/null && pwd)
+r=$(cd -P "$d/device/driver" 2>/dev/null && pwd)
+[ ! -r "$d/device/device" ] || read -r e <"$d/device/device" || :
+[ ! -r "$d/device/numa_node" ] || read -r n <"$d/device/numa_node" || :
+c=; [ ! -r "$d/device/class" ] || read -r c <"$d/device/class"
+if [ -n "$g" ] && [ -z "$s" ] && [ "$c" != "${c#0x0207}" ] && [ -e "$d/device/vpd" ]; then
+grep -aqs SW_MNG "$d/device/vpd"
+case $? in 0) b=yes ;; 1) ;; *) b=hidden ;; esac
+fi
+printf '\036device\t%s\t%s\t%s\t%s\t%s\t%s\n' "$d" "${p##*/}" "$e" "$n" "${r##*/}" "$b"
+for i in "$d"/device/net/*; do
+[ ! -e "$i" ] || printf '%s\n' "${i##*/}"
+[ ! -e "$i/master" ] || { p=$(cd -P "$i/master" && pwd); printf '\t%s\n' "${p##*/}"; }
+done
+done
+printf '\036files\n'
+grep -aHs '' */node_guid */fw_ver */board_id */ports/*/state */ports/*/phys_state */ports/*/rate */ports/*/link_layer \
+  */ports/*/lid */ports/*/sm_lid */ports/*/cap_mask */ports/*/gid_attrs/types/* */ports/*/gid_attrs/ndevs/*
+grep -aHsv '^0000:0000:0000:0000:0000:0000:0000:0000$' */ports/*/gids/*
+:"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "rdma",
+    doc: "RDMA devices, a list ordered by PCI address, from `/sys/class/infiniband`. Empty where there is none. A device is told by \
+          address or GUID: names depend on the stack and on probe order. Counters are in `rdma_counters`.",
+    fields: &[
+        ("bdf", "PCI address, null for a device without one (soft RoCE)"),
+        ("name", "current name: `mlx5_0`, `ibp24s0`"),
+        ("guid", "node GUID: `c470:bd03:00cf:4964`"),
+        ("device", "PCI device id: `0x1021`"),
+        ("firmware", "`28.43.1014`"),
+        ("psid", "`board_id`: `MT_0000000838`"),
+        ("numa", "number of the NUMA node, null where the firmware names none"),
+        ("driver", "`mlx5_core`"),
+        ("netdevs", "network interfaces of the same function"),
+        (
+            "bridge",
+            "whether it manages NVSwitches: then it is no adapter for traffic. Unknown to whoever may not read product data, on a host \
+             with GPUs",
+        ),
+        (
+            "ports",
+            "list of `port` (number), `class` (`infiniband` or `roce`, by the link layer alone), `link_layer`, `state` (`ACTIVE`, `INIT`, \
+             `DOWN`, `ARMED`), `phys_state` (`LinkUp`, `Polling`), `rate` (Gb/s), `width` (lanes), `speed` (`NDR`) and `lanes` (`full`, \
+             `split`, `lost`), which are null on Ethernet and without a link, `lid` and `sm_lid` (0 where no subnet manager was heard of), `is_sm`, `guid`, \
+             `netdev`, `gids` (list of `index`, `gid`, `type`, `netdev`, `ipv4`) and `roce_gid_index` (the first RoCE v2 address with an \
+             IPv4 address on an interface of the device or a bond of it, null on InfiniBand)",
+        ),
+    ],
+    reads: &[
+        "/sys/class/infiniband/*/{node_guid,fw_ver,board_id}",
+        "/sys/class/infiniband/*/device (a link to the PCI device)",
+        "/sys/class/infiniband/*/device/{class,device,numa_node,driver,vpd}",
+        "/sys/class/infiniband/*/device/net/*",
+        "/sys/class/infiniband/*/device/net/*/master (a link to the bond)",
+        "/sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer,lid,sm_lid,cap_mask}",
+        "/sys/class/infiniband/*/ports/*/gids/*",
+        "/sys/class/infiniband/*/ports/*/gid_attrs/{types,ndevs}/*",
+        "/sys/bus/pci/devices/*/{vendor,class}",
+    ],
+    snippet: FactSnippet { name: "rdma", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    parse,
+};
+
+/// Files by path relative to `/sys/class/infiniband`.
+type Files<'a> = BTreeMap<&'a str, &'a str>;
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let files = part(&parts, "files").map(|part| files(part.body)).unwrap_or_default();
+    let devices = parts.iter().filter(|part| part.name() == "device");
+    let mut devices: Vec<Json> = devices.map(|part| device(part, &files)).collect();
+    let key = |device: &Json| (device["bdf"].as_str().map(str::to_owned), device["name"].as_str().map(str::to_owned));
+    devices.sort_by_key(key);
+    Ok(devices.into())
+}
+
+/// Reads lines of path and content, parted by the first colon: no path here has one.
+pub(super) fn files(body: &str) -> Files<'_> {
+    body.lines().filter_map(|line| line.split_once(':')).map(|(path, value)| (path, value.trim())).collect()
+}
+
+fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
+    let name = part.field(1);
+    let file = |leaf: &str| files.get(format!("{name}/{leaf}").as_str()).copied();
+    let bdf = Some(part.field(2)).filter(|bdf| bdf.contains(':'));
+    let ports = numbers(name, files);
+    let netdevs = Interfaces::read(part.body, ports.len());
+    json!({
+        "bdf": bdf,
+        "name": name,
+        "guid": text_or_null(file("node_guid")),
+        "device": text_or_null(Some(part.field(3))),
+        "firmware": text_or_null(file("fw_ver")),
+        "psid": text_or_null(file("board_id")),
+        "numa": part.field(4).parse::<i64>().ok().filter(|node| *node >= 0),
+        "driver": text_or_null(Some(part.field(5))),
+        "bridge": match part.field(6) {
+            "hidden" => unknown_part("its product data cannot be read"),
+            word => (word == "yes").into(),
+        },
+        "ports": ports.into_iter().map(|port| self::port(name, port, &netdevs, files)).collect::<Vec<_>>(),
+        "netdevs": netdevs.own,
+    })
+}
+
+/// Network interfaces of a function.
+struct Interfaces<'a> {
+    own: Vec<&'a str>,
+    /// What its own are a part of: bonds.
+    masters: Vec<&'a str>,
+    /// Whether they are one port's alone: those of a function with two ports are both ports'.
+    alone: bool,
+}
+
+impl<'a> Interfaces<'a> {
+    fn read(body: &'a str, ports: usize) -> Self {
+        let names = body.lines().filter(|line| !line.is_empty());
+        let (masters, own): (Vec<&str>, Vec<&str>) = names.partition(|line| line.starts_with('\t'));
+        let masters = masters.into_iter().map(str::trim_start).collect();
+        Self { own, masters, alone: ports == 1 }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.own.contains(&name) || self.masters.contains(&name)
+    }
+
+    /// Returns the interface of a port, where that can be told.
+    fn only(&self) -> Option<&'a str> {
+        self.own.first().copied().filter(|_| self.alone)
+    }
+}
+
+/// Returns the numbers of a device's ports.
+fn numbers(name: &str, files: &Files<'_>) -> BTreeSet<u64> {
+    let port = |path: &&str| path.strip_prefix(name)?.strip_prefix("/ports/")?.split('/').next()?.parse().ok();
+    files.keys().filter_map(port).collect()
+}
+
+/// Returns what kind of port a link layer makes: the name of its rate never does.
+fn class(layer: &str) -> Option<&'static str> {
+    match layer {
+        "InfiniBand" => Some("infiniband"),
+        "Ethernet" => Some("roce"),
+        _ => None,
+    }
+}
+
+fn port(name: &str, port: u64, netdevs: &Interfaces<'_>, files: &Files<'_>) -> Json {
+    let prefix = format!("{name}/ports/{port}/");
+    let file = |leaf: &str| files.get(format!("{prefix}{leaf}").as_str()).copied();
+    let missing = |leaf: &str| format!("`{leaf}` of port {port} cannot be read");
+    let word = |leaf: &str| {
+        or_unknown(file(leaf).and_then(|text| text.split_once(": ")).map(|(_, word)| word.trim()), || missing(leaf))
+    };
+    let hex = |leaf: &str| or_unknown(file(leaf).and_then(super::command::number), || missing(leaf));
+    let layer = file("link_layer");
+    let class = layer.and_then(class);
+    let rate = file("rate").and_then(rate::parse);
+    let linked = file("phys_state").is_some_and(|state| state.ends_with("LinkUp"));
+    // The name of a rate and its width mean something on InfiniBand only, and on a port that has a link.
+    let lane = rate.as_ref().filter(|_| class == Some("infiniband") && linked);
+    let gids = gids(&prefix, files);
+    let sm = file("cap_mask").and_then(super::command::number).map(|mask| mask & 2 != 0);
+    json!({
+        "port": port,
+        "class": or_unknown(class, || layer.map_or_else(|| missing("link_layer"), |layer| format!("its link layer is `{layer}`"))),
+        "link_layer": or_unknown(layer, || missing("link_layer")),
+        "state": word("state"),
+        "phys_state": word("phys_state"),
+        "rate": or_unknown(rate.as_ref().map(|rate| rate.gbps), || missing("rate")),
+        "width": lane.and_then(|rate| rate.width),
+        "speed": lane.and_then(|rate| rate.speed.as_deref()),
+        "lanes": lane.and_then(Rate::lanes),
+        "lid": hex("lid"),
+        "sm_lid": hex("sm_lid"),
+        "is_sm": or_unknown(sm, || missing("cap_mask")),
+        "guid": gids.first().filter(|gid| gid["index"] == 0).and_then(|gid| gid["gid"].as_str()?.get(20..).map(str::to_owned)),
+        "netdev": gids.iter().find_map(|gid| gid["netdev"].as_str()).or(netdevs.only()),
+        "roce_gid_index": (class == Some("roce")).then(|| roce_index(&gids, netdevs)).flatten(),
+        "gids": gids,
+    })
+}
+
+fn gids(prefix: &str, files: &Files<'_>) -> Vec<Json> {
+    let root = format!("{prefix}gids/");
+    let index = |path: &str| path.strip_prefix(root.as_str())?.parse::<u64>().ok();
+    let all = files.iter().filter_map(|(path, gid)| Some((index(path)?, *gid)));
+    let mut gids: Vec<(u64, &str)> = all.filter(|(_, gid)| gid.contains(|c| c != '0' && c != ':')).collect();
+    gids.sort_unstable();
+    let attribute = |kind: &str, index: u64| files.get(format!("{prefix}gid_attrs/{kind}/{index}").as_str()).copied();
+    let entry = |(index, gid): (u64, &str)| {
+        json!({ "index": index, "gid": gid, "type": text_or_null(attribute("types", index)),
+                "netdev": text_or_null(attribute("ndevs", index)), "ipv4": ipv4(gid) })
+    };
+    gids.into_iter().map(entry).collect()
+}
+
+/// Returns the IPv4 address that a GID stands for.
+fn ipv4(gid: &str) -> Option<String> {
+    let rest = gid.strip_prefix("0000:0000:0000:0000:0000:ffff:")?;
+    let bits = u32::from_str_radix(&rest.replace(':', ""), 16).ok()?;
+    Some(Ipv4Addr::from(bits).to_string())
+}
+
+fn roce_index(gids: &[Json], netdevs: &Interfaces<'_>) -> Option<u64> {
+    let fits = |gid: &&Json| {
+        gid["type"] == "RoCE v2"
+            && gid["ipv4"].is_string()
+            && gid["netdev"].as_str().is_some_and(|name| netdevs.has(name))
+    };
+    gids.iter().find(fits)?["index"].as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    fn host(port: &str) -> Json {
+        let text = format!(
+            "@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\tno\nibs11\n@@files\n\
+             mlx5_0/node_guid:c470:bd03:00cf:4964\nmlx5_0/fw_ver:28.43.1014\nmlx5_0/board_id:MT_0000000838\n{port}"
+        );
+        parsed(&FACT, &printed(&text)).expect("is known")[0].clone()
+    }
+
+    fn files(state: &str, rate: &str, layer: &str, sm_lid: &str) -> String {
+        let phys = "5: LinkUp";
+        [
+            ("state", state),
+            ("phys_state", phys),
+            ("rate", rate),
+            ("link_layer", layer),
+            ("lid", "0x1"),
+            ("sm_lid", sm_lid),
+            ("cap_mask", "0xa751e848"),
+        ]
+        .map(|(leaf, value)| format!("mlx5_0/ports/1/{leaf}:{value}\n"))
+        .concat()
+    }
+
+    #[test]
+    fn a_device_is_told_by_address_and_guid() {
+        // origin: field, a node with ConnectX-7 at NDR; GUID and GID from the sample of `ibstatus`
+        let gid = "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:c470:bd03:00cf:4964\nmlx5_0/ports/1/gids/1:0000:0000:0000:0000:0000:0000:0000:0000\n";
+        let device = host(&(files("4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand", "0x7") + gid));
+        let expected = json!({
+            "bdf": "0000:18:00.0", "name": "mlx5_0", "guid": "c470:bd03:00cf:4964", "device": "0x1021", "firmware": "28.43.1014",
+            "psid": "MT_0000000838", "numa": 0, "driver": "mlx5_core", "bridge": false, "netdevs": ["ibs11"],
+            "ports": [{
+                "port": 1, "class": "infiniband", "link_layer": "InfiniBand", "state": "ACTIVE", "phys_state": "LinkUp",
+                "rate": 400.0, "width": 4, "speed": "NDR", "lanes": "full", "lid": 1, "sm_lid": 7, "is_sm": false,
+                "guid": "c470:bd03:00cf:4964", "netdev": "ibs11", "roce_gid_index": null,
+                "gids": [{"index": 0, "gid": "fe80:0000:0000:0000:c470:bd03:00cf:4964", "type": null, "netdev": null, "ipv4": null}],
+            }],
+        });
+        assert_eq!(device, expected);
+    }
+
+    #[test]
+    fn the_name_of_its_rate_does_not_make_an_ethernet_port_infiniband() {
+        let gids = "mlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/1/gids/2:0000:0000:0000:0000:0000:ffff:0a00:0e1f\n\
+                    mlx5_0/ports/1/gid_attrs/types/2:IB/RoCE v1\nmlx5_0/ports/1/gid_attrs/types/3:RoCE v2\n\
+                    mlx5_0/ports/1/gid_attrs/ndevs/2:ibs11\nmlx5_0/ports/1/gid_attrs/ndevs/3:ibs11\n";
+        let device = host(&(files("4: ACTIVE", "200 Gb/sec (4X HDR)", "Ethernet", "0x0") + gids));
+        let port = &device["ports"][0];
+        assert_eq!((&port["class"], &port["rate"]), (&json!("roce"), &json!(200.0)));
+        assert_eq!((&port["speed"], &port["width"], &port["lanes"]), (&Json::Null, &Json::Null, &Json::Null));
+        assert_eq!((&port["roce_gid_index"], &port["gids"][1]["ipv4"]), (&json!(3), &json!("10.0.14.31")));
+    }
+
+    #[test]
+    fn lost_lanes_and_a_port_without_a_subnet_manager_are_seen() {
+        let lost = host(&files("4: ACTIVE", "100 Gb/sec (1X NDR)", "InfiniBand", "0x7"));
+        assert_eq!(lost["ports"][0]["lanes"], "lost");
+        let down = files("1: DOWN", "2.5 Gb/sec (1X SDR)", "InfiniBand", "0x0").replace("5: LinkUp", "2: Polling");
+        assert_eq!(host(&down)["ports"][0]["lanes"], Json::Null, "no lane is lost where there is no link");
+        let init = host(&files("2: INIT", "400 Gb/sec (4X NDR)", "InfiniBand", "0x0"));
+        assert_eq!((&init["ports"][0]["state"], &init["ports"][0]["sm_lid"]), (&json!("INIT"), &json!(0)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unknown_and_the_rest_is_not() {
+        let device = host("mlx5_0/ports/1/link_layer:InfiniBand\n");
+        assert_eq!(device["ports"][0]["state"]["unknown"], "`state` of port 1 cannot be read");
+        assert_eq!(device["ports"][0]["class"], "infiniband");
+        let odd = host("mlx5_0/ports/1/link_layer:Unspecified\n");
+        assert_eq!(odd["ports"][0]["class"]["unknown"], "its link layer is `Unspecified`");
+        let hidden = printed("@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\thidden\n@@files\n");
+        assert_eq!(
+            parsed(&FACT, &hidden).expect("is known")[0]["bridge"]["unknown"],
+            "its product data cannot be read"
+        );
+    }
+
+    #[test]
+    fn a_port_has_its_own_guid_and_interface_or_none() {
+        let two = "mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a00:0e1f\nmlx5_0/ports/2/state:1: DOWN\n";
+        let device = host(two);
+        assert_eq!((&device["ports"][0]["guid"], &device["ports"][0]["netdev"]), (&Json::Null, &Json::Null));
+        assert_eq!(device["ports"].as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn no_device_is_an_empty_list() {
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+    }
+}

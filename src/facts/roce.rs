@@ -1,0 +1,175 @@
+//! `roce`: what keeps RDMA traffic over Ethernet from being dropped.
+
+use super::Fact;
+use super::command::mlnx_qos;
+use super::read::{Part, done, guarded, parts, ran, text_or_null, unknown_part};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// The folder of `rdma_cm` in configfs is read only where it stands: making it loads a module. Settings are those of the
+/// function's own interface, not of a bond or VLAN on it; where a function has several, that of the port's addresses.
+const SNIPPET: &str = guarded!(
+    r#"v() { [ ! -r "$2" ] || { x=; read -r x <"$2" || :; printf '%s\t%s\n' "$1" "$x"; }; }
+for p in /sys/class/infiniband/*/ports/*; do
+[ -e "$p/link_layer" ] || continue
+read -r l <"$p/link_layer"; [ "$l" = Ethernet ] || continue
+n=${p##*/} h=${p#/sys/class/infiniband/}; h=${h%%/*}
+i= k=0
+for d in "/sys/class/infiniband/$h/device/net"/*; do [ ! -e "$d" ] || { i=${d##*/}; k=$((k + 1)); }; done
+if [ "$k" -gt 1 ]; then
+i=
+for f in "$p"/gid_attrs/ndevs/*; do { read -r i <"$f"; } 2>/dev/null && [ -n "$i" ] && break; done
+fi
+printf '\n\036port\t%s\t%s\t%s\n' "$h" "$n" "$i"
+c=/sys/kernel/config/rdma_cm/$h/ports/$n
+v mode "$c/default_roce_mode"; v tos "$c/default_roce_tos"
+[ -n "$i" ] || continue
+e=/sys/class/net/$i/ecn
+v mtu "/sys/class/net/$i/mtu"; v dscp "$e/roce_np/cnp_dscp"; v prio "$e/roce_np/cnp_802p_prio"
+for s in np rp; do for q in 0 1 2 3 4 5 6 7; do v "$s$q" "$e/roce_$s/enable/$q"; done; done
+guard 15 mlnx_qos -i "$i"
+guard 5 ethtool -a "$i"
+done
+:"#
+);
+
+pub(super) const FACT: Fact = Fact {
+    name: "roce",
+    doc: "What keeps RDMA traffic over Ethernet from being dropped, a list by RDMA port with Ethernet as its link layer, from `mlnx_qos`, \
+          `ethtool -a`, `/sys/class/net/*/ecn` and configfs. None of it outlives a reboot or a restart of the stack.",
+    fields: &[
+        ("hca", "RDMA device: `mlx5_2`"),
+        ("port", "number of its port"),
+        ("netdev", "network interface, null without one"),
+        ("mtu", "bytes"),
+        ("dcbx", "who governs: `OS controlled`, `Firmware controlled`; null where the tool does not tell"),
+        ("trust", "what the priority is taken from: `dscp`, `pcp`"),
+        ("pfc", "list of eight: whether a priority is paused rather than dropped"),
+        (
+            "ecn",
+            "`np` and `rp`: list of eight, whether congestion is notified and reacted to; null where the driver has no such files",
+        ),
+        ("cnp_dscp", "DSCP of congestion notifications, null where the driver has no such file"),
+        ("cnp_802p", "their priority, null where the driver has no such file"),
+        ("pause", "`rx` and `tx`: whether whole-link pause frames are on"),
+        ("cma_mode", "default mode of connections: `RoCE v2`; null where nobody made its folder in configfs"),
+        ("cma_tos", "default type of service of connections, null likewise"),
+    ],
+    reads: &[
+        "/sys/class/infiniband/*/ports/*/link_layer",
+        "/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*",
+        "/sys/class/infiniband/*/device/net/*",
+        "/sys/class/net/*/mtu",
+        "/sys/class/net/*/ecn/{roce_np,roce_rp}/enable/*",
+        "/sys/class/net/*/ecn/roce_np/{cnp_dscp,cnp_802p_prio}",
+        "/sys/kernel/config/rdma_cm/*/ports/*/{default_roce_mode,default_roce_tos}",
+        "/proc/*/stat",
+        "mlnx_qos -i IF",
+        "ethtool -a IF",
+    ],
+    snippet: FactSnippet { name: "roce", snippet: SNIPPET, timeout_s: 60, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let parts = parts(done(output)?);
+    let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].name() == "port").collect();
+    let end = |n: usize| starts.get(n + 1).copied().unwrap_or(parts.len());
+    let ports = starts.iter().enumerate().map(|(n, start)| port(&parts[*start..end(n)]));
+    Ok(ports.collect::<Vec<_>>().into())
+}
+
+/// Reads one port: its own part, then those of the two commands.
+fn port(parts: &[Part<'_>]) -> Value {
+    let own = parts[0];
+    let file = |key: &str| super::read::field(own.body, key);
+    let number = |key: &str| file(key).and_then(|text| text.trim().parse::<u64>().ok());
+    let flags = |side: &str| -> Option<Vec<bool>> {
+        (0..8).map(|q| Some(file(&format!("{side}{q}"))?.trim() == "1")).collect()
+    };
+    let (np, rp) = (flags("np"), flags("rp"));
+    let ecn = (np.is_some() || rp.is_some()).then(|| json!({ "np": np, "rp": rp }));
+    let (dcbx, trust, pfc) = qos(parts);
+    json!({
+        "hca": own.field(1),
+        "port": own.field(2).parse::<u64>().ok(),
+        "netdev": text_or_null(Some(own.field(3))),
+        "mtu": number("mtu"),
+        "dcbx": dcbx,
+        "trust": trust,
+        "pfc": pfc,
+        "ecn": ecn,
+        "cnp_dscp": number("dscp"),
+        "cnp_802p": number("prio"),
+        "pause": pause(parts),
+        "cma_mode": text_or_null(file("mode")),
+        "cma_tos": number("tos"),
+    })
+}
+
+/// Returns who governs, what is trusted and which priorities are paused.
+fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
+    let told = match ran(parts, "mlnx_qos") {
+        Ok(None) => Err("the port has no network interface".to_owned()),
+        Ok(Some(ran)) if ran.status != 0 => Err(format!("`mlnx_qos` failed with status {}", ran.status)),
+        Ok(Some(ran)) => Ok(mlnx_qos::parse(ran.text)),
+        Err(unknown) => Err(unknown.why),
+    };
+    match told {
+        Err(why) => (unknown_part(why.clone()), unknown_part(why.clone()), unknown_part(why)),
+        Ok(qos) => {
+            let silent = || unknown_part("`mlnx_qos` does not tell it");
+            let trust = qos.trust.map_or_else(silent, Value::from);
+            (qos.dcbx.into(), trust, qos.pfc.map_or_else(silent, Value::from))
+        }
+    }
+}
+
+fn pause(parts: &[Part<'_>]) -> Value {
+    match ran(parts, "ethtool") {
+        Ok(Some(ran)) if ran.status == 0 => mlnx_qos::pause(ran.text).map_or_else(
+            || unknown_part("`ethtool -a` does not tell it"),
+            |pause| json!({ "rx": pause.rx, "tx": pause.tx }),
+        ),
+        Ok(Some(ran)) => unknown_part(format!("`ethtool` failed with status {}", ran.status)),
+        Ok(None) => unknown_part("the port has no network interface"),
+        Err(unknown) => unknown_part(unknown.why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed};
+
+    #[test]
+    fn a_port_tells_its_settings() {
+        // origin: reconstructed, with the samples of the two commands
+        let qos = include_str!("../../tests/samples/mlnx_qos-dscp.txt");
+        let ecn: String =
+            ["np", "rp"].iter().flat_map(|s| (0..8).map(move |q| format!("{s}{q}\t{}\n", u8::from(q == 3)))).collect();
+        let text = printed(&format!(
+            "@@port\tmlx5_2\t1\tens9np0\nmode\tRoCE v2\ntos\t106\nmtu\t9000\ndscp\t48\nprio\t6\n{ecn}\n@@mlnx_qos\trun\t15\n{qos}\n@@status\t0\n\
+             @@ethtool\trun\t5\nPause parameters for ens9np0:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff\n\n@@status\t0\n"
+        ));
+        let third = [false, false, false, true, false, false, false, false];
+        let expected = json!([{
+            "hca": "mlx5_2", "port": 1, "netdev": "ens9np0", "mtu": 9000, "dcbx": "OS controlled", "trust": "dscp", "pfc": third,
+            "ecn": {"np": third, "rp": third}, "cnp_dscp": 48, "cnp_802p": 6, "pause": {"rx": false, "tx": false},
+            "cma_mode": "RoCE v2", "cma_tos": 106,
+        }]);
+        assert_eq!(parsed(&FACT, &text), Ok(expected));
+    }
+
+    #[test]
+    fn a_tool_that_is_missing_leaves_the_rest_known() {
+        let text =
+            printed("@@port\tmlx5_2\t1\tens9np0\nmtu\t9000\n@@mlnx_qos\tmissing\n@@ethtool\trun\t5\n@@status\t124\n");
+        let ports = parsed(&FACT, &text).expect("is known");
+        assert_eq!((&ports[0]["trust"]["unknown"], &ports[0]["mtu"]), (&json!("`mlnx_qos` is missing"), &json!(9000)));
+        assert_eq!(ports[0]["pause"]["unknown"], "`ethtool` timed out after 5 s");
+        assert_eq!((&ports[0]["ecn"], &ports[0]["cma_mode"]), (&Value::Null, &Value::Null));
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+    }
+}

@@ -1,0 +1,82 @@
+//! `services`: the units that the GPU and RDMA stacks bring along.
+
+use super::Fact;
+use super::read::{done, text_or_null, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, json};
+
+const SNIPPET: &str = "need systemctl\nsystemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK \
+    nvidia-persistenced.service nvidia-fabricmanager.service nvidia-imex.service nvidia-dcgm.service dcgm.service openibd.service \
+    opensm.service opensmd.service ibacm.service ibacm.socket lldpad.service containerd.service kubelet.service slurmd.service";
+
+pub(super) const FACT: Fact = Fact {
+    name: "services",
+    doc: "The units that the GPU and RDMA stacks bring along or depend on, a map by name (without `.service`), from one `systemctl show`: \
+          `nvidia-persistenced`, `nvidia-fabricmanager`, `nvidia-imex`, `nvidia-dcgm`, `dcgm`, `openibd`, `opensm`, `opensmd`, `ibacm`, \
+          `ibacm.socket`, `lldpad`, `containerd`, `kubelet`, `slurmd`.",
+    fields: &[
+        ("exists", "whether systemd knows the unit"),
+        ("active", "`active`, `inactive`, `failed` …"),
+        ("sub", "`running`, `exited`, `dead` …"),
+        ("enabled", "`enabled`, `disabled`, `masked`, `static` …; null without a unit file"),
+        ("needs_reload", "whether its file changed since systemd read it"),
+        ("pid", "its main process, null without one"),
+        ("memlock", "bytes that its processes may lock as it is declared, as text: `infinity` for no limit"),
+    ],
+    reads: &[
+        "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
+    ],
+    snippet: FactSnippet { name: "services", snippet: SNIPPET, timeout_s: 15, device: false, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let units: Map<String, Value> = done(output)?.split("\n\n").filter_map(unit).flatten().collect();
+    match units.is_empty() {
+        true => Err(unread("a unit", output)),
+        false => Ok(Value::Object(units)),
+    }
+}
+
+/// Reads one block, under each of the unit's names: an alias is asked for as well.
+fn unit(block: &str) -> Option<Vec<(String, Value)>> {
+    let value = |key: &str| block.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let names = value("Names").filter(|names| !names.is_empty()).or(value("Id"))?;
+    let load = value("LoadState")?;
+    let state = json!({
+        "exists": !matches!(load, "not-found"),
+        "active": text_or_null(value("ActiveState")),
+        "sub": text_or_null(value("SubState")),
+        "enabled": text_or_null(value("UnitFileState").or((load == "masked").then_some("masked"))),
+        "needs_reload": value("NeedDaemonReload") == Some("yes"),
+        "pid": value("MainPID").and_then(|pid| pid.parse::<u64>().ok()).filter(|pid| *pid > 0),
+        "memlock": text_or_null(value("LimitMEMLOCK")),
+    });
+    Some(
+        names
+            .split_whitespace()
+            .map(|name| (name.strip_suffix(".service").unwrap_or(name).to_owned(), state.clone()))
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn units_are_read_by_name() {
+        // origin: reconstructed after `systemctl show` of Debian 12
+        let text = "Id=nvidia-persistenced.service\nNames=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nSubState=running\n\
+                    UnitFileState=enabled\nNeedDaemonReload=no\nMainPID=812\nLimitMEMLOCK=8388608\n\n\
+                    Id=ibacm.socket\nNames=ibacm.socket\nLoadState=not-found\nActiveState=inactive\nSubState=dead\nUnitFileState=\nNeedDaemonReload=no\n";
+        let expected = json!({
+            "nvidia-persistenced": {"exists": true, "active": "active", "sub": "running", "enabled": "enabled", "needs_reload": false, "pid": 812, "memlock": "8388608"},
+            "ibacm.socket": {"exists": false, "active": "inactive", "sub": "dead", "enabled": null, "needs_reload": false, "pid": null, "memlock": null},
+        });
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        assert_eq!(why(&FACT, 0, "odd\n"), "a unit is not in the answer");
+    }
+}

@@ -1,0 +1,57 @@
+//! `sm`: the subnet manager that this host hears.
+
+use super::Fact;
+use super::command::sminfo;
+use super::read::{done, failed, guarded, parts, ran};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+/// A port that is down hears nobody.
+const SNIPPET: &str = guarded!(
+    r"for p in /sys/class/infiniband/*/ports/*; do
+[ -e $p/link_layer ] || continue
+read -r l <$p/link_layer; read -r s <$p/state
+case $l,$s in InfiniBand,*DOWN*) ;; InfiniBand,*) guard 15 sminfo; break ;; esac
+done"
+);
+
+pub(super) const FACT: Fact = Fact {
+    name: "sm",
+    doc: "The subnet manager that the host's first InfiniBand port hears, from `sminfo`. Null where no InfiniBand port has a link.",
+    fields: &[
+        ("lid", "its local id"),
+        ("guid", "its port GUID: `0x248a0703009c0196`"),
+        ("priority", "the higher one is master"),
+        ("state", "`master`, `standby`, `discovering`, `not-active`"),
+        ("activity", "a count that grows while it lives"),
+    ],
+    reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
+    snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let Some(ran) = ran(&parts(done(output)?), "sminfo")? else { return Ok(Value::Null) };
+    let manager = sminfo::parse(ran.text).filter(|_| ran.status == 0).ok_or_else(|| failed("sminfo", &ran))?;
+    Ok(
+        json!({ "lid": manager.lid, "guid": manager.guid, "priority": manager.priority, "state": manager.state, "activity": manager.activity }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    #[test]
+    fn the_manager_is_told() {
+        let sample = include_str!("../../tests/samples/sminfo.txt");
+        let expected =
+            json!({"lid": 3, "guid": "0x248a0703009c0196", "priority": 15, "state": "master", "activity": 38526});
+        assert_eq!(parsed(&FACT, &printed(&format!("@@sminfo\trun\t15\n{sample}\n@@status\t0\n"))), Ok(expected));
+        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
+        let failed = printed("@@sminfo\trun\t15\nsminfo: iberror: failed: query\n\n@@status\t255\n");
+        assert_eq!(why(&FACT, 0, &failed), "`sminfo` failed with status 255");
+    }
+}

@@ -1,0 +1,92 @@
+//! The table of GPUs: from a PCI device id to generation, allowed flavors and driver branches.
+
+use std::sync::LazyLock;
+
+/// Rows with their source and date.
+const TEXT: &str = include_str!("data/gpus.tsv");
+
+static TABLE: LazyLock<Vec<Gpu>> = LazyLock::new(|| read(TEXT));
+
+/// What is known of one model of GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// PCI device id in four digits of lowercase hex.
+    pub device: &'static str,
+    pub product: &'static str,
+    pub generation: &'static str,
+    /// The kernel module flavors that drive it, the older first.
+    pub flavors: &'static [&'static str],
+    /// How several of them are joined: `nvswitch`, `nvlink5`, `imex`; `depends` where that is up to the server.
+    pub fabric: Option<&'static str>,
+    /// The first and the last driver branch that support it, where there is such a limit.
+    pub branches: (Option<u64>, Option<u64>),
+    /// Whether it has a system processor with firmware of its own.
+    pub has_gsp: bool,
+}
+
+impl Gpu {
+    /// Returns whether the firmware of its system processor can be switched off.
+    pub fn gsp_optional(&self) -> bool {
+        self.has_gsp && self.flavors.contains(&"proprietary")
+    }
+}
+
+/// Returns the row of a device id as sysfs prints it (`0x2330`).
+pub fn gpu(device: &str) -> Option<&'static Gpu> {
+    let device = device.trim_start_matches("0x").to_ascii_lowercase();
+    TABLE.iter().find(|gpu| gpu.device == device)
+}
+
+fn read(text: &'static str) -> Vec<Gpu> {
+    let rows: Vec<Vec<&'static str>> =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect()).collect();
+    rows.iter().filter_map(|row| of(row, &rows)).collect()
+}
+
+fn of(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<Gpu> {
+    let ["gpu", device, product, generation, flavors, fabric] = row[..] else { return None };
+    let of = |row: &&Vec<&str>| row[0] == "generation" && row.get(1) == Some(&generation);
+    let [_, _, first, last, gsp] = rows.iter().find(of)?[..] else { return None };
+    Some(Gpu {
+        device,
+        product,
+        generation,
+        flavors: self::flavors(flavors)?,
+        fabric: (fabric != "-").then_some(fabric),
+        branches: (first.parse().ok(), last.parse().ok()),
+        has_gsp: gsp == "yes",
+    })
+}
+
+fn flavors(word: &str) -> Option<&'static [&'static str]> {
+    match word {
+        "both" => Some(&["proprietary", "open"]),
+        "proprietary" => Some(&["proprietary"]),
+        "open" => Some(&["open"]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_read_and_the_table_names_its_source() {
+        let rows = TEXT.lines().filter(|line| line.starts_with("gpu\t")).count();
+        assert_eq!(TABLE.len(), rows);
+        let ids: std::collections::BTreeSet<_> = TABLE.iter().map(|gpu| gpu.device).collect();
+        assert_eq!(ids.len(), rows, "no id stands twice");
+        assert!(TEXT.contains("# source: ") && TEXT.contains("# date: 20"));
+    }
+
+    #[test]
+    fn flavors_follow_from_the_id() {
+        let of = |id| gpu(id).map(|gpu| (gpu.generation, gpu.flavors, gpu.gsp_optional(), gpu.branches));
+        assert_eq!(of("0x2330"), Some(("hopper", &["proprietary", "open"][..], true, (None, None))));
+        assert_eq!(of("0x2901"), Some(("blackwell", &["open"][..], false, (Some(570), None))));
+        assert_eq!(of("0x2342"), Some(("hopper", &["open"][..], false, (None, None))), "GH200");
+        assert_eq!(of("0x1DB1"), Some(("volta", &["proprietary"][..], false, (None, Some(580)))));
+        assert_eq!(of("0xffff"), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! `topology`: how GPUs and adapters are joined.
+
+use super::Fact;
+use super::command::nvidia_topo;
+use super::read::{done, failed, guarded, parts, ran, unread};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+const SNIPPET: &str = guarded!(
+    r"[ -e /proc/driver/nvidia/version ] || exit 0
+guard 30 nvidia-smi topo -m"
+);
+
+pub(super) const FACT: Fact = Fact {
+    name: "topology",
+    doc: "How GPUs and RDMA adapters are joined, from `nvidia-smi topo -m`. Null where no driver is loaded.",
+    fields: &[
+        ("columns", "the devices in order: `GPU0` … `NIC0` …"),
+        ("links", "from row and column to `X`, `NV18` (NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, best to worst"),
+        ("nics", "`NIC0` to the device it stands for: `mlx5_0`"),
+        ("cpus", "a GPU to its processors: `0-47,96-143`; those without are not in it"),
+    ],
+    reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
+    snippet: FactSnippet { name: "topology", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(Value::Null) };
+    if ran.status != 0 {
+        return Err(failed("nvidia-smi", &ran));
+    }
+    let topology = nvidia_topo::parse(ran.text).ok_or_else(|| unread("the matrix", output))?;
+    Ok(json!({ "columns": topology.columns, "links": topology.links, "nics": topology.nics, "cpus": topology.cpus }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    #[test]
+    fn links_are_told_by_row_and_column() {
+        let sample = include_str!("../../tests/samples/topo-a100x8.txt");
+        let topology =
+            parsed(&FACT, &printed(&format!("@@nvidia-smi\trun\t30\n{sample}\n@@status\t0\n"))).expect("is known");
+        assert_eq!(topology["links"]["GPU0"]["NIC0"], "PXB");
+        assert_eq!(topology["nics"]["NIC0"], "mlx5_0");
+        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
+        assert_eq!(
+            why(&FACT, 0, &printed("@@nvidia-smi\trun\t30\nodd\n@@status\t0\n")),
+            "the matrix is not in the answer"
+        );
+    }
+}

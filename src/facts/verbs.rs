@@ -1,0 +1,67 @@
+//! `verbs`: the RDMA devices that programs see.
+
+use super::Fact;
+use super::command::ibv_devinfo::{self, Device, Port};
+use super::read::{done, failed, guarded, parts, ran};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+
+const SNIPPET: &str =
+    guarded!(r"for d in /sys/class/infiniband/*; do [ ! -e $d ] || { guard 15 ibv_devinfo; break; }; done");
+
+pub(super) const FACT: Fact = Fact {
+    name: "verbs",
+    doc: "RDMA devices as programs see them through the verbs library, a list from `ibv_devinfo`: the kernel may have more, where the \
+          library lacks their provider. Empty where the kernel has none.",
+    fields: &[
+        ("name", "`mlx5_0`"),
+        ("firmware", "`28.43.1014`"),
+        ("psid", "`MT_0000000838`"),
+        ("ports", "list of `port`, `state` (`ACTIVE`), `max_mtu` and `active_mtu` (bytes), `link_layer`"),
+    ],
+    reads: &["/sys/class/infiniband/*", "/proc/*/stat", "ibv_devinfo"],
+    snippet: FactSnippet { name: "verbs", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let Some(ran) = ran(&parts(done(output)?), "ibv_devinfo")? else { return Ok(json!([])) };
+    let devices = ibv_devinfo::parse(ran.text);
+    // Without any device it fails too.
+    if ran.status != 0 && !ran.text.contains("No IB devices found") {
+        return Err(failed("ibv_devinfo", &ran));
+    }
+    Ok(devices.iter().map(device).collect::<Vec<_>>().into())
+}
+
+fn device(device: &Device) -> Value {
+    let port = |port: &Port| {
+        json!({ "port": port.number, "state": port.state, "max_mtu": port.max_mtu,
+                "active_mtu": port.active_mtu, "link_layer": port.link_layer })
+    };
+    let ports: Vec<Value> = device.ports.iter().map(port).collect();
+    json!({ "name": device.name, "firmware": device.firmware, "psid": device.board, "ports": ports })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    #[test]
+    fn devices_are_listed() {
+        let sample = include_str!("../../tests/samples/ibv_devinfo.txt");
+        let text = printed(&format!("@@ibv_devinfo\trun\t15\n{sample}\n@@status\t0\n"));
+        let expected = json!([{"name": "mlx5_0", "firmware": "28.40.1000", "psid": "MT_0000000834", "ports": [
+            {"port": 1, "state": "ACTIVE", "max_mtu": 4096, "active_mtu": 4096, "link_layer": "InfiniBand"}]}]);
+        assert_eq!(parsed(&FACT, &text), Ok(expected));
+        assert_eq!(parsed(&FACT, ""), Ok(json!([])));
+        let none = printed("@@ibv_devinfo\trun\t15\nNo IB devices found\n\n@@status\t255\n");
+        assert_eq!(parsed(&FACT, &none), Ok(json!([])), "no provider for what the kernel has");
+        assert_eq!(
+            why(&FACT, 0, &printed("@@ibv_devinfo\trun\t15\nFailed to open device\n@@status\t1\n")),
+            "`ibv_devinfo` failed with status 1"
+        );
+    }
+}
