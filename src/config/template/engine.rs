@@ -143,8 +143,8 @@ impl Program {
     }
 
     /// Runs it as an expectation: what says something about each element of a list of facts says nothing
-    /// when the list is empty. Null is known: it means that the host has no such thing, and a fact that is
-    /// known in part only is unknown as a whole.
+    /// when the list is empty. Null is known: it means that the host has no such thing. What is unknown of a fact
+    /// while the rest is known is so only for what reads it.
     ///
     /// # Errors
     /// As [`Program::test`].

@@ -134,6 +134,47 @@ fn expectations_over_nothing_are_unknown() {
 }
 
 #[test]
+fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
+    let mut facts = known();
+    let gpus = json!([{"bdf": "a", "gsp": "off"}, {"bdf": "b", "gsp": {"unknown": "no NVIDIA driver is loaded"}}]);
+    facts.0.insert("gpus".into(), Ok(gpus));
+    facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": {"unknown": "`modinfo` is missing"}})));
+    let expect = |source: &str| {
+        Program::compile(source, Form::Expression).expect("compiles").expect(&bindings(Some(&facts))).expect("runs")
+    };
+    let why = |source: &str| match expect(source) {
+        Expect::Unknown { why, .. } => why,
+        other => panic!("{other:?}"),
+    };
+    let all_off = "facts.gpus | map(attribute='gsp') | unique | list == ['off']";
+    assert_eq!(why(all_off), "fact `gpus[1].gsp` is unknown: no NVIDIA driver is loaded");
+    assert_eq!(why("facts.driver.disk == '560.35.03'"), "fact `driver.disk` is unknown: `modinfo` is missing");
+    assert!(matches!(
+        expect("facts.gpus | map(attribute='bdf') | list == ['a', 'b']"),
+        Expect::Known { value: true, .. }
+    ));
+    assert!(matches!(expect("facts.driver.loaded is none"), Expect::Known { value: true, .. }));
+    assert_eq!(why("(facts.gpus | tojson) != ''"), "fact `gpus[1].gsp` is unknown: no NVIDIA driver is loaded");
+    assert_eq!(why("(facts.driver | string) != ''"), "fact `driver.disk` is unknown: `modinfo` is missing");
+}
+
+#[test]
+fn a_list_with_an_item_that_is_unknown_is_unknown() {
+    let mut facts = known();
+    facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
+    facts.0.insert("sm".into(), Ok(json!([1, {"unknown": "late"}])));
+    let why = |source: &str| {
+        let program = Program::compile(source, Form::Expression).expect("compiles");
+        match program.expect(&bindings(Some(&facts))).expect("runs") {
+            Expect::Unknown { why, .. } => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(why("facts.gpus[0].pfc[0]"), "fact `gpus[0].pfc` is unknown: odd");
+    assert_eq!(why("facts.sm[0] == 1"), "fact `sm` is unknown: late");
+}
+
+#[test]
 fn secrets_stay_whole_or_are_refused() {
     let mut store = crate::model::SecretStore::default();
     let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;

@@ -89,6 +89,9 @@ impl Object for Branch {
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.entries.get(key) {
             Some(value) => {
+                if let Some(part) = value.downcast_object_ref::<UnknownPart>() {
+                    return Some(part.read());
+                }
                 self.read(key, value);
                 Some(value.clone())
             }
@@ -139,15 +142,50 @@ pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (St
     Value::from_object(Branch { path: name.to_owned(), entries: entries.into_iter().collect(), kind: Kind::Plain })
 }
 
+/// A part of a fact that could not be told, while the rest could.
+#[derive(Debug)]
+struct UnknownPart {
+    path: String,
+    why: String,
+}
+
+impl Object for UnknownPart {}
+
+impl UnknownPart {
+    /// Makes the evaluation wait for it.
+    fn read(&self) -> Value {
+        unknown(Need::UnknownFact { path: bare(&self.path).to_owned(), why: self.why.clone() })
+    }
+}
+
+/// Returns why a part of the facts is unknown. A list is so as a whole where one of its items is: an item is read without
+/// anybody noticing.
+fn why_unknown(value: &Json) -> Option<&str> {
+    let mut items = value.as_array().into_iter().flatten();
+    crate::facts::why_unknown(value).or_else(|| items.find_map(crate::facts::why_unknown))
+}
+
+/// Builds a part of the facts, which may be unknown.
+fn fact(path: &str, value: &Json, kind: Kind) -> Value {
+    match why_unknown(value) {
+        Some(why) => Value::from_object(UnknownPart { path: path.to_owned(), why: why.to_owned() }),
+        None => build(path, value, kind),
+    }
+}
+
 fn build(path: &str, value: &Json, kind: Kind) -> Value {
+    let inside = match path.starts_with("facts.") {
+        true => fact,
+        false => build,
+    };
     match value {
         Json::Object(map) => {
-            let entries = map.iter().map(|(key, value)| (key.clone(), build(&join(path, key), value, kind))).collect();
+            let entries = map.iter().map(|(key, value)| (key.clone(), inside(&join(path, key), value, kind))).collect();
             Value::from_object(Branch { path: path.to_owned(), entries, kind })
         }
         Json::Array(items) => {
             // A list of facts is recorded when it is read; what is inside of it needs no record.
-            let item = |(at, item): (usize, &Json)| build(&format!("{path}[{at}]"), item, Kind::Plain);
+            let item = |(at, item): (usize, &Json)| inside(&format!("{path}[{at}]"), item, Kind::Plain);
             Value::from(items.iter().enumerate().map(item).collect::<Vec<_>>())
         }
         Json::Null => Value::from(()),
@@ -178,7 +216,10 @@ pub(in crate::config) fn facts(source: FactSource<'_>) -> Value {
         FactSource::Known(facts) => {
             let one = |(name, fact): (&String, &Result<Json, crate::probe::Unknown>)| {
                 let fact = match fact {
-                    Ok(value) => Ok(build(&format!("facts.{name}"), value, Kind::Fact)),
+                    Ok(value) => match why_unknown(value) {
+                        Some(why) => Err(why.to_owned()),
+                        None => Ok(build(&format!("facts.{name}"), value, Kind::Fact)),
+                    },
                     Err(unknown) => Err(unknown.why.clone()),
                 };
                 (name.clone(), fact)
