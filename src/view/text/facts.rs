@@ -65,10 +65,17 @@ fn said(unknown: &crate::probe::Unknown) -> String {
 /// One level of a map becomes rows of its own.
 fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
     match value {
-        Value::Object(map) if all || map.len() <= 2 * FEW => {
-            map.iter().map(|(key, value)| (escape::line(key).into_owned(), Cell::Known(show(value, all)))).collect()
+        Value::Object(map) if !map.is_empty() && (all || map.len() <= 2 * FEW) => {
+            map.iter().map(|(key, value)| (escape::line(key).into_owned(), cell(value, all))).collect()
         }
-        value => vec![(String::new(), Cell::Known(show(value, all)))],
+        value => vec![(String::new(), cell(value, all))],
+    }
+}
+
+fn cell(value: &Value, all: bool) -> Cell {
+    match crate::facts::why_unknown(value) {
+        Some(why) => Cell::Unknown(format!("unknown: {}", escape::short(why, VALUE_CHARS))),
+        None => Cell::Known(show(value, all)),
     }
 }
 
@@ -76,11 +83,29 @@ fn show(value: &Value, all: bool) -> String {
     match value {
         Value::String(text) => escape::short(text, VALUE_CHARS),
         Value::Array(items) if !all && (items.len() > FEW || items.iter().any(Value::is_object)) => {
-            count(items.len(), "entry")
+            entries(items.len(), value)
         }
-        Value::Object(map) if !all && map.len() > FEW => count(map.len(), "entry"),
+        Value::Object(map) if !all && map.len() > FEW => entries(map.len(), value),
         value if all => escape::line(&value.to_string()).into_owned(),
         value => escape::short(&value.to_string(), VALUE_CHARS),
+    }
+}
+
+/// Counts what is in a value, and which of it could not be told.
+fn entries(number: usize, value: &Value) -> String {
+    match untold(value) {
+        0 => count(number, "entry"),
+        parts => format!("{}, {parts} unknown", count(number, "entry")),
+    }
+}
+
+/// Returns how many parts of a value could not be told.
+fn untold(value: &Value) -> usize {
+    match value {
+        part if crate::facts::why_unknown(part).is_some() => 1,
+        Value::Object(map) => map.values().map(untold).sum(),
+        Value::Array(items) => items.iter().map(untold).sum(),
+        _ => 0,
     }
 }
 
@@ -146,13 +171,18 @@ fn why(host: &HostSeen) -> Option<&Unreachable> {
 
 fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     let silent = seen.iter().filter(|host| !host.is_observed()).count();
-    let missing = seen.iter().flat_map(|host| host.facts.0.values()).filter(|fact| fact.is_err()).count();
+    let facts = || seen.iter().flat_map(|host| host.facts.0.values());
+    let missing = facts().filter(|fact| fact.is_err()).count();
+    let partly = facts().filter_map(|fact| fact.as_ref().ok()).filter(|value| untold(value) > 0).count();
     let mut line = format!("facts: {}", count(seen.len(), "host"));
     if silent > 0 {
         line.push_str(&format!(", {} unreachable", paint(BAD, silent)));
     }
     if missing > 0 {
         line.push_str(&format!(", {} unknown", paint(UNKNOWN, missing)));
+    }
+    if partly > 0 {
+        line.push_str(&format!(", {} unknown in part", paint(UNKNOWN, partly)));
     }
     writeln!(out, "\n{line}")
 }

@@ -185,6 +185,20 @@ fn facts_as_a_table() {
     insta::assert_snapshot!(plain(|out| text(0).facts(&seen(), ExitCode::Done, out)));
 }
 
+#[test]
+fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
+    let mut seen = HostSeen::observed(&sample::host("gpu01"), Default::default(), 1);
+    let unknown = json!({"unknown": "`modinfo` is \u{1b}[31mmissing"});
+    seen.facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": unknown})));
+    seen.facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "gsp": unknown, "flavors": unknown}, {"bdf": "b"}])));
+    seen.facts.0.insert("modules".into(), Ok(json!({})));
+    assert_eq!(
+        plain(|out| text(0).facts(&[seen.clone()], ExitCode::Done, out)),
+        "driver\n  disk    unknown: `modinfo` is \\x1b[31mmissing\n  loaded  null\ngpus\n  2 entries, 2 unknown\nmodules\n  {}\n\n\
+         facts: 1 host, 2 unknown in part\n"
+    );
+}
+
 /// Everything written, without the colours that forge itself writes: those are known sequences, so that a
 /// host's own sequences are not stripped with them.
 fn without_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
