@@ -10,8 +10,8 @@ use super::run::{Cx, Ending, block_on};
 ///
 /// Looks at this machine (ssh, control sockets, state folder, terminal) and at every host: name, port, host key and
 /// key, root or sudo, the programs that forge uses (a POSIX shell and coreutils; no Python), room, clock, writer lock,
-/// package manager, and which facts would be unknown. Ends with 3 where a host is not ready, 4 where one cannot be
-/// reached, 9 where something could not be told.
+/// package manager, and which of the facts that recipes read would be unknown. Ends with 3 where a host is not ready,
+/// 4 where one cannot be reached, 9 where something could not be told.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge doctor cluster.yaml

@@ -6,6 +6,7 @@ mod here;
 mod judge;
 
 use super::observe::observe_for;
+use super::prove::facts_used;
 use super::run::{Events, Options};
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, Untrusted};
@@ -109,7 +110,7 @@ pub async fn doctor(
 ) -> Checkup {
     let began = Instant::now();
     let here = here::findings(project, hosts, options, state, can_ask).await;
-    let seen = observe_for(project, hosts, &judge::probes(), options, events).await;
+    let seen = observe_for(project, hosts, &judge::probes(&facts_used(project)), options, events).await;
     let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
         host: seen.host.clone(),

@@ -1,7 +1,6 @@
 //! What a host's answers say of its readiness: pure, from one round trip.
 
 use super::{Finding, Weight};
-use crate::facts;
 use crate::model::{Untrusted, Value};
 use crate::plan::{HostSeen, Refused};
 use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, Unknown};
@@ -52,9 +51,13 @@ fn script() -> Probe {
     }
 }
 
-/// Returns what a host is asked: one round trip.
-pub fn probes() -> BTreeSet<Probe> {
-    let facts = facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() });
+/// The facts that it judges by itself.
+const OWN: [&str; 4] = ["os", "tools", "packages", "time"];
+
+/// Returns what a host is asked in one round trip: `read` are the facts that the project reads.
+pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
+    let facts = OWN.into_iter().chain(read.iter().map(String::as_str));
+    let facts = facts.map(|name| Probe::Fact { name: name.to_owned() });
     facts.chain([script(), Probe::Account, Probe::PackageManager, Probe::Records]).collect()
 }
 

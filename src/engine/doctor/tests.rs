@@ -16,7 +16,7 @@ fn at(second: i64) -> jiff::Timestamp {
 /// A host in order that printed `text`.
 fn observed(text: &str) -> Observation {
     let mut seen = Observation::default();
-    for probe in judge::probes() {
+    for probe in judge::probes(&std::collections::BTreeSet::new()) {
         let answer = match &probe {
             Probe::Account => Ok(Reading::Account(Account::Root)),
             Probe::PackageManager => Ok(Reading::PackageManager(PackageManagerState::default())),
@@ -129,10 +129,21 @@ fn a_lock_is_told_with_its_holder_or_its_owner() {
 }
 
 #[test]
+fn only_facts_that_are_judged_or_read_are_asked_for() {
+    let probes = judge::probes(&["sm".to_owned()].into());
+    let name = |probe: Probe| match probe {
+        Probe::Fact { name } => Some(name),
+        _ => None,
+    };
+    let facts: Vec<String> = probes.into_iter().filter_map(name).collect();
+    assert_eq!(facts, ["os", "packages", "sm", "time", "tools"]);
+}
+
+#[test]
 fn what_did_not_answer_is_unknown_and_never_in_order() {
     assert_eq!(printed(&FINE.replace("end\n", "")), ["Unknown host: cannot be told: the host's answer is cut"]);
     let mut silent = Observation::default();
-    for probe in judge::probes() {
+    for probe in judge::probes(&std::collections::BTreeSet::new()) {
         let is_fact = matches!(probe, Probe::Fact { .. });
         if !is_fact {
             silent.insert(probe, Err(Unknown::new("timed out after 20 s")));
