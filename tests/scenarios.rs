@@ -17,6 +17,8 @@
 
 #[path = "scenarios/host.rs"]
 mod host;
+#[path = "scenarios/many.rs"]
+mod many;
 #[path = "scenarios/props.rs"]
 mod props;
 #[path = "scenarios/speed.rs"]

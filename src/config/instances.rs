@@ -5,7 +5,7 @@ use super::inventory::{Entry, Resolved, Var};
 use super::recipe::params::typed;
 use super::render::Renderer;
 use super::statics::templates;
-use super::template::{Bindings, Eval, Form, Program, Programs, Root, tree};
+use super::template::{Bindings, Eval, Form, Program, Programs, Root, plain, tree};
 use super::{Data, Instance, Key, Node, Recipe, Sourced, Through, Use, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
@@ -407,17 +407,16 @@ fn has_template(node: &Node) -> bool {
 
 /// Builds the tree of values with origin.
 pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, Sourced>) -> minijinja::Value {
-    super::template::plain(
-        name,
-        values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))),
-    )
+    plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
 }
 
 /// Builds `host`.
 pub(super) fn host_tree(host: &super::Host) -> minijinja::Value {
-    tree("host", &host_value(host))
-}
-
-fn host_value(host: &super::Host) -> Value {
-    serde_json::json!({ "name": host.name.as_str(), "address": host.connect.address, "groups": host.groups })
+    let groups: Vec<_> = host.groups.iter().map(|group| minijinja::Value::from(group.as_str())).collect();
+    let entries = [
+        ("name", host.name.as_str().into()),
+        ("address", host.connect.address.as_str().into()),
+        ("groups", groups.into()),
+    ];
+    plain("host", entries.map(|(name, value)| (name.to_owned(), value)))
 }

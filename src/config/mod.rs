@@ -28,7 +28,7 @@ mod yaml;
 pub use ansible::{Converted, Difference, from_ansible};
 pub use catalog::{RecipeLine, RecipePage, StepLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
-pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, State};
+pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
 pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
 pub use filter::StepFilter;
 pub use load::{LoadOptions, load};

@@ -2,6 +2,7 @@
 
 mod disruption;
 mod exit;
+mod hex;
 mod name;
 mod phase;
 mod secret;
@@ -10,6 +11,7 @@ mod verdict;
 
 pub use disruption::Disruption;
 pub use exit::ExitCode;
+pub use hex::{hex, push_hex};
 pub use name::{HostName, StepId};
 pub use phase::{Level, Phase, Scope};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, Placeholder, SecretStore};

@@ -1,6 +1,6 @@
 //! Canonical forms and digests.
 
-use crate::model::Value;
+use crate::model::{Value, push_hex};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,8 @@ pub fn canonical(value: &Value) -> String {
     out
 }
 
-fn write(value: &Value, out: &mut String) {
+/// Appends the canonical text of `value`.
+pub(super) fn write(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {
             out.push('[');
@@ -27,14 +28,25 @@ fn write(value: &Value, out: &mut String) {
             out.push('{');
             for (i, (key, item)) in keys.into_iter().enumerate() {
                 separate(i, out);
-                out.push_str(&Value::from(key.as_str()).to_string());
+                text(key, out);
                 out.push(':');
                 write(item, out);
             }
             out.push('}');
         }
+        Value::String(string) => text(string, out),
         scalar => out.push_str(&scalar.to_string()),
     }
+}
+
+fn text(text: &str, out: &mut String) {
+    let escapes = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\');
+    if text.bytes().any(escapes) {
+        return out.push_str(&Value::from(text).to_string());
+    }
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
 }
 
 fn separate(index: usize, out: &mut String) {
@@ -71,13 +83,9 @@ impl std::io::Write for Sink {
 }
 
 fn named(digest: &[u8]) -> String {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(7 + 2 * digest.len());
     out.push_str("sha256:");
-    for byte in digest {
-        out.push(HEX[usize::from(byte >> 4)] as char);
-        out.push(HEX[usize::from(byte & 15)] as char);
-    }
+    push_hex(&mut out, digest);
     out
 }
 
@@ -89,8 +97,8 @@ mod tests {
     #[test]
     fn key_order_does_not_matter() {
         assert_eq!(
-            canonical(&json!({"b": [1, {"d": null, "c": "x\n"}], "a": true})),
-            r#"{"a":true,"b":[1,{"c":"x\n","d":null}]}"#
+            canonical(&json!({"b": [1, {"d": null, "c": "x\n", "ü\u{7f}": "\\\"é"}], "a": true})),
+            "{\"a\":true,\"b\":[1,{\"c\":\"x\\n\",\"d\":null,\"ü\u{7f}\":\"\\\\\\\"é\"}]}"
         );
         assert_eq!(canonical(&json!({"a": 1, "b": 2})), canonical(&json!({"b": 2, "a": 1})));
     }

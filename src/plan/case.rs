@@ -1,7 +1,7 @@
 //! One host with everything that is known of it: the ground that planner and engine judge on.
 
 use super::{HostSeen, undeclared};
-use crate::config::{Expanded, Expander, Exports, FactSource, Host, Instance, Known, Project, Step, StepFilter};
+use crate::config::{Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter};
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Scope, StepId, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ pub struct Turn<'a> {
     pub index: StepIndex,
     pub instance: &'a Arc<Instance>,
     pub step: &'a Arc<Step>,
-    pub expanded: Expanded,
+    pub expanded: SharedTurn,
 }
 
 impl<'a> Case<'a> {
@@ -121,7 +121,7 @@ impl<'a> Case<'a> {
                 continue;
             }
             let expanded = self.ground.expander.expand(self.host, instance, step, &known);
-            let own = expanded.iter().map(|e| Turn { index, instance, step, expanded: e.clone() });
+            let own = SharedTurn::each(&expanded).map(|expanded| Turn { index, instance, step, expanded });
             // What was made in the order of a list is taken away from its end.
             match instance.absent {
                 true => turns.extend(own.rev()),

@@ -60,10 +60,13 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
 
 /// Returns the turns that `turn`'s `restart_on` names.
 pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn<'a>> {
+    if turn.step.restart_on.is_empty() {
+        return Vec::new();
+    }
     let named = |other: &&Turn<'_>| {
         turn.step.restart_on.iter().any(|(name, _)| {
-            let same_recipe = other.expanded.id.recipe == turn.expanded.id.recipe && *name == *other.expanded.id.step;
-            same_recipe || *name == format!("{}/{}", other.expanded.id.recipe, other.expanded.id.step)
+            let (recipe, step) = name.split_once('/').unwrap_or((&turn.expanded.id.recipe, name));
+            *step == *other.expanded.id.step && *recipe == *other.expanded.id.recipe
         })
     };
     turns.iter().filter(named).collect()

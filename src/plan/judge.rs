@@ -1,9 +1,9 @@
 //! Judging one turn of a step: the same for plan, the moment before a change, and verification after it.
 
-use super::basis::{canonical, digest};
+use super::basis::{canonical, digest, write};
 use super::case::{Case, Turn};
 use super::demand::{effective_probe, inputs_of};
-use crate::config::{Deferred, Judged, Need, State};
+use crate::config::{Deferred, Expanded, Judged, Need, State};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
 use crate::probe::{Probe, Reading};
@@ -107,24 +107,35 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
             Some(Input {
                 step: input.expanded.id.to_string(),
                 paths: resource.inputs(),
-                digest: value_digest(&resource.input_value(), case.ground.secrets, case.seen.key.as_deref()),
+                digest: input_digest(case, &input.expanded, resource.as_ref()),
                 changing: ahead.changing.contains(&input.expanded.id),
             })
         })
         .collect()
 }
 
-/// Returns the digest of what a resource declares; of one that holds a secret it is keyed by the host's key.
-pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
-    value_digest(&resource.desired(), secrets, key)
+/// Hosts that share a turn share the digest too, unless it is keyed.
+fn input_digest(case: &Case<'_>, turn: &Expanded, resource: &dyn Resource) -> String {
+    if let Some(known) = turn.input_digest.get() {
+        return known.clone();
+    }
+    let text = canonical(&resource.input_value());
+    match SecretStore::mentions(&text) {
+        true => text_digest(&text, case.ground.secrets, case.seen.key.as_deref()),
+        false => turn.input_digest.get_or_init(|| digest(&text)).clone(),
+    }
 }
 
-fn value_digest(value: &Value, secrets: &SecretStore, key: Option<&str>) -> String {
-    let text = canonical(value);
-    if !SecretStore::mentions(&text) {
-        return digest(&text);
+/// Returns the digest of what a resource declares; of one that holds a secret it is keyed by the host's key.
+pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
+    text_digest(&canonical(&resource.desired()), secrets, key)
+}
+
+fn text_digest(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
+    if !SecretStore::mentions(text) {
+        return digest(text);
     }
-    let revealed = secrets.reveal(&text);
+    let revealed = secrets.reveal(text);
     let inner = digest(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
     format!("keyed:{}", digest(&format!("{}{inner}", key.unwrap_or_default())))
 }
@@ -212,7 +223,13 @@ fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, 
 /// The basis of a step: the judged attributes and the facts that its templates, `when` and rules read.
 fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
     let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, fact_at(case, path)])).collect();
-    digest(&canonical(&json!({ "seen": judgement.basis, "facts": facts })))
+    // The canonical text of `{ facts, seen }`, without a copy of what was seen.
+    let mut text = "{\"facts\":".to_owned();
+    write(&Value::Array(facts), &mut text);
+    text.push_str(",\"seen\":");
+    write(&judgement.basis, &mut text);
+    text.push('}');
+    digest(&text)
 }
 
 fn fact_at(case: &Case<'_>, path: &str) -> Value {

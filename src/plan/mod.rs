@@ -13,6 +13,7 @@ mod planner;
 mod scope;
 mod seen;
 mod span;
+mod spread;
 mod undeclared;
 mod verify;
 mod walk;

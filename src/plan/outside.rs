@@ -4,8 +4,8 @@
 use super::span::{Spans, Wait};
 use crate::graph::{Edge, StepIndex};
 use crate::model::{HostName, Phase};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::RwLock;
 
 /// How far a step gets on a host, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,14 @@ pub(super) struct Told {
     pub exporters: BTreeSet<String>,
 }
 
+impl Told {
+    /// Adds what one more host told.
+    pub fn add(&mut self, own: Told) {
+        self.exporters.extend(own.exporters);
+        own.status.into_iter().for_each(|(step, hosts)| self.status.entry(step).or_default().extend(hosts));
+    }
+}
+
 /// The view from one pass over all hosts to the pass before.
 pub(super) struct Outside<'a> {
     pub spans: Spans<'a>,
@@ -51,7 +59,7 @@ pub(super) struct Outside<'a> {
     /// Whether nothing was told yet: all that answered get through.
     hopeful: bool,
     /// What came of an edge, for a selection: thousands of hosts share it.
-    lacking: RefCell<HashMap<(usize, usize), Option<String>>>,
+    lacking: RwLock<HashMap<(usize, usize), Option<String>>>,
 }
 
 impl<'a> Outside<'a> {
@@ -64,7 +72,7 @@ impl<'a> Outside<'a> {
         }
         let exporting = spans.project.recipes.values().filter(|r| r.steps.iter().any(|s| !s.exports.is_empty()));
         let told = Told { exporters: exporting.map(|recipe| recipe.name.clone()).collect(), ..Told::default() };
-        Self { spans, sources, told, observed, hopeful: true, lacking: RefCell::default() }
+        Self { spans, sources, told, observed, hopeful: true, lacking: RwLock::default() }
     }
 
     pub fn exporters(&self) -> &BTreeSet<String> {
@@ -83,7 +91,7 @@ impl<'a> Outside<'a> {
             false => told != self.told,
         };
         self.told = told;
-        self.lacking.borrow_mut().clear();
+        self.lacking = RwLock::default();
         news
     }
 
@@ -97,14 +105,19 @@ impl<'a> Outside<'a> {
 
     /// Returns why what a step of `host` waits for on other hosts is not enough, if it is not.
     pub fn lacking(&self, host: &HostName, edge: &Edge) -> Option<String> {
+        if !self.spans.steps.spans(edge) {
+            return None;
+        }
         let recipe = &self.spans.project.graph.step(edge.from).recipe;
         let selection = self.spans.selection(host, recipe).map_or(0, |s| std::sync::Arc::as_ptr(s) as usize);
         let key = (std::ptr::from_ref(edge) as usize, selection);
-        if let Some(known) = self.lacking.borrow().get(&key) {
-            return known.clone();
+        if let Some(known) = self.lacking.read().ok().and_then(|map| map.get(&key).cloned()) {
+            return known;
         }
         let found = self.spans.wait(host, edge).and_then(|wait| self.short_of(&wait));
-        self.lacking.borrow_mut().insert(key, found.clone());
+        if let Ok(mut map) = self.lacking.write() {
+            map.insert(key, found.clone());
+        }
         found
     }
 

@@ -5,6 +5,7 @@ use super::identity::Identities;
 use super::model::{HostPlan, Plan};
 use super::outside::{Outside, Told};
 use super::span::{Spans, StepTable};
+use super::spread::spread;
 use super::undeclared::undeclared;
 use super::verify::verifications;
 use super::walk::Walk;
@@ -69,16 +70,25 @@ fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPla
     let identities = Identities::new(ground.project, seen);
     loop {
         let mut told = Told::default();
-        let plans = seen.iter().map(|seen| host_plan(ground, seen, &identities, &outside, &mut told)).collect();
+        let done = spread(seen, |seen| {
+            let mut own = Told::default();
+            (host_plan(ground, seen, &identities, &outside, &mut own), own)
+        });
+        let plans = done.into_iter().map(|(plan, own)| {
+            told.add(own);
+            plan
+        });
+        let plans = plans.collect();
         if !outside.learn(told) {
             return plans;
         }
     }
 }
 
-/// The plan's identity: a digest over all it says.
+/// The plan's identity: a digest over all it says, that of each host by itself.
 fn identity(plan: &Plan) -> String {
-    basis::digest_of(plan)
+    let hosts = spread(&plan.hosts, basis::digest_of);
+    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, hosts))
 }
 
 fn host_plan(

@@ -63,27 +63,38 @@ pub struct Spans<'a> {
 
 /// The declaration of every step of the graph, by its index.
 #[derive(Clone, Debug, Default)]
-pub struct StepTable(Vec<Option<(Arc<Recipe>, Arc<Step>)>>);
+pub struct StepTable {
+    steps: Vec<Option<(Arc<Recipe>, Arc<Step>)>>,
+    /// `file:line:col` of each step.
+    places: Vec<String>,
+}
 
 impl StepTable {
     pub fn new(project: &Project) -> Self {
-        let mut table = vec![None; project.graph.order().len()];
+        let count = project.graph.order().len();
+        let mut table = Self { steps: vec![None; count], places: vec![String::new(); count] };
         for recipe in project.recipes.values() {
             for step in &recipe.steps {
                 if let Some(index) = project.graph.find(&recipe.name, &step.name) {
-                    table[index.0 as usize] = Some((recipe.clone(), step.clone()));
+                    table.steps[index.0 as usize] = Some((recipe.clone(), step.clone()));
+                    table.places[index.0 as usize] = project.sources.place(step.span);
                 }
             }
         }
-        Self(table)
+        table
     }
 
     fn get(&self, index: StepIndex) -> Option<&(Arc<Recipe>, Arc<Step>)> {
-        self.0.get(index.0 as usize)?.as_ref()
+        self.steps.get(index.0 as usize)?.as_ref()
     }
 
     pub fn step(&self, index: StepIndex) -> Option<&Arc<Step>> {
         self.get(index).map(|(_, step)| step)
+    }
+
+    /// Returns where a step is written: `file:line:col`.
+    pub fn place(&self, index: StepIndex) -> &str {
+        self.places.get(index.0 as usize).map_or("", String::as_str)
     }
 
     /// Whether an edge leads to other hosts.

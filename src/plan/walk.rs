@@ -79,7 +79,11 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
-        let needed = self.needed(turn);
+        let needed = match self.ahead.changing.is_empty() {
+            // Nothing is there to build on.
+            true => Vec::new(),
+            false => self.needed(turn),
+        };
         // A wait takes nothing away from the next wait.
         let counts = |id: &StepId| !is_wait(turn) || !self.waits.contains(id);
         self.ahead.predicted.after = self.changing_before(&needed, counts);
@@ -92,7 +96,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.note(turn, &ruling, stopped.as_deref());
         // What is as desired is seen to be so: it waits for nothing itself.
         let waits_for = stopped.filter(|_| !ruling.judgement.verdict.is_settled());
-        step_plan(self.case, turn, ruling, waits_for)
+        step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for)
     }
 
     /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
@@ -265,7 +269,7 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     open
 }
 
-fn step_plan(case: &Case<'_>, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<String>) -> StepPlan {
+fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<String>) -> StepPlan {
     let title = title(turn);
     let judgement = ruling.judgement;
     let envelope = ruling.until.map(|until| Envelope {
@@ -287,7 +291,7 @@ fn step_plan(case: &Case<'_>, turn: &Turn<'_>, ruling: Ruling, waits_for: Option
         basis: ruling.basis,
         envelope,
         waits_for,
-        place: case.ground.project.sources.place(turn.step.span),
+        place: place.to_owned(),
         long: turn.step.long,
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn ticked<T: AsRef<str>>(words: &[T]) -> String {
 
 /// Returns the lowercase hex SHA-256 of `bytes`.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::model::hex(&Sha256::digest(bytes))
 }
 
 /// Returns permission bits as people write them.

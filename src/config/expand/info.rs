@@ -85,20 +85,32 @@ pub(super) struct Info {
 
 /// What is known of steps, by identity: a step lives as long as its project.
 #[derive(Debug, Default)]
-pub(super) struct Infos(RwLock<HashMap<usize, Arc<Info>>>);
+pub(super) struct Infos {
+    steps: RwLock<HashMap<usize, Arc<Info>>>,
+    /// Of rules and verifications.
+    reads: RwLock<HashMap<usize, Arc<Reads>>>,
+}
 
 impl Infos {
     pub fn step(&self, project: &Project, recipe: &Recipe, step: &Arc<Step>) -> Arc<Info> {
-        let key = Arc::as_ptr(step) as usize;
-        if let Some(info) = self.0.read().ok().and_then(|map| map.get(&key).cloned()) {
-            return info;
-        }
-        let info = Arc::new(look(project, recipe, step));
-        if let Ok(mut map) = self.0.write() {
-            map.insert(key, info.clone());
-        }
-        info
+        once(&self.steps, Arc::as_ptr(step) as usize, || look(project, recipe, step))
     }
+
+    /// Returns what the texts of a rule or a verification read.
+    pub fn reads<T>(&self, of: &T, build: impl FnOnce() -> Reads) -> Arc<Reads> {
+        once(&self.reads, std::ptr::from_ref(of) as usize, build)
+    }
+}
+
+fn once<T>(map: &RwLock<HashMap<usize, Arc<T>>>, key: usize, build: impl FnOnce() -> T) -> Arc<T> {
+    if let Some(known) = map.read().ok().and_then(|map| map.get(&key).cloned()) {
+        return known;
+    }
+    let new = Arc::new(build());
+    if let Ok(mut map) = map.write() {
+        map.insert(key, new.clone());
+    }
+    new
 }
 
 fn look(project: &Project, recipe: &Recipe, step: &Step) -> Info {

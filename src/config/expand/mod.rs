@@ -16,7 +16,7 @@ use crate::resource::Resource;
 use info::{Info, Infos};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 pub(super) use local::template_text;
 
@@ -39,6 +39,37 @@ pub struct Expanded {
     pub reads: BTreeSet<String>,
     /// Whether the resource is to be removed.
     pub absent: bool,
+    /// Digest of what the resource declares as an input of services, once somebody asked. One that holds a secret
+    /// has none: its digest depends on the host.
+    pub(crate) input_digest: OnceLock<String>,
+}
+
+impl Expanded {
+    fn new(id: StepId, state: State, reads: BTreeSet<String>, absent: bool) -> Self {
+        Self { id, state, reads, absent, input_digest: OnceLock::new() }
+    }
+}
+
+/// One of several turns that hosts may share.
+#[derive(Clone, Debug)]
+pub struct SharedTurn {
+    all: Arc<[Expanded]>,
+    at: usize,
+}
+
+impl SharedTurn {
+    /// Returns each of `all`, in order.
+    pub fn each(all: &Arc<[Expanded]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
+        (0..all.len()).map(|at| Self { all: all.clone(), at })
+    }
+}
+
+impl std::ops::Deref for SharedTurn {
+    type Target = Expanded;
+
+    fn deref(&self) -> &Expanded {
+        &self.all[self.at]
+    }
 }
 
 /// What a step came to.
@@ -162,8 +193,8 @@ impl<'p> Expander<'p> {
         rule: &Rule,
         known: &Known<'_>,
     ) -> (Judged, Vec<Diag>) {
-        let exprs = rule.when.iter().chain([&rule.require]);
-        let reads = info::reads(self.names.project, exprs.map(|expr| (expr.source.as_str(), Form::Expression)));
+        let exprs = || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), Form::Expression));
+        let reads = self.infos.reads(rule, || info::reads(self.names.project, exprs()));
         let bindings = self.names.bindings(host, instance, &reads, known);
         judged::rule(self.names.project, rule, &bindings)
     }
@@ -173,14 +204,12 @@ impl<'p> Expander<'p> {
         if instance.absent {
             return Judged::NotApplicable;
         }
-        let mut texts: Vec<_> = verify
-            .when
-            .iter()
-            .chain(&verify.expect)
-            .map(|expr| (expr.source.as_str(), Form::Expression, expr.span))
-            .collect();
-        verify.check.iter().for_each(|node| statics::templates(node, &mut texts));
-        let reads = info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)));
+        let reads = self.infos.reads(verify, || {
+            let exprs = verify.when.iter().chain(&verify.expect);
+            let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+            verify.check.iter().for_each(|node| statics::templates(node, &mut texts));
+            info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
+        });
         let bindings = self.names.bindings(host, instance, &reads, known);
         judged::judge(self.names.project, &verify.when, &verify.expect, &verify.check, &bindings)
     }

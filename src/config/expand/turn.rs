@@ -34,7 +34,7 @@ pub(super) fn expand(
     let id = StepId::new(&instance.recipe.name, &step.name);
     if instance.absent && step.scope == Scope::Fleet {
         let state = State::NotApplicable("a `fleet` step made nothing that could be removed".to_owned());
-        return vec![Expanded { id, state, reads: BTreeSet::new(), absent: true }];
+        return vec![Expanded::new(id, state, BTreeSet::new(), true)];
     }
     if step.each.is_none() {
         return vec![work.turn(id, bindings, true)];
@@ -47,7 +47,7 @@ pub(super) fn expand(
     }
     match work.items() {
         Items::Known(items, reads) => work.turns(items, &reads, info.when_per_item),
-        Items::Other(state, reads) => vec![Expanded { id, state, reads, absent: instance.absent }],
+        Items::Other(state, reads) => vec![Expanded::new(id, state, reads, instance.absent)],
     }
 }
 
@@ -84,7 +84,7 @@ impl Work<'_> {
             When::False => State::NotApplicable("`when` is false".to_owned()),
             When::Other(state) => state,
         };
-        Some(Expanded { id: id.clone(), state, reads: renderer.reads, absent: self.instance.absent })
+        Some(Expanded::new(id.clone(), state, renderer.reads, self.instance.absent))
     }
 
     fn items(&self) -> Items {
@@ -148,7 +148,7 @@ impl Work<'_> {
             Ok(Err(need)) => self.waiting(need),
             Err(diags) => State::Invalid(diags),
         };
-        Expanded { id, state, reads: BTreeSet::new(), absent: self.instance.absent }
+        Expanded::new(id, state, BTreeSet::new(), self.instance.absent)
     }
 
     fn turn(&self, id: StepId, bindings: &Bindings, ask_when: bool) -> Expanded {
@@ -162,7 +162,7 @@ impl Work<'_> {
                 self.body(&mut renderer, bindings, absent)
             }
         };
-        Expanded { id, state, reads: renderer.reads, absent }
+        Expanded::new(id, state, renderer.reads, absent)
     }
 
     fn when(&self, renderer: &mut Renderer<'_>) -> When {

@@ -153,7 +153,7 @@ fn open(text: &str) -> Result<&str, Error> {
 }
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::model::hex(&Sha256::digest(text.as_bytes()))
 }
 
 fn quote(text: &str) -> Result<String, Error> {

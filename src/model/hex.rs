@@ -1,0 +1,30 @@
+//! Bytes as lowercase hex.
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Returns `bytes` in lowercase hex.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * bytes.len());
+    push_hex(&mut out, bytes);
+    out
+}
+
+/// Appends `bytes` in lowercase hex. Digests are made by the hundred thousand: formatting each byte takes many times as long.
+pub fn push_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)] as char);
+        out.push(DIGITS[usize::from(byte & 15)] as char);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_two_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let formatted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex(&bytes), formatted);
+    }
+}

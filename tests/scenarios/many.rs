@@ -1,0 +1,122 @@
+//! A made-up cluster of many hosts, and what they answer.
+
+use super::{Case, Look, load, look};
+use camino::Utf8Path;
+use forge::config::{Project, StepFilter};
+use forge::model::HostName;
+use serde_json::{Map, Value, json};
+
+/// Steps of each recipe.
+pub const STEPS: usize = 5;
+
+/// Hosts that are looked at together: what their answers are made of is large.
+const TOGETHER: usize = 500;
+
+/// What the hosts are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Everything is as declared.
+    Same,
+    /// One host in a hundred is bare, one in ten has two changes, the rest is as declared.
+    Mixed,
+    /// Everything changes everywhere.
+    Bare,
+    /// The same, and each recipe waits for the one before on 90 % of the hosts.
+    Barrier,
+    /// The same, and one host in fifty cannot be judged in full: plans are made again with that.
+    Lossy,
+}
+
+fn recipe(at: usize, kind: Kind) -> String {
+    let mut text = format!("recipe: r{at}\nsummary: Made up\n");
+    if at > 0 {
+        let before = at - 1;
+        text += &match kind {
+            Kind::Barrier | Kind::Lossy => format!("needs: {{ r{before}: {{ of: selected, least: 90% }} }}\n"),
+            _ => format!("needs: [r{before}]\n"),
+        };
+    }
+    text += "rules:\n  - { require: 'facts.cpu.architecture == \"x86_64\"', else: x86_64 only }\nsteps:\n";
+    for step in 0..STEPS {
+        text += &format!("  - name: s{step}\n");
+        text += &match step {
+            0 => format!("    package: {{ name: p{at} }}\n"),
+            1 => format!("    file: {{ path: /etc/x{at}, content: '{{{{ host.name }}}} {{{{ facts.os.id }}}}' }}\n"),
+            2 => format!("    file: {{ path: /etc/y{at}, content: same }}\n"),
+            3 => format!("    command: {{ check: check-{at}, apply: make-{at} }}\n"),
+            _ => format!("    restart_on: [s1, s2]\n    service: {{ name: u{at} }}\n"),
+        };
+    }
+    text + &format!("verify:\n  - {{ name: holds, check: verify-{at} }}\n")
+}
+
+/// Returns `hosts` hosts with `recipes` recipes, written to `folder`.
+pub fn project(folder: &Utf8Path, hosts: usize, recipes: usize, kind: Kind) -> Project {
+    std::fs::create_dir(folder.join("recipes")).unwrap();
+    let mut inventory = format!("cluster: made\nhosts:\n  h[1:{hosts}]:\napply:\n");
+    for at in 0..recipes {
+        inventory += &format!("  - {{ recipe: r{at}, on: all }}\n");
+        std::fs::write(folder.join(format!("recipes/r{at}.yaml")), recipe(at, kind)).unwrap();
+    }
+    std::fs::write(folder.join("inventory.yaml"), inventory).unwrap();
+    load(&folder.join("inventory.yaml"))
+}
+
+/// Returns what a host answers that is as declared.
+fn as_declared(host: &str, recipes: usize) -> Map<String, Value> {
+    let unit = json!({
+        "load": "loaded", "active": "active", "sub": "running", "file_state": "enabled", "main_pid": 7,
+        "active_since": 2000.0, "main_started": 2000.0, "result": "success", "invocation": "aa",
+    });
+    let mut answers = Map::new();
+    for at in 0..recipes {
+        let package = json!({ "status": "installed", "version": "1.0", "candidate": "1.0", "available": ["1.0"] });
+        answers.insert(format!("package p{at}"), package);
+        answers.insert(format!("path /etc/x{at}"), json!({ "text": format!("{host} debian") }));
+        answers.insert(format!("path /etc/y{at}"), json!({ "text": "same" }));
+        answers.insert(format!("sh check-{at}"), json!({ "status": 0 }));
+        answers.insert(format!("sh verify-{at}"), json!({ "status": 0 }));
+        answers.insert(format!("unit u{at}.service"), unit.clone());
+    }
+    answers
+}
+
+fn answers(at: usize, host: &str, recipes: usize, kind: Kind) -> Value {
+    let one_in = |count: usize| at.is_multiple_of(count);
+    match kind {
+        Kind::Lossy if one_in(50) => json!({ "sh check-0": { "unknown": "timed out" } }),
+        Kind::Bare | Kind::Barrier | Kind::Lossy => json!({}),
+        Kind::Mixed if one_in(100) => json!({}),
+        Kind::Mixed if one_in(10) => {
+            let mut answers = as_declared(host, recipes);
+            answers.insert("path /etc/y0".to_owned(), json!({ "text": "other" }));
+            answers.insert("sh check-0".to_owned(), json!({ "status": 1 }));
+            Value::Object(answers)
+        }
+        Kind::Mixed | Kind::Same => Value::Object(as_declared(host, recipes)),
+    }
+}
+
+/// Returns what all hosts say before a plan is made of it.
+pub fn case(hosts: Value) -> Case {
+    let all = json!({
+        "fact cpu": { "architecture": "x86_64" }, "fact os": { "id": "debian" },
+        "path /etc": { "kind": "directory", "mode": "0755" },
+    });
+    Case { answers: json!({ "all": all, "hosts": hosts }), filter: StepFilter::default(), verbose: 0 }
+}
+
+/// Looks at all hosts, some after others.
+pub fn observed(project: &Project, recipes: usize, kind: Kind) -> Look {
+    let hosts: Vec<_> = project.hosts.keys().enumerate().collect();
+    let look = |hosts: &[(usize, &HostName)]| {
+        let answers = |(at, host): &(usize, &HostName)| (host.to_string(), answers(*at, host.as_str(), recipes, kind));
+        look(project, &case(Value::Object(hosts.iter().map(answers).collect())), false)
+    };
+    let looks = hosts.chunks(TOGETHER).map(look);
+    let all = looks.reduce(|mut all, some| {
+        all.seen.extend(some.seen);
+        all
+    });
+    all.unwrap()
+}
