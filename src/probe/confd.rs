@@ -50,8 +50,8 @@ pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
     Some(winners.into_values().flat_map(|(_, lines)| lines).collect())
 }
 
-/// Reads one line; `Some(None)` at the end.
-fn line(fields: &mut Fields<'_>) -> Option<Option<ConfLine>> {
+/// Reads one line as `grep -HnZ` prints it; `Some(None)` at the end.
+pub(super) fn line(fields: &mut Fields<'_>) -> Option<Option<ConfLine>> {
     let file = text(fields.next()?)?.to_owned();
     if file == "end" {
         return Some(None);

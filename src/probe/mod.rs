@@ -8,12 +8,15 @@
 
 mod apt;
 mod apt_source;
+mod boot;
 mod check;
+mod cmdline;
 mod confd;
 mod exchange;
 mod fact;
 mod frame;
 mod group;
+mod initramfs;
 mod key;
 mod keys;
 mod manager;
@@ -35,6 +38,7 @@ mod unit;
 mod unix_group;
 mod user;
 
+pub use boot::*;
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub use observation::{Observation, Unknown};
@@ -68,6 +72,11 @@ pub enum Probe {
     Sysctl { key: String },
     /// One kernel module, its name with underscores; with every line of `modprobe.d` and `modules-load.d`.
     Module { name: String },
+    /// The kernel's command line, and that of the next boot.
+    Cmdline,
+    /// What is inside the images that kernels begin with: of the running kernel and the next one, or of `all` that are
+    /// installed. `files` are paths on the host, `modules` names with underscores.
+    Initramfs { files: Vec<String>, modules: Vec<String>, all: bool },
     /// What is mounted at a path and what fstab says of it; `source` is looked up among devices and mounts.
     Mount { path: String, source: String },
     /// The `authorized_keys` of one account, wherever its home is.

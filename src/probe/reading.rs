@@ -1,5 +1,6 @@
 //! Typed answers.
 
+use super::{CmdlineState, InitramfsState};
 use crate::model::Untrusted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub enum Reading {
     Sysctl(SysctlState),
     Module(ModuleState),
     Mount(MountState),
+    Cmdline(Box<CmdlineState>),
+    Initramfs(Box<InitramfsState>),
     /// Of a check or a fact.
     Output(Output),
 }

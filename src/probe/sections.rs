@@ -2,8 +2,8 @@
 
 use super::section::Section;
 use super::{CHECK_LIMIT_S, FactSnippet, Probe, Unknown};
-use super::{apt, apt_source, check, fact, group, key, keys, manager, module, mount, package, package_file, path};
-use super::{records, rpm, sysctl, unit, unix_group, user};
+use super::{apt, apt_source, check, cmdline, fact, group, initramfs, key, keys, manager, module, mount, package};
+use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
 /// Questions, by where they go.
@@ -65,6 +65,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>
     quick.extend(manager::section(of(|p| matches!(p, Probe::PackageManager)), &listing));
     quick.extend(sysctl::section(of(|p| matches!(p, Probe::Sysctl { .. }))));
     quick.extend(module::section(of(|p| matches!(p, Probe::Module { .. }))));
+    quick.extend(cmdline::section(of(|p| matches!(p, Probe::Cmdline))));
     quick.extend(mount::section(of(|p| matches!(p, Probe::Mount { .. }))));
     quick.extend(user::section(of(|p| matches!(p, Probe::User { .. }))));
     quick.extend(unix_group::section(of(|p| matches!(p, Probe::Group { .. }))));
@@ -78,6 +79,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>
     quick.extend(key::section(of(|p| matches!(p, Probe::Key { .. }))));
     quick.extend(package_file::section(of(|p| matches!(p, Probe::PackageFile { .. }))));
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
+    sorted.quick.extend(initramfs::section(of(|p| matches!(p, Probe::Initramfs { .. }))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);
     sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, limit_s)));
@@ -95,6 +97,8 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_name(name) => "is not a user name",
         Probe::Sysctl { key } if !sysctl::is_key(key) => "is not a kernel setting",
         Probe::Module { name } if !module::is_name(name) => "is not a module name",
+        Probe::Initramfs { files, .. } if nul(files.iter().map(Some)) => "the path holds a NUL byte",
+        Probe::Initramfs { modules, .. } if !modules.iter().all(|name| module::is_name(name)) => "is not a module name",
         Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount holds a NUL byte",
         Probe::Check { script, user, cwd, env, .. } => {
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);

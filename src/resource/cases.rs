@@ -6,7 +6,10 @@
 use super::support::sha256_hex;
 use super::{Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type, kind};
 use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
-use crate::probe::{AptEntry, GroupInfo, ModuleState, MountState, Observation, PackageFileInfo, PackageManagerState};
+use crate::probe::{
+    AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
+    PackageManagerState,
+};
 use crate::probe::{PackageState, Probe, Reading, SysctlState, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -260,6 +263,8 @@ fn key(probe: &Probe) -> String {
         Probe::Sysctl { key } => format!("sysctl {key}"),
         Probe::Module { name } => format!("module {name}"),
         Probe::Mount { path, .. } => format!("mount {path}"),
+        Probe::Cmdline => "cmdline".to_owned(),
+        Probe::Initramfs { .. } => "initramfs".to_owned(),
         Probe::AuthorizedKeys { user } => format!("keys {user}"),
         Probe::Group { name, .. } => format!("group {name}"),
         Probe::PackageFile { path } => format!("package file {path}"),
@@ -291,6 +296,8 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Sysctl { .. } => ("sysctl", over(&SysctlState::default(), answer)),
         Probe::Module { .. } => ("module", over(&ModuleState::default(), answer)),
         Probe::Mount { .. } => ("mount", over(&MountState::default(), answer)),
+        Probe::Cmdline => ("cmdline", over(&CmdlineState::default(), answer)),
+        Probe::Initramfs { .. } => ("initramfs", over(&InitramfsState::default(), answer)),
         Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
         Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
         Probe::Group { .. } => ("group", group(answer)),

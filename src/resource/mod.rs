@@ -19,7 +19,9 @@ mod edit;
 pub mod field;
 mod file;
 mod group;
+mod initramfs;
 mod judgement;
+mod kernel_cmdline;
 mod line;
 mod lines;
 mod link;
@@ -154,6 +156,8 @@ pub fn kinds() -> &'static [Kind] {
         wait_for::KIND,
         sysctl::KIND,
         module::KIND,
+        kernel_cmdline::KIND,
+        initramfs::KIND,
         mount::KIND,
         cron::KIND,
         timer::KIND,

@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
+mod boot;
 mod files;
 mod rpm;
 

@@ -2,7 +2,7 @@
 
 use super::{Predicted, Provision};
 use crate::diag::{Code, Diag};
-use crate::probe::UserState;
+use crate::probe::{CmdlineState, InitramfsState, UserState};
 use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
 use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
 use sha2::{Digest, Sha256};
@@ -35,6 +35,8 @@ answer!(output, Output);
 answer!(sysctl_state, Sysctl, SysctlState);
 answer!(module_state, Module, ModuleState);
 answer!(mount_state, Mount, MountState);
+answer!(cmdline_state, Cmdline, CmdlineState);
+answer!(initramfs_state, Initramfs, InitramfsState);
 
 /// The suffixes that make a name a unit name.
 const UNIT_TYPES: [&str; 11] =

@@ -5,8 +5,8 @@ use forge::facts::Facts;
 use forge::model::Untrusted;
 use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
 use forge::probe::{
-    Account, ModuleState, MountState, Observation, Output, PackageManagerState, PackageState, Probe, Reading,
-    RecordsState, SysctlState, UnitState, Unknown, UserInfo,
+    Account, CmdlineState, InitramfsState, ModuleState, MountState, Observation, Output, PackageManagerState,
+    PackageState, Probe, Reading, RecordsState, SysctlState, UnitState, Unknown, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,6 +101,8 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Sysctl { key } => (format!("sysctl {key}"), json!({})),
         Probe::Module { name } => (format!("module {name}"), json!({})),
         Probe::Mount { path, .. } => (format!("mount {path}"), json!({})),
+        Probe::Cmdline => ("cmdline".to_owned(), json!({})),
+        Probe::Initramfs { .. } => ("initramfs".to_owned(), json!({})),
         Probe::AuthorizedKeys { user } => (format!("keys {user}"), json!("no_account")),
         Probe::Group { name, .. } => (format!("group {name}"), json!({ "group": null, "gid_of": null })),
         Probe::PackageFile { path } => (format!("package file {path}"), json!("absent")),
@@ -127,6 +129,8 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::Sysctl { .. } => json!({ "sysctl": over(&SysctlState::default(), given) }),
         Probe::Module { .. } => json!({ "module": over(&ModuleState::default(), given) }),
         Probe::Mount { .. } => json!({ "mount": over(&MountState::default(), given) }),
+        Probe::Cmdline => json!({ "cmdline": over(&CmdlineState::default(), given) }),
+        Probe::Initramfs { .. } => json!({ "initramfs": over(&InitramfsState::default(), given) }),
         Probe::AuthorizedKeys { .. } => json!({ "authorized_keys": given }),
         Probe::Group { .. } => json!({ "group": given }),
         Probe::PackageFile { .. } => json!({ "package_file": given }),

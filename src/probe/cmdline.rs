@@ -1,0 +1,216 @@
+//! The kernel's command line: what the running kernel was given, and what the boot loader's menu gives the next.
+
+use super::section::{Fields, Raw, Section, text};
+use super::{BootEntry, CmdlineState, Loader, Observation, Probe, Reading, confd};
+use crate::model::Untrusted;
+
+/// Prints what a container calls itself, empty on a machine; also for the images of early boot.
+pub(super) const CONTAINER: &str = r#"
+forge_container() {
+c=
+if [ -r /run/systemd/container ]; then IFS= read -r c </run/systemd/container || [ -n "$c" ] || c=container
+elif [ -e /.dockerenv ]; then c=docker
+fi
+printf 'container\0%s\0' "$c"
+}
+"#;
+
+/// Prints fields: `loaded` and the command line; `container`; `loader` and which one. For GRUB as Debian has it
+/// follow its lines as `grep` prints them, `end`, `menu` and the lines of its menu that tell entries; for grubby
+/// `info` and what it says; else `found` fields and `end`.
+///
+/// Only a `grub-mkconfig` that reads the folder of snippets counts: that is a patch of Debian's.
+const SNIPPET: &str = r#"need grep
+forge_cmdline() {
+IFS= read -r l </proc/cmdline || [ -n "$l" ] || exit 2
+printf 'loaded\0%s\0' "$l"
+forge_container
+m=$(command -v grub-mkconfig)
+if [ -e /boot/grub/grub.cfg ] && [ -e /etc/default/grub ] && command -v update-grub >/dev/null && [ -n "$m" ] &&
+grep -q 'default/grub\.d' "$m"; then
+printf 'loader\0update-grub\0'
+set -- /etc/default/grub
+for f in /etc/default/grub.d/*.cfg; do [ ! -f "$f" ] || set -- "$@" "$f"; done
+grep -aHnZ GRUB_CMDLINE_LINUX -- "$@" || [ "$?" = 1 ] || exit 2
+printf 'end\0'
+l=$(grep -aE '^(### BEGIN |[[:space:]]*(menuentry|linux|linux16|linuxefi)[[:space:]])' /boot/grub/grub.cfg) || [ "$?" = 1 ] || exit 2
+printf 'menu\0%s\0' "$l"
+elif command -v grubby >/dev/null; then
+l=$(grubby --info=ALL) || exit 2
+printf 'loader\0grubby\0info\0%s\0' "$l"
+else
+printf 'loader\0other\0'
+for f in /boot/loader/loader.conf /boot/efi/loader/loader.conf /efi/loader/loader.conf /etc/kernel/cmdline \
+/etc/default/grub /boot/grub/grub.cfg /boot/grub2/grub.cfg /boot/extlinux/extlinux.conf /boot/firmware/cmdline.txt; do
+[ ! -e "$f" ] || printf 'found\0%s\0' "$f"
+done
+printf 'end\0'
+fi
+}
+forge_cmdline"#;
+
+pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+    let mut section = Section::new("reading the boot loader's configuration", probes, read);
+    section.body = section.body.code(CONTAINER).code(SNIPPET);
+    (!section.probes.is_empty()).then_some(section)
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
+    for probe in &section.probes {
+        let answer = seen.clone().map(|state| Reading::Cmdline(Box::new(state)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+    }
+}
+
+/// Reads all of it; `None` unless it came to its end.
+fn parse(stdout: &[u8]) -> Option<CmdlineState> {
+    let mut fields = Fields::new(stdout);
+    let [b"loaded", loaded, b"container", container, b"loader", loader] = fields.row()? else { return None };
+    let loader = match loader {
+        b"update-grub" => update_grub(&mut fields)?,
+        b"grubby" => {
+            let [b"info", info] = fields.row()? else { return None };
+            Loader::Grubby { entries: grubby(text(info)?) }
+        }
+        _ => other(&mut fields)?,
+    };
+    Some(CmdlineState { loaded: Untrusted::from_bytes(loaded), container: text(container)?.to_owned(), loader })
+}
+
+fn update_grub(fields: &mut Fields<'_>) -> Option<Loader> {
+    let mut lines = Vec::new();
+    while let Some(line) = confd::line(fields)? {
+        lines.push(line);
+    }
+    let [b"menu", menu] = fields.row()? else { return None };
+    Some(Loader::UpdateGrub { lines, entries: menu_entries(&String::from_utf8_lossy(menu)) })
+}
+
+fn other(fields: &mut Fields<'_>) -> Option<Loader> {
+    let mut found = Vec::new();
+    loop {
+        match fields.next()? {
+            b"found" => found.push(text(fields.next()?)?.to_owned()),
+            b"end" => return Some(Loader::Other { found }),
+            _ => return None,
+        }
+    }
+}
+
+/// Reads the entries that GRUB's own script for Linux wrote: those of other systems and of hand-written menus are
+/// not made from the settings.
+fn menu_entries(menu: &str) -> Vec<BootEntry> {
+    let mut entries = Vec::new();
+    let (mut own, mut title, mut rescue) = (false, String::new(), false);
+    for line in menu.lines() {
+        let line = line.trim_start();
+        if let Some(script) = line.strip_prefix("### BEGIN ") {
+            own = script.contains("_linux");
+        } else if let Some(rest) = line.strip_prefix("menuentry") {
+            title = rest.split('\'').nth(1).unwrap_or_else(|| rest.trim()).to_owned();
+            rescue = rest.contains("-recovery-");
+        } else if let Some((_, args)) = own.then(|| kernel_line(line)).flatten() {
+            entries.push(BootEntry { title: title.as_str().into(), args: args.into(), rescue });
+        }
+    }
+    entries
+}
+
+/// Splits `linux /boot/vmlinuz-… root=… ro quiet` into kernel and arguments.
+fn kernel_line(line: &str) -> Option<(&str, &str)> {
+    let (command, rest) = line.split_once(char::is_whitespace)?;
+    let rest = rest.trim();
+    command.starts_with("linux").then(|| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))
+}
+
+/// Reads what `grubby --info=ALL` says: `KEY=VALUE` lines, of which `index` begins an entry. An entry without a
+/// kernel is of another system.
+fn grubby(info: &str) -> Vec<BootEntry> {
+    let mut entries: Vec<(bool, BootEntry)> = Vec::new();
+    for (key, value) in info.lines().filter_map(|line| line.trim().split_once('=')) {
+        if key == "index" {
+            entries.push((false, BootEntry::default()));
+        }
+        let Some((linux, entry)) = entries.last_mut() else { continue };
+        let value = unquoted(value);
+        match key {
+            "kernel" => (*linux, entry.rescue) = (true, value.contains("-rescue")),
+            "args" => entry.args = value.into(),
+            "title" => entry.title = value.into(),
+            _ => {}
+        }
+    }
+    entries.into_iter().filter(|(linux, _)| *linux).map(|(_, entry)| entry).collect()
+}
+
+/// Takes the quotes off that older versions do not write.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed, recorded};
+
+    fn ask(raw: &Raw) -> Result<CmdlineState, String> {
+        let seen = answers(&section(vec![Probe::Cmdline]).expect("a section"), raw);
+        match seen.get(&Probe::Cmdline) {
+            Ok(Reading::Cmdline(state)) => Ok(*state.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        }
+    }
+
+    fn shown(entries: &[BootEntry]) -> Vec<String> {
+        let one = |e: &BootEntry| format!("{}{}: {}", if e.rescue { "!" } else { "" }, e.title.raw(), e.args.raw());
+        entries.iter().map(one).collect()
+    }
+
+    #[test]
+    fn debians_menu_is_read() {
+        let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-debian.txt"))).unwrap();
+        let Loader::UpdateGrub { lines, entries } = &state.loader else { panic!("{state:?}") };
+        let places: Vec<String> = lines.iter().map(|line| format!("{} {}", line.place(), line.text)).collect();
+        insta::assert_snapshot!(format!("{}\n{}", places.join("\n"), shown(entries).join("\n")));
+    }
+
+    #[test]
+    fn grubbys_entries_are_read() {
+        let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-rhel.txt"))).unwrap();
+        let Loader::Grubby { entries } = &state.loader else { panic!("{state:?}") };
+        insta::assert_snapshot!(shown(entries).join("\n"));
+    }
+
+    #[test]
+    fn another_loader_is_told_by_its_files() {
+        let text = "loaded\0ro\0container\0docker\0loader\0other\0found\0/etc/kernel/cmdline\0end\0";
+        let state = ask(&printed(text)).unwrap();
+        assert_eq!(state.loader, Loader::Other { found: vec!["/etc/kernel/cmdline".into()] });
+        assert_eq!(state.container, "docker");
+        for cut in [4, 20, text.len() - 2] {
+            assert!(ask(&printed(&text[..cut])).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_menu_that_was_cut_is_unknown() {
+        let whole =
+            "loaded\0ro\0container\0\0loader\0update-grub\0/etc/default/grub\x001:GRUB_CMDLINE_LINUX=\nend\0menu\0x\0";
+        assert!(ask(&printed(whole)).is_ok());
+        assert_eq!(
+            ask(&printed(&whole[..whole.len() - 3])),
+            Err("reading the boot loader's configuration did not answer it".into())
+        );
+    }
+
+    #[test]
+    fn entries_of_other_systems_are_left_out() {
+        let menu = "### BEGIN /etc/grub.d/10_linux ###\nmenuentry 'A' {\n\tlinux\t/vmlinuz ro quiet\n\
+                    ### BEGIN /etc/grub.d/30_os-prober ###\nmenuentry 'B' {\n\tlinux\t/vmlinuz ro\n";
+        assert_eq!(shown(&menu_entries(menu)), ["A: ro quiet"]);
+        let info = "index=0\nkernel=/vmlinuz\nargs=\"ro\"\nindex=1\nnon linux entry\n";
+        assert_eq!(shown(&grubby(info)), [": ro"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Rebuilding images, each with a copy of the old one beside it that is put back when anything fails.
+
+use super::judge::IMAGE;
+use crate::resource::Judgement;
+use crate::resource::shell;
+use crate::script::Fragment;
+
+/// Renders the rebuild of every image that is to change.
+pub(super) fn action(judgement: &Judgement, run: &str) -> Fragment {
+    let maker = judgement.basis["maker"].as_str().unwrap_or_default();
+    let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE));
+    let rebuild = |kernel: &str| {
+        let path = judgement.basis["images"][kernel]["path"].as_str().unwrap_or_default();
+        let words = shell::usual().word(maker).word(kernel).word(path).word(run);
+        shell::close(words.code(REBUILD))
+    };
+    let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    kernels.map(rebuild).fold(Fragment::new().code(":\n"), and)
+}
+
+/// A copy, never the image itself, is set aside: a host must be able to boot at any moment. The copy is complete
+/// once it has its name. `update-initramfs` puts a new image in the place of the old one at once; dracut writes into
+/// what is there, so it is given another name.
+const REBUILD: &str = r#"
+maker=$1 kernel=$2 image=$3 kept=$3.forge-$4 old=
+dir=${image%/*}
+rm -f -- "$image".forge-*.part
+if [ -e "$image" ]; then
+  old=$(stat -L -c %s -- "$image") || fail "cannot read $image"
+  free=$(df -B1 --output=avail -- "$dir" | tail -n 1) || fail "cannot tell how much is free in $dir"
+  [ "$free" -ge $((old * 2)) ] ||
+    fail "$dir has $free bytes free, and a rebuild of $image needs twice its $old: nothing was done"
+  cp -pL -- "$image" "$kept.part" && sync -- "$kept.part" && mv -fT -- "$kept.part" "$kept" && sync -- "$dir/" ||
+    fail "cannot copy $image: nothing was rebuilt"
+  one=$(sha256sum < "$image") && two=$(sha256sum < "$kept") && [ "$one" = "$two" ] ||
+    fail "the copy $kept is not the same as $image: nothing was rebuilt"
+fi
+back() {
+  if [ -z "$old" ]; then rm -f -- "$image"; fail "$1"; fi
+  cp -p -- "$kept" "$kept.part" && mv -fT -- "$kept.part" "$image" && sync -- "$dir/" ||
+    fail "$1; the old image could not be put back: it is $kept"
+  fail "$1: the old image was put back"
+}
+case $maker in
+  initramfs-tools) if [ -n "$old" ]; then set -- -u; else set -- -c; fi
+    update-initramfs "$@" -k "$kernel" ;;
+  dracut) made=$dir/.forge-${image##*/}
+    rm -f -- "$made"
+    dracut --force "$made" "$kernel" && sync -- "$made" && mv -fT -- "$made" "$image" || { rm -f -- "$made"; false; } ;;
+  *) fail "it is not known what makes $image" ;;
+esac || back "the image of $kernel could not be rebuilt"
+new=$(stat -L -c %s -- "$image") || back "no image of $kernel came of the rebuild"
+if [ -n "$old" ] && { [ "$new" -lt $((old / 2)) ] || [ "$new" -gt $((old * 2)) ]; }; then
+  back "the new image of $kernel has $new bytes, the old one had $old"
+fi
+sync -- "$image" && sync -- "$dir/" || back "cannot sync $image"
+ls -1t -- "$image".forge-* 2>/dev/null | tail -n +3 | while IFS= read -r name; do rm -f -- "$name"; done
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("nothing was done", "free `/boot`: remove kernels that nobody boots, and copies `*.forge-*` that nobody needs"),
+    ("No space left on device", "`/boot` or `/var/tmp` is full: the image is made in the latter first"),
+    ("Not updating", "`/boot` is mounted read-only, or `update-initramfs.conf` says `update_initramfs=no`"),
+    (
+        "bytes, the old one had",
+        "compare the two by hand: `lsinitramfs` or `lsinitrd`; removing the old image ends the comparison",
+    ),
+    ("missing /lib/modules", "the modules of that kernel are not installed"),
+];

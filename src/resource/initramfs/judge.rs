@@ -1,0 +1,217 @@
+//! Judging images by their content, and whether the host booted with what is there now.
+
+use super::Initramfs;
+use crate::model::{BlockClass, Disruption, Value, Verdict};
+use crate::probe::{EarlyImage, InitramfsState, Maker, Unknown};
+use crate::resource::support::{join, ticked};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::{Map, json};
+
+/// The attribute of a change of one kernel's image.
+pub(super) const IMAGE: &str = "image ";
+
+pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Judgement {
+    let stopped = no_maker(state, cx)
+        .or_else(|| no_kernel(state))
+        .or_else(|| other_image(want, state))
+        .or_else(|| unread(want, state))
+        .or_else(|| not_on_host(want, state, cx));
+    if let Some(judgement) = stopped {
+        return judgement;
+    }
+    let coming = coming(want, cx);
+    let found: Vec<(&EarlyImage, Vec<String>)> =
+        state.images.iter().map(|image| (image, differences(want, state, image))).collect();
+    let changes: Vec<Change> = found
+        .iter()
+        .filter(|(image, differ)| !differ.is_empty() || image.made.is_none() || !coming.is_empty())
+        .map(|(image, _)| change(image))
+        .collect();
+    if changes.is_empty() {
+        return settled(want, state);
+    }
+    let judgement = Judgement::change(reason(&found, &coming), changes, Disruption::D0, basis(want, state));
+    let certain = coming.is_empty() && want.files.iter().all(|path| on_host(state, path).is_some());
+    if certain { judgement } else { judgement.predicted() }
+}
+
+fn change(image: &EarlyImage) -> Change {
+    let from = if image.made.is_some() { "the old one" } else { "none" };
+    Change::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("made anew"))
+}
+
+fn reason(found: &[(&EarlyImage, Vec<String>)], coming: &[String]) -> String {
+    let mut reasons: Vec<String> = found.iter().filter_map(|(image, differ)| one(image, differ)).collect();
+    if reasons.is_empty() {
+        reasons.push(format!("{} changes before", ticked(coming)));
+    }
+    reasons.join("; ")
+}
+
+fn one(image: &EarlyImage, differ: &[String]) -> Option<String> {
+    match image.made {
+        None => Some(format!("there is no image of {}", image.kernel)),
+        Some(_) => (!differ.is_empty()).then(|| format!("the image of {} {}", image.kernel, join(differ))),
+    }
+}
+
+fn no_maker(state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
+    if state.maker != Maker::Unknown {
+        return None;
+    }
+    if state.container.is_empty()
+        && let Some(step) = cx.predicted.and_then(|p| p.after.as_deref())
+    {
+        let reason = format!("neither update-initramfs nor dracut is installed, and `{step}` runs before");
+        let change = Change::new("image", None, Some("made anew"));
+        return Some(Judgement::change(reason, vec![change], Disruption::D0, json!({ "maker": null })).predicted());
+    }
+    let reason = "neither update-initramfs nor dracut is installed";
+    Some(blocked(state, reason, "install `initramfs-tools` or `dracut` with a `package` step before this one"))
+}
+
+fn no_kernel(state: &InitramfsState) -> Option<Judgement> {
+    state.images.is_empty().then(|| {
+        let reason = format!("there is no kernel in `/boot`; {} was booted from elsewhere", state.running);
+        blocked(state, &reason, "change the image where the host gets it from: the hypervisor or the boot server")
+    })
+}
+
+fn blocked(state: &InitramfsState, reason: &str, hint: &str) -> Judgement {
+    let basis = json!({ "maker": state.maker, "container": state.container });
+    let block = |reason: String| Judgement::blocked(BlockClass::Host, reason, basis.clone());
+    match state.container.is_empty() {
+        true => block(reason.to_owned()).hint(hint),
+        false => block(format!("{reason}: this host is a container ({})", state.container))
+            .hint("a container boots with the image of its machine: declare it there"),
+    }
+}
+
+/// A name of the other family is a mistake of the author's, and never an image to look for.
+fn other_image(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
+    let meant = want.image.as_deref()?;
+    if state.images.iter().any(|image| image.path == meant) {
+        return None;
+    }
+    let names: Vec<&str> = state.images.iter().map(|image| image.path.as_str()).collect();
+    let reason = format!("`{meant}` is no image that this host boots: it has {}", ticked(&names));
+    Some(
+        Judgement::blocked(BlockClass::Rule, reason, json!({ "images": names }))
+            .hint("leave `image` out: which one it is follows from the host"),
+    )
+}
+
+fn unread(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
+    let bad = |image: &&EarlyImage| image.made.is_some() && (!image.trouble.raw().is_empty() || !is_told(want, image));
+    let image = state.images.iter().find(bad)?;
+    let why = format!("the image `{}` cannot be read", image.path);
+    Some(Judgement::unknown(&Unknown::new(why).said(image.trouble.raw())).hint(
+        "a program that unpacks it may be missing; an image that is cut short does not boot: make it anew by hand",
+    ))
+}
+
+/// Returns whether all that is asked of an image was answered: silence is no absence.
+fn is_told(want: &Initramfs, image: &EarlyImage) -> bool {
+    want.files.iter().chain(&want.lacks).all(|path| image.files.contains_key(path))
+        && want.modules.iter().chain(&want.lacks_modules).all(|name| image.modules.contains_key(name))
+}
+
+/// A file that the host does not have cannot come into an image, unless a step brings it before.
+fn not_on_host(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
+    let brought = |path: &String| cx.predicted.is_some_and(|p| p.will_bring(&Provision::Path(path.clone())));
+    let lost = want.files.iter().find(|path| on_host(state, path).is_none() && !brought(path))?;
+    let reason = format!("the host has no file `{lost}` to put into its images");
+    Some(
+        Judgement::blocked(BlockClass::Host, reason, json!({ "missing": lost }))
+            .hint("add the `file` or `kernel_module` step that writes it before this one"),
+    )
+}
+
+fn on_host<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
+    state.files.get(path).and_then(Option::as_ref)
+}
+
+/// Returns the files that an earlier step of the plan is going to write: what is inside then is not known now.
+fn coming(want: &Initramfs, cx: &Context<'_>) -> Vec<String> {
+    let exact = |path: &&String| cx.predicted.is_some_and(|p| p.will_exist.contains(&Provision::Path((*path).clone())));
+    want.files.iter().filter(exact).cloned().collect()
+}
+
+/// Says in which ways an image is not as declared: `lacks …`, `has …`.
+fn differences(want: &Initramfs, state: &InitramfsState, image: &EarlyImage) -> Vec<String> {
+    if image.made.is_none() {
+        return Vec::new();
+    }
+    let inside = |path: &String| image.files.get(path).and_then(Option::as_ref);
+    let module = |name: &String| image.modules.get(name).cloned().unwrap_or_default();
+    let pick = |names: &[String], wanted: &dyn Fn(&String) -> bool| -> Vec<String> {
+        names.iter().filter(|name| wanted(name)).cloned().collect()
+    };
+    let mut lacks = pick(&want.files, &|path| inside(path).is_none());
+    lacks.extend(pick(&want.modules, &|name| !module(name).builtin && module(name).inside.is_none()));
+    let mut old = pick(&want.files, &|path| inside(path).is_some() && inside(path) != on_host(state, path));
+    old.extend(pick(&want.modules, &|name| is_old(&module(name))));
+    let mut has = pick(&want.lacks, &|path| inside(path).is_some());
+    has.extend(pick(&want.lacks_modules, &|name| module(name).inside.is_some()));
+    let says = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", ticked(names)));
+    [says("lacks", &lacks), says("has an old", &old), says("has", &has)].into_iter().flatten().collect()
+}
+
+/// Modules without a digest of their source cannot be compared.
+fn is_old(module: &crate::probe::ModuleInside) -> bool {
+    match (&module.host, &module.inside) {
+        (Some(host), Some(inside)) => !host.is_empty() && !inside.is_empty() && host != inside,
+        _ => false,
+    }
+}
+
+/// Judges images that are as declared.
+fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
+    let kernels: Vec<&str> = state.images.iter().map(|image| image.kernel.as_str()).collect();
+    let reason = match kernels.as_slice() {
+        [one] => format!("inside the image of {one} as declared"),
+        many => format!("inside the images of {} as declared", join(many)),
+    };
+    let judgement = Judgement::ok(reason, basis(want, state));
+    let Some(running) = state.images.iter().find(|image| image.kernel == state.running) else {
+        let reason = format!("{}; the running {} is not in `/boot` any more", judgement.reason.raw(), state.running);
+        return match want.booted {
+            true => pending(judgement, &format!("{reason}: needs a reboot")),
+            false => Judgement { reason: reason.into(), ..judgement },
+        };
+    };
+    if !want.booted || !is_newer(running, state) {
+        return judgement;
+    }
+    let reason = format!(
+        "{}; `{}` was made after the host booted, so it did not boot with it: needs a reboot",
+        judgement.reason.raw(),
+        running.path
+    );
+    pending(judgement, &reason)
+}
+
+fn pending(judgement: Judgement, reason: &str) -> Judgement {
+    Judgement { verdict: Verdict::Pending, reason: reason.into(), ..judgement }
+        .hint("say `booted: false` where a reload of the module does as well")
+}
+
+/// The kernel tells its boot in whole seconds.
+fn is_newer(image: &EarlyImage, state: &InitramfsState) -> bool {
+    image.made.is_some_and(|made| made > state.booted + 1.0)
+}
+
+/// What was judged of the host and of each image; a change finds its images here.
+fn basis(want: &Initramfs, state: &InitramfsState) -> Value {
+    let image = |image: &EarlyImage| {
+        let differ = differences(want, state, image);
+        let newer = want.booted && is_newer(image, state);
+        (
+            image.kernel.clone(),
+            json!({ "path": image.path, "there": image.made.is_some(), "differs": differ, "newer": newer }),
+        )
+    };
+    let images: Map<String, Value> = state.images.iter().map(image).collect();
+    let files: Map<String, Value> = want.files.iter().map(|path| (path.clone(), json!(on_host(state, path)))).collect();
+    json!({ "maker": state.maker, "images": images, "files": files })
+}

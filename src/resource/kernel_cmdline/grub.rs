@@ -1,0 +1,156 @@
+//! The step's own file among GRUB's settings, and what the files after it make of it.
+
+use super::words::{Wanted, Word, line, words};
+use crate::probe::ConfLine;
+
+pub(super) const FOLDER: &str = "/etc/default/grub.d";
+
+/// Returns the body of the step's own file. `grub-mkconfig` reads it as shell, after `/etc/default/grub` and the files
+/// whose names come before: what these set of the same names is taken out, and the declared words come last.
+pub(super) fn body(wanted: &Wanted) -> String {
+    let mut patterns: Vec<String> = wanted.names().iter().map(|name| any(name)).collect();
+    patterns.extend(wanted.absent.iter().map(|text| pattern(&Word::read(text))));
+    let added = if wanted.args.is_empty() { String::new() } else { format!(" {}", wanted.args.join(" ")) };
+    format!(
+        "# Kept by forge.\n\
+         forge_words() (\n  set -f\n  out=\n  for word in $1; do\n    case $word in\n      {}) ;;\n      \
+         *) out=\"$out $word\" ;;\n    esac\n  done\n  printf '%s' \"${{out# }}\"\n)\n\
+         GRUB_CMDLINE_LINUX=\"$(forge_words \"$GRUB_CMDLINE_LINUX\"){added}\"\n\
+         GRUB_CMDLINE_LINUX_DEFAULT=\"$(forge_words \"$GRUB_CMDLINE_LINUX_DEFAULT\")\"\n",
+        patterns.join(" | ")
+    )
+}
+
+/// Returns a shell pattern of every word of a name.
+fn any(name: &str) -> String {
+    let name = name.replace('_', "[-_]");
+    format!("{name} | {name}=*")
+}
+
+fn pattern(word: &Word) -> String {
+    match &word.value {
+        None => any(&word.name),
+        Some(value) => format!("{}={value}", word.name.replace('_', "[-_]")),
+    }
+}
+
+/// A line that is read after ours and undoes it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Override {
+    /// `file:line`.
+    pub place: String,
+    pub does: String,
+}
+
+/// What a line sets.
+struct Setting {
+    default: bool,
+    /// Whether it begins with what was set before.
+    keeps: bool,
+    words: Vec<Word>,
+}
+
+fn setting(text: &str) -> Option<Setting> {
+    let text = text.trim_start();
+    let (name, value) = text.strip_prefix("export ").unwrap_or(text).split_once('=')?;
+    let default = match name.trim_end_matches('+') {
+        "GRUB_CMDLINE_LINUX" => false,
+        "GRUB_CMDLINE_LINUX_DEFAULT" => true,
+        _ => return None,
+    };
+    let keeps = value.contains("$GRUB_CMDLINE_LINUX") || value.contains("${GRUB_CMDLINE_LINUX") || value.contains("$(");
+    // Quotes stand around the whole, and a shell's names are none of the kernel's words.
+    let plain = value.replace(['"', '\''], " ");
+    Some(Setting { default, keeps, words: words(&plain) })
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns the last line that is read after the file at `own` and says something else. The second of the two
+/// settings stands behind the first on the command line, so what it adds counts more.
+pub(super) fn overriding(lines: &[ConfLine], own: &str, wanted: &Wanted) -> Option<Override> {
+    let later = |line: &&ConfLine| line.file.starts_with(FOLDER) && name(&line.file) > name(own);
+    let undone = |line: &ConfLine| Some(Override { place: line.place(), does: undoes(&setting(&line.text)?, wanted)? });
+    lines.iter().filter(later).rev().find_map(undone)
+}
+
+fn undoes(set: &Setting, wanted: &Wanted) -> Option<String> {
+    if !set.default && !set.keeps && !wanted.args.is_empty() {
+        return Some("replaces all of `GRUB_CMDLINE_LINUX`".to_owned());
+    }
+    let present = wanted.present();
+    let differs = |word: &&Word| {
+        let declared: Vec<&Word> = present.iter().filter(|own| own.name == word.name).collect();
+        wanted.is_absent(word) || declared.last().is_some_and(|last| *last != *word)
+    };
+    let bad: Vec<Word> = set.words.iter().filter(differs).cloned().collect();
+    (!bad.is_empty()).then(|| format!("sets `{}`", line(&bad)))
+}
+
+/// Returns whether a line of another file than `own` sets that very word.
+pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &Word) -> bool {
+    let others = lines.iter().filter(|line| line.file != own).filter_map(|line| setting(&line.text));
+    others.flat_map(|set| set.words).any(|other| other == *word)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the file is a shell's: a shell reads it here")]
+mod tests {
+    use super::*;
+
+    fn wanted(args: &[&str], absent: &[&str]) -> Wanted {
+        let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+        Wanted::new(own(args), own(absent)).unwrap()
+    }
+
+    /// What a shell that stops at errors, as grub-mkconfig's, makes of the file.
+    fn sourced(shell: &str, before: &str, body: &str) -> String {
+        let script =
+            format!("set -e\n{before}\n{body}\nprintf '%s|%s' \"$GRUB_CMDLINE_LINUX\" \"$GRUB_CMDLINE_LINUX_DEFAULT\"");
+        let output = std::process::Command::new(shell).args(["-c", &script]).env_clear().output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn a_shell_reads_the_file_as_meant() {
+        let own = body(&wanted(&["iommu=pt", "nvme_core.multipath=N"], &["quiet", "console=tty9"]));
+        let before = "GRUB_CMDLINE_LINUX='nvme-core.multipath=Y console=tty0 x=*'\n\
+                      GRUB_CMDLINE_LINUX_DEFAULT='quiet splash iommu=off console=tty9'";
+        for shell in ["dash", "bash"] {
+            assert_eq!(
+                sourced(shell, before, &own),
+                "console=tty0 x=* iommu=pt nvme_core.multipath=N|splash",
+                "{shell}"
+            );
+            assert_eq!(sourced(shell, "", &own), " iommu=pt nvme_core.multipath=N|");
+            assert_eq!(sourced(shell, before, &format!("{own}{own}")), sourced(shell, before, &own), "read twice");
+        }
+    }
+
+    fn over(file: &str, text: &str) -> Option<String> {
+        let lines = [ConfLine { file: file.into(), line: 2, text: text.into() }];
+        overriding(&lines, "/etc/default/grub.d/60-forge.cfg", &wanted(&["iommu=pt"], &["quiet"]))
+            .map(|over| format!("{} {}", over.place, over.does))
+    }
+
+    #[test]
+    fn only_what_is_read_later_and_says_something_else_overrides() {
+        let later = "/etc/default/grub.d/90-site.cfg";
+        assert_eq!(over("/etc/default/grub", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
+        assert_eq!(over("/etc/default/grub.d/50-cloudimg.cfg", "GRUB_CMDLINE_LINUX=\"iommu=off\""), None);
+        assert_eq!(over(later, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX crashkernel=1G\""), None);
+        assert_eq!(over(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"splash\""), None);
+        assert_eq!(over(later, "# GRUB_CMDLINE_LINUX=\"\""), None);
+        assert_eq!(
+            over(later, "GRUB_CMDLINE_LINUX=\"crashkernel=1G\"").as_deref(),
+            Some("/etc/default/grub.d/90-site.cfg:2 replaces all of `GRUB_CMDLINE_LINUX`")
+        );
+        assert_eq!(
+            over(later, "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT quiet iommu=off\"").as_deref(),
+            Some("/etc/default/grub.d/90-site.cfg:2 sets `quiet iommu=off`")
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! What boots: grubby's arguments, and images that are rebuilt with a way back.
+
+use super::{Stubs, said};
+use crate::model::Value;
+use serde_json::json;
+use std::path::PathBuf;
+
+const KERNEL: &str = "5.14.0-570.30.1.el9_6.x86_64";
+
+#[test]
+fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
+    let stubs = Stubs::new(&[("grubby", "")]);
+    let fields = json!({ "args": ["iommu=pt", "nosmt"], "absent": ["quiet"] });
+    let basis = json!({ "loader": "grubby", "next boot": { "remove": ["iommu=off", "quiet"] } });
+    let output = stubs.act_on("kernel_cmdline", fields.clone(), false, &["next boot"], basis.clone());
+    assert!(output.status.success(), "{}", said(&output));
+    let output = stubs.act_on("kernel_cmdline", fields, true, &["next boot"], basis);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        stubs.calls(&[]),
+        [
+            "grubby --update-kernel=ALL --remove-args=iommu=off quiet --args=iommu=pt nosmt",
+            "grubby --update-kernel=ALL --remove-args=iommu=off quiet"
+        ]
+    );
+}
+
+#[test]
+fn a_menu_that_is_not_made_fails_the_step() {
+    let stubs = Stubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
+    let basis = json!({ "loader": "update-grub" });
+    let output = stubs.act_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
+    assert!(!output.status.success());
+    assert!(said(&output).ends_with("forge: update-grub failed: the menu of the next boot is the old one\n"));
+}
+
+/// A folder of images, and a dracut that does what `code` says with the image `$2`.
+struct Boot {
+    stubs: Stubs,
+    image: PathBuf,
+}
+
+impl Boot {
+    fn new(dracut: &str) -> Self {
+        let stubs = Stubs::new(&[("dracut", dracut), ("sync", "")]);
+        let image = stubs.dir.path().join(format!("initramfs-{KERNEL}.img"));
+        std::fs::write(&image, "old image").unwrap();
+        Self { stubs, image }
+    }
+
+    fn rebuild(&self) -> std::process::Output {
+        let images: Value = json!({ KERNEL: { "path": self.image.to_str().unwrap() } });
+        let basis = json!({ "maker": "dracut", "images": images });
+        self.stubs.act_on("initramfs", json!({ "files": ["/a"] }), false, &[&format!("image {KERNEL}")], basis)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.image).unwrap()
+    }
+
+    fn copies(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.stubs.dir.path()).unwrap().map(|e| e.unwrap().file_name());
+        let mut copies: Vec<String> =
+            names.map(|n| n.into_string().unwrap()).filter(|n| n.contains(".img.forge-")).collect();
+        copies.sort();
+        copies
+    }
+}
+
+#[test]
+fn the_last_two_copies_of_an_image_are_kept() {
+    let boot = Boot::new("echo 'new image' > \"$2\"");
+    for (name, age) in [("a", "2001-01-01"), ("b", "2002-01-01"), ("c", "2003-01-01"), ("d.part", "2004-01-01")] {
+        let path = format!("{}.forge-{name}", boot.image.display());
+        std::process::Command::new("touch").args(["-d", age, &path]).status().unwrap();
+    }
+    let output = boot.rebuild();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(boot.text(), "new image\n");
+    let name = format!("initramfs-{KERNEL}.img.forge-");
+    assert_eq!(boot.copies(), [format!("{name}{}", super::RUN), format!("{name}c")]);
+    let made = boot.stubs.dir.path().join(format!(".forge-initramfs-{KERNEL}.img"));
+    assert_eq!(boot.stubs.calls(&["sync"]), [format!("dracut --force {} {KERNEL}", made.display())]);
+    assert!(!made.exists());
+}
+
+#[test]
+fn an_image_that_cannot_be_trusted_is_put_back() {
+    for (dracut, why) in [
+        (
+            "echo half > \"$2\"; exit 1",
+            "the image of 5.14.0-570.30.1.el9_6.x86_64 could not be rebuilt: the old image was put back",
+        ),
+        (":", "the image of 5.14.0-570.30.1.el9_6.x86_64 could not be rebuilt: the old image was put back"),
+        ("printf 123 > \"$2\"", "has 3 bytes, the old one had 9: the old image was put back"),
+        ("head -c 99 /dev/zero > \"$2\"", "has 99 bytes, the old one had 9: the old image was put back"),
+    ] {
+        let boot = Boot::new(dracut);
+        let output = boot.rebuild();
+        assert!(!output.status.success(), "{dracut}");
+        assert!(said(&output).trim_end().ends_with(why), "{}", said(&output));
+        assert_eq!(boot.text(), "old image", "{dracut}");
+    }
+}
+
+#[test]
+fn nothing_is_rebuilt_without_room_for_two() {
+    let boot = Boot::new("echo never > \"$2\"");
+    let df = boot.stubs.dir.path().join("df");
+    std::fs::write(&df, "#!/bin/sh\necho Avail; echo 17\n").unwrap();
+    std::fs::set_permissions(&df, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = boot.rebuild();
+    assert!(!output.status.success());
+    assert!(said(&output).contains("has 17 bytes free"), "{}", said(&output));
+    assert_eq!((boot.text().as_str(), boot.copies().len()), ("old image", 0));
+}
