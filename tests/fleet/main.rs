@@ -12,6 +12,7 @@
 mod access;
 mod careless;
 mod converge;
+mod early;
 mod faults;
 mod harness;
 mod history;
