@@ -31,6 +31,8 @@ impl Library {
             parallel: settings.parallel,
             timeout: settings.timeout,
             filter: settings.filter.clone(),
+            policy: settings.policy,
+            evict_busy: settings.evict_busy.clone(),
             run: self.run.clone(),
             controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
@@ -141,7 +143,7 @@ impl Backend for Library {
     }
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
-        engine::plan(project, seen, &settings.filter)
+        engine::plan(project, seen, &self.options(project, settings))
     }
 
     async fn apply(
@@ -177,7 +179,7 @@ impl Backend for Library {
         events: Events,
         _: Cancel,
     ) -> Report {
-        let plan = engine::plan(project, &seen, &settings.filter);
+        let plan = engine::plan(project, &seen, &self.options(project, settings));
         engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
     }
 

@@ -24,3 +24,4 @@ mod speed;
 mod support;
 mod survey;
 mod transport;
+mod window;

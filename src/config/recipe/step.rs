@@ -1,7 +1,7 @@
 //! One step: common keys, and exactly one resource.
 
 use super::edges::Reader;
-use super::{expr, judged};
+use super::{during, expr, judged};
 use crate::config::cx::Cx;
 use crate::config::scalar;
 use crate::config::table::{self, Table};
@@ -47,6 +47,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
         needs: edges.read(table.get("needs"), true, cx),
         after: edges.read(table.get("after"), false, cx),
         effective: judged::effective(&table, cx),
+        during: during::read(&table, cx),
         restart_on: texts(&table, "restart_on", cx),
         provides: provides(&table, cx),
         exports: judged::exports(&table, cx),
@@ -183,10 +184,6 @@ fn scope(table: &Table<'_>, cx: &mut Cx<'_>) -> Scope {
 
 /// What no single key tells.
 fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
-    if let Some(key) = table.key("during") {
-        let diag = Diag::error(Code::BadStep, "`during` is not supported by this version").at(key.span);
-        cx.push(diag.hint("order the steps with `needs` and `restart_on`"));
-    }
     if let (Some(key), None) = (table.key("key"), &step.each) {
         cx.push(Diag::error(Code::BadStep, "`key` needs `each`").at(key.span));
     }
