@@ -109,7 +109,7 @@ pub struct Global {
 }
 
 /// How much a run may disturb.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct PolicyArgs {
     /// Leave alone what disturbs more: D0 nothing, D1 restarts of services, D2 module reloads, D3 reboots
     #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = class)]

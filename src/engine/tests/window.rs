@@ -349,3 +349,17 @@ fn sleeper(path: &std::path::Path) -> std::process::Child {
     let file = std::fs::File::open(path).unwrap();
     std::process::Command::new("sleep").arg("600").stdin(file).spawn().unwrap()
 }
+
+#[test]
+fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
+    use crate::view::{Text, Writer};
+    let stage = stage(4, "max_unavailable: 1, reboot: allow");
+    stage.put("n2", "bad");
+    let ran = stage.run();
+    let mut out = Vec::new();
+    let text = Text { verbose: 0, target: Some("inventory.yaml".to_owned()) };
+    text.report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
+    let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+    assert!(text.contains("\ndone: n1\nnot done: n[3:4]\ngone wrong: n2\n"), "{text}");
+    assert!(text.ends_with("next: forge apply inventory.yaml\n"), "{text}");
+}

@@ -15,7 +15,9 @@ mod script;
 mod slurm;
 mod turn;
 
-pub(super) use script::{BOOT_ID, REBOOT};
+pub(super) use script::BOOT_ID;
+#[cfg(test)]
+pub(super) use script::REBOOT;
 
 use super::cancel::Stop;
 use super::event::Rebooted;
