@@ -125,15 +125,23 @@ mod tests {
     fn hours_go_over_midnight() {
         let night = Hours::parse("22:00-05:00").unwrap();
         let at = |hour: u16, minute: u16| night.holds(hour * 60 + minute);
-        assert_eq!((at(21, 59), at(22, 0), at(23, 59), at(0, 0), at(4, 59), at(5, 0)), (false, true, true, true, true, false));
+        assert_eq!(
+            (at(21, 59), at(22, 0), at(23, 59), at(0, 0), at(4, 59), at(5, 0)),
+            (false, true, true, true, true, false)
+        );
         let noon = Hours::parse("11:30 - 12:30").unwrap();
-        assert_eq!((noon.holds(11 * 60 + 29), noon.holds(11 * 60 + 30), noon.holds(12 * 60 + 30)), (false, true, false));
+        assert_eq!(
+            (noon.holds(11 * 60 + 29), noon.holds(11 * 60 + 30), noon.holds(12 * 60 + 30)),
+            (false, true, false)
+        );
         assert_eq!(noon.to_string(), "11:30-12:30");
     }
 
     #[test]
     fn what_is_no_span_is_refused() {
-        for text in ["", "22:00", "22:00-", "22-05", "24:00-05:00", "22:60-05:00", "1:00-2:00", "03:00-03:00", "+1:00-02:00"] {
+        for text in
+            ["", "22:00", "22:00-", "22-05", "24:00-05:00", "22:60-05:00", "1:00-2:00", "03:00-03:00", "+1:00-02:00"]
+        {
             assert_eq!(Hours::parse(text), None, "{text}");
         }
     }

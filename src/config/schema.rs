@@ -1,8 +1,8 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
 use super::inventory::{CONNECT_KEYS, KEYS as INVENTORY_KEYS, ROLLOUT_KEYS};
-use super::rollout::Reboots;
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
+use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
 use crate::resource::{kinds, schema::kind_schema};
 use serde_json::{Map, json};
@@ -104,10 +104,7 @@ fn inventory(key: &str) -> Value {
             "What is declared where.",
             list_of(object(&["recipe", "on", "with", "ensure"], entry, &["recipe", "on"])),
         ),
-        "rollout" => said(
-            "In which portions changes go out.",
-            object(&ROLLOUT_KEYS, rollout, &[]),
-        ),
+        "rollout" => said("In which portions changes go out.", object(&ROLLOUT_KEYS, rollout, &[])),
         "drift" => said("What drift passes over.", json!({})),
         "kubernetes" => said("How the cluster's API is reached.", json!({})),
         _ => json!({}),

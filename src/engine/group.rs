@@ -25,7 +25,8 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
         }
         let name = &instance.recipe.name;
         let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
-        let same_stage = |last: &Group| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
+        let same_stage =
+            |last: &Group| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
         let fits = |last: &Group| {
             last.recipe == *name && same_stage(last) && waits_for_no_more(case.graph, index, &last.steps)
         };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// holds those too whose text needed them.
 pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     let mut probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
-    probes.extend([Probe::Records, Probe::Account, super::window::mark_probe()]);
+    probes.extend([Probe::Records, Probe::Account]);
     let turns = case.candidate_turns();
     for turn in &turns {
         probes.extend(of_turn(case, turn, &turns));

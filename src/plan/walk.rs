@@ -209,7 +209,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         let status = match ruling.judgement.verdict {
             _ if stopped.is_some() || held => Status::Stopped,
             Verdict::Ok | Verdict::NotApplicable => Status::Through,
-            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, ruling.judgement.verdict) => Status::Through,
+            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, ruling.judgement.verdict) => {
+                Status::Through
+            }
             // What must become effective by a reload is only known to be so afterwards.
             Verdict::Change if turn.step.effective.is_some() => Status::Configured,
             Verdict::Change => Status::Through,

@@ -123,7 +123,10 @@ mod tests {
     #[test]
     fn control_groups_tell_who_it_is() {
         let of = |text: &str| consumer(text);
-        assert_eq!(of("0::/system.slice/nvidia-fabricmanager.service"), Consumer::Unit("nvidia-fabricmanager.service".into()));
+        assert_eq!(
+            of("0::/system.slice/nvidia-fabricmanager.service"),
+            Consumer::Unit("nvidia-fabricmanager.service".into())
+        );
         let pod = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c5e0f5e_1b1c_4b0e_9b3a_111122223333.slice/cri-containerd-aa.scope";
         assert_eq!(of(pod), Consumer::Pod("0c5e0f5e-1b1c-4b0e-9b3a-111122223333".into()));
         let old = "12:devices:/slurm/uid_1000/job_77/step_0\n1:name=systemd:/slurm/uid_1000/job_77/step_0";

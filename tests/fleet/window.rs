@@ -135,7 +135,10 @@ fn a_host_whose_device_is_held_is_left_alone_while_the_others_finish() {
     let (before, invocation) = (busy.boot_id(), busy.must("systemctl show -P InvocationID fm"));
     let out = apply(&project);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("busy: pid ") && out.stdout.contains("unit train.service, holds /dev/nvidia0"), "{out}");
+    assert!(
+        out.stdout.contains("busy: pid ") && out.stdout.contains("unit train.service, holds /dev/nvidia0"),
+        "{out}"
+    );
     assert_eq!((busy.boot_id(), busy.must("systemctl show -P InvocationID fm")), (before, invocation));
     assert_eq!(busy.must("systemctl is-active train"), "active");
     assert!(!busy.exists("/etc/driver") && !busy.exists("/var/lib/forge/window.json"));
@@ -143,7 +146,8 @@ fn a_host_whose_device_is_held_is_left_alone_while_the_others_finish() {
     let report = report(&project);
     assert_eq!(host(&report, busy)["outcome"], "blocked");
     // Whoever may says that it must go, and why.
-    let out = project.forge(["apply", "inventory.yaml", "--yes", "--evict-busy", "announced", "--json-into", "report.json"]);
+    let out =
+        project.forge(["apply", "inventory.yaml", "--yes", "--evict-busy", "announced", "--json-into", "report.json"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(self::report(&project)["report"]["evict_busy"], "announced");
     as_declared(&project);

@@ -48,7 +48,9 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
 }
 
 fn nothing_moves(key: &str, span: Span) -> Diag {
-    Diag::error(Code::BadValue, format!("with `{key}` of 0 no host could ever change")).at(span).hint("allow at least 1")
+    Diag::error(Code::BadValue, format!("with `{key}` of 0 no host could ever change"))
+        .at(span)
+        .hint("allow at least 1")
 }
 
 fn quorum(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
@@ -72,7 +74,9 @@ fn hours(node: &Node, cx: &mut Cx<'_>) -> Option<Hours> {
     if hours.is_none() {
         let found = scalar::shorten(&text);
         let diag = Diag::error(Code::BadValue, format!("`hours` must be a span of the day, found `{found}`"));
-        cx.push(diag.at(node.span).hint("write it like \"22:00-05:00\", by the clock of the machine that forge runs on"));
+        cx.push(
+            diag.at(node.span).hint("write it like \"22:00-05:00\", by the clock of the machine that forge runs on"),
+        );
     }
     hours
 }
@@ -90,7 +94,11 @@ fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(String, Span)> {
 }
 
 /// Reports groups of a rollout that do not exist.
-pub(in crate::config) fn check<'g>(rollout: &Rollout, groups: impl Iterator<Item = &'g String> + Clone, cx: &mut Cx<'_>) {
+pub(in crate::config) fn check<'g>(
+    rollout: &Rollout,
+    groups: impl Iterator<Item = &'g String> + Clone,
+    cx: &mut Cx<'_>,
+) {
     for (name, span) in rollout.quorum.iter().chain(&rollout.slurm) {
         if !groups.clone().any(|group| group == name) {
             let diag = Diag::error(Code::BadValue, format!("there is no group `{name}`")).at(*span);

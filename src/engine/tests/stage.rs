@@ -32,7 +32,15 @@ impl Stage {
     pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hosts: Vec<String> = (1..=hosts).map(|n| format!("n{n}")).collect();
-        let stage = Self { dir, hosts, parallel: 16, skip: Vec::new(), timeout: None, policy: Policy::default(), evict_busy: None };
+        let stage = Self {
+            dir,
+            hosts,
+            parallel: 16,
+            skip: Vec::new(),
+            timeout: None,
+            policy: Policy::default(),
+            evict_busy: None,
+        };
         let mut text = "cluster: test\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);

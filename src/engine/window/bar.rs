@@ -5,17 +5,19 @@ use crate::engine::board::Reached;
 use crate::engine::event::{Event, Failure, StepResult};
 use crate::engine::group::Group;
 use crate::engine::host::{HostRun, as_planned, reached_as_planned};
-use crate::model::{BlockClass, Untrusted};
-use crate::plan::StepPlan;
 use crate::model::Verdict;
+use crate::model::{BlockClass, Untrusted};
+use crate::plan::{Stage, StepPlan};
 
 impl HostRun<'_> {
     /// Notes why the window does not open, and says so.
     pub(super) fn shut(&mut self, shut: Shut) {
-        if let Some(why) = why(&shut)
-            && !self.passage.open
-        {
-            self.run.say(Event::WindowShut { host: self.host().clone(), why });
+        if let Some(why) = why(&shut) {
+            let host = self.host().clone();
+            self.run.say(match self.passage.open || self.passage.stage > Stage::Before {
+                true => Event::WindowLeftOpen { host, why },
+                false => Event::WindowShut { host, why },
+            });
         }
         // Steps that wait for a reboot which does not come have had their turn.
         for at in 0..self.steps.len() {
@@ -61,7 +63,9 @@ impl HostRun<'_> {
 
 fn why(shut: &Shut) -> Option<Untrusted> {
     match shut {
-        Shut::Held(why) | Shut::Never(why) | Shut::Unknown(why) | Shut::Failed(why) | Shut::Open(why) => Some(why.as_str().into()),
+        Shut::Held(why) | Shut::Never(why) | Shut::Unknown(why) | Shut::Failed(why) | Shut::Open(why) => {
+            Some(why.as_str().into())
+        }
         Shut::Busy(why) => Some(format!("busy: {why}").into()),
         Shut::Stopped => None,
     }

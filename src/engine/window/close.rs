@@ -14,14 +14,10 @@ impl HostRun<'_> {
     /// # Errors
     /// Something of the window did not get through: it stays open, and the next run that gets through closes it.
     pub(super) async fn close_window(&mut self, window: &Window) -> Result<(), Shut> {
-        let closed = match self.unsound(window).await {
+        match self.unsound(window).await {
             Some(why) => Err(Shut::Open(why)),
             None => self.bring_back(window).await,
-        };
-        if let Err(Shut::Open(why) | Shut::Failed(why) | Shut::Unknown(why)) = &closed {
-            self.run.say(Event::WindowLeftOpen { host: self.host().clone(), why: why.as_str().into() });
         }
-        closed
     }
 
     async fn bring_back(&mut self, window: &Window) -> Result<(), Shut> {

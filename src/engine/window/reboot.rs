@@ -187,9 +187,7 @@ impl HostRun<'_> {
         let owner = crate::engine::host::owner(self.run);
         match self.link.lock(&owner).await? {
             Locked::Ours => Ok(()),
-            Locked::Held(other) => {
-                Err(broken(format!("after its reboot another run holds the host: {}", other.raw())))
-            }
+            Locked::Held(other) => Err(broken(format!("after its reboot another run holds the host: {}", other.raw()))),
             Locked::Busy(_) => Err(broken("after its reboot something of an earlier run is at work there".to_owned())),
         }
     }
@@ -241,7 +239,8 @@ fn speaks_of(steps: &[StepId], id: &StepId) -> bool {
 fn up() -> Probe {
     Probe::Check {
         id: "the state of systemd".to_owned(),
-        script: "command -v systemctl >/dev/null || { echo none; exit 0; }; systemctl is-system-running; exit 0".to_owned(),
+        script: "command -v systemctl >/dev/null || { echo none; exit 0; }; systemctl is-system-running; exit 0"
+            .to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),

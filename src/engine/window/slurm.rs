@@ -115,7 +115,10 @@ mod tests {
             (node.is_drained(), node.works())
         };
         assert_eq!((of("IDLE"), of("MIXED"), of("ALLOCATED")), ((false, false), (false, true), (false, true)));
-        assert_eq!((of("IDLE+DRAIN"), of("MIXED+DRAIN"), of("IDLE*+DRAIN")), ((true, false), (true, true), (true, false)));
+        assert_eq!(
+            (of("IDLE+DRAIN"), of("MIXED+DRAIN"), of("IDLE*+DRAIN")),
+            ((true, false), (true, true), (true, false))
+        );
         assert_eq!(of("DOWN*+DRAIN"), (true, false));
     }
 
@@ -129,13 +132,12 @@ mod tests {
 
     #[test]
     fn a_node_that_slurm_does_not_know_is_told() {
-        let output = |status, stdout: &str| Output {
-            status,
-            stdout: stdout.into(),
-            stderr: "".into(),
-            truncated: false,
-        };
-        assert_eq!(read(&output(1, "Node x not found\n")), Err("`scontrol` exited with 1: Node x not found".to_owned()));
+        let output =
+            |status, stdout: &str| Output { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
+        assert_eq!(
+            read(&output(1, "Node x not found\n")),
+            Err("`scontrol` exited with 1: Node x not found".to_owned())
+        );
         assert_eq!(read(&output(0, "")), Err("`scontrol` told of no node".to_owned()));
     }
 }

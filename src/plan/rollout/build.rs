@@ -12,7 +12,8 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     let declared = &project.rollout;
     let of = |share: config::Share| share.of(hosts.len());
     let canaries = canaries(declared, hosts);
-    let windows: Vec<HostName> = hosts.iter().filter(|h| h.window.is_some() && h.acts()).map(|h| h.host.clone()).collect();
+    let windows: Vec<HostName> =
+        hosts.iter().filter(|h| h.window.is_some() && h.acts()).map(|h| h.host.clone()).collect();
     let silent = hosts.iter().filter(|host| host.reach != Reach::Observed);
     let unavailable: Vec<HostName> = silent.map(|host| host.host.clone()).collect();
     let quorum = quorum(project, &windows);

@@ -96,7 +96,13 @@ fn turn(plan: &Rollout, host: &HostName, progress: &Progress) -> Turn {
     plan.turn(host, plan.wave_of(host).unwrap(), progress)
 }
 
-fn begin(plan: &Rollout, host: HostName, fates: &dyn Fn(&HostName) -> Fate, progress: &mut Progress, played: &mut Played) {
+fn begin(
+    plan: &Rollout,
+    host: HostName,
+    fates: &dyn Fn(&HostName) -> Fate,
+    progress: &mut Progress,
+    played: &mut Played,
+) {
     let own = plan.wave_of(&host).unwrap();
     played.overtook |= plan.waves[..own].iter().flatten().any(|other| !progress.past.contains(other));
     played.began.push(host.clone());
@@ -157,7 +163,9 @@ fn the_truth_table() {
             at if busy.contains(&at) => Fate::Busy,
             _ => Fate::Sound,
         };
-        let row = format!("{hosts} hosts, {canaries} canaries, {most} at once, {silent} silent, {lost:?} lost, {busy:?} busy");
+        let row = format!(
+            "{hosts} hosts, {canaries} canaries, {most} at once, {silent} silent, {lost:?} lost, {busy:?} busy"
+        );
         assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), *sizes, "{row}");
         let played = play(&plan, &fate, 0);
         assert_eq!((played.began.len(), played.never.len()), (*begin, *never), "{row}: {played:?}");

@@ -75,9 +75,8 @@ impl Rollout {
 
     fn spent(&self, out: &BTreeSet<&HostName>) -> Option<String> {
         let (count, most) = (out.len(), self.max_unavailable);
-        (count >= most).then(|| {
-            format!("`max_unavailable` ({most}) is used up by {}", super::super::span::named(&owned(out)))
-        })
+        (count >= most)
+            .then(|| format!("`max_unavailable` ({most}) is used up by {}", super::super::span::named(&owned(out))))
     }
 
     fn quorum_lost(&self, host: &HostName, out: &BTreeSet<&HostName>) -> Option<String> {

@@ -12,10 +12,9 @@ pub use members::{Scope, class, ways};
 pub use stage::Stage;
 
 use super::{Case, Envelope, HostSeen, Ruling, StepPlan, Turn, resource_of};
-use crate::graph::StepIndex;
 use crate::config::State;
+use crate::graph::StepIndex;
 use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
-use crate::probe::{PathState, Probe, Reading};
 use crate::resource::{Change, Judgement};
 use members::Members;
 use schemars::JsonSchema;
@@ -73,7 +72,13 @@ pub(super) struct Opened {
 }
 
 /// Finds the window that a host's steps call for.
-pub(super) fn open(case: &Case<'_>, turns: &[Turn<'_>], steps: &[StepPlan], scope: &Scope, crosses: &dyn Fn(StepIndex) -> bool) -> Opened {
+pub(super) fn open(
+    case: &Case<'_>,
+    turns: &[Turn<'_>],
+    steps: &[StepPlan],
+    scope: &Scope,
+    crosses: &dyn Fn(StepIndex) -> bool,
+) -> Opened {
     let members = Members::new(case, turns, steps, scope);
     let mut nodes: Vec<Node> = Vec::new();
     for (turn, step) in turns.iter().zip(steps) {
@@ -116,19 +121,11 @@ fn window(
     needed.then_some(window)
 }
 
-/// Returns the question whether an earlier run left a window open, whose answer holds the body of the mark.
-pub fn mark_probe() -> Probe {
-    // An empty body is never what is found, so that the mark's own body comes along.
-    let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned();
-    Probe::Path { path: MARK.to_owned(), want: Some(nothing) }
-}
-
 /// Returns the run that left a window open on a host. A mark that cannot be read is one all the same.
 pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
-    let Ok(Reading::Path(PathState::Present(info))) = seen.observation.get(&mark_probe()) else { return None };
-    let mark = info.body.as_ref().and_then(|body| serde_json::from_str::<Value>(body.raw()).ok());
+    let mark = serde_json::from_str::<Value>(seen.window.as_ref()?.raw()).ok();
     let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
-    Some(run.unwrap_or_else(|| "a run that is not known".to_owned()).into())
+    Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
 }
 
 impl Window {

@@ -142,11 +142,8 @@ mod tests {
             why: *why,
             span: SPAN,
         };
-        Graph::build(
-            &steps.iter().map(declared).collect::<Vec<_>>(),
-            &links.iter().map(link).collect::<Vec<_>>(),
-        )
-        .unwrap()
+        Graph::build(&steps.iter().map(declared).collect::<Vec<_>>(), &links.iter().map(link).collect::<Vec<_>>())
+            .unwrap()
     }
 
     /// `member`, `awaits` and `crosses` are names of steps.

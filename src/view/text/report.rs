@@ -3,8 +3,8 @@
 use super::{Text, problems, rows};
 use crate::engine::{Report, StepResult};
 use crate::model::{ExitCode, Outcome};
-use crate::view::style::{BAD, GOOD, paint};
 use crate::view::fold::fold;
+use crate::view::style::{BAD, GOOD, paint};
 use crate::view::{count, escape, took, words};
 use std::io::{self, Write};
 
