@@ -106,7 +106,7 @@ pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Ar
 
 /// What stops while another recipe changes comes after it: a service is started once that is done.
 fn meanwhile<'r>(recipe: &'r Recipe, step: &'r Step) -> impl Iterator<Item = Link> + 'r {
-    let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "module"));
+    let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
     whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| Link {
         from: Endpoint { recipe: during.recipe.clone(), step: None },
         phase: Phase::Configured,

@@ -32,6 +32,8 @@ pub struct Options {
     pub evict_busy: Option<String>,
     /// Names the run: time and random text, `20261121T093015-4f2a`.
     pub run: String,
+    /// The boot id of the machine that forge runs on, where it has one: that machine is never rebooted.
+    pub boot_id: Option<String>,
     /// `user@controller`, for records and locks.
     pub controller: String,
     pub user: String,

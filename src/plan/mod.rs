@@ -32,4 +32,4 @@ pub use seen::{HostSeen, Reach, Refused, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
 pub use verify::{unproven, verification};
 pub use walk::{provided, resource_of, rule, title};
-pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, left_open};
+pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, left_open, runs_unit};

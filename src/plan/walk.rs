@@ -115,13 +115,13 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn held(&self, turn: &Turn<'_>, step: &StepPlan) -> Option<String> {
         let most = self.case.ground.policy.max_disruption;
         let class = window::class(step);
-        match &self.window.shut {
+        match self.window.shut.get(&turn.instance.recipe.name) {
             _ if !step.acts() => None,
             _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
-            Some(core) if self.window.tied.contains(&turn.instance.recipe.name) => {
+            Some(core) => {
                 Some(format!("must have the version of `{core}`, which `--max-disruption` ({most}) holds back"))
             }
-            _ => None,
+            None => None,
         }
     }
 

@@ -161,6 +161,7 @@ impl Stage {
             policy: self.policy,
             evict_busy: self.evict_busy.clone(),
             run: "20261121T093015-4f2a".to_owned(),
+            boot_id: Some(this_machine()),
             controller: "test".to_owned(),
             user: "test".to_owned(),
             clock: || jiff::Timestamp::UNIX_EPOCH,
@@ -169,6 +170,12 @@ impl Stage {
             replay: Default::default(),
         }
     }
+}
+
+/// Returns the boot id of the machine that the tests run on: the engine reboots no host that has it.
+fn this_machine() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
+    text.trim().to_owned()
 }
 
 fn id(flag: &str) -> String {

@@ -19,24 +19,33 @@ impl HostRun<'_> {
                 false => Event::WindowShut { host, why },
             });
         }
-        // Steps that wait for a reboot which does not come have had their turn.
+        self.tell_awaiting(&shut);
+        self.passage.shut = Some(shut);
+    }
+
+    /// Steps that wait for a reboot which does not come have had their turn: they say why it does not.
+    fn tell_awaiting(&mut self, shut: &Shut) {
+        if matches!(shut, Shut::Stopped | Shut::Never(_) | Shut::Open(_)) {
+            return;
+        }
+        let Some(window) = self.plan.window.as_ref() else { return };
         for at in 0..self.steps.len() {
-            let awaited = matches!(self.steps[at].result, StepResult::Pending { .. })
-                && self.plan.window.as_ref().is_some_and(|window| window.reboots_for(&self.steps[at].id));
-            if awaited && !matches!(shut, Shut::Stopped | Shut::Never(_) | Shut::Open(_) | Shut::Failed(_)) {
-                self.steps[at].result = barred(&shut, true);
+            let awaits = matches!(self.steps[at].result, StepResult::Pending { .. });
+            let told = matches!(shut, Shut::Failed(_)) && self.has_failed();
+            if awaits && !told && window.reboots_for(&self.steps[at].id) {
+                self.steps[at].result = barred(shut, false);
             }
         }
-        self.passage.shut = Some(shut);
     }
 
     /// The steps of a window that did not open: those that would have acted say why they did not.
     pub(in crate::engine) fn bar(&mut self, group: &Group, shut: &Shut) {
-        let mut reports = Vec::new();
+        let (mut reports, mut failed) = (Vec::new(), self.has_failed());
         for step in self.planned_of(group) {
             let mut report = as_planned(step);
             if step.acts() || self.awaits(step) {
-                report.result = barred(shut, self.told_why());
+                report.result = barred(shut, failed);
+                failed |= matches!(report.result, StepResult::Failed { .. });
             }
             reports.push(report);
         }
@@ -55,29 +64,34 @@ impl HostRun<'_> {
         step.verdict == Verdict::Pending && awaited()
     }
 
-    /// Whether a step has failed for the window as a whole: one is enough.
-    fn told_why(&self) -> bool {
+    /// Whether a step has failed: one is enough to tell why the window does not open.
+    fn has_failed(&self) -> bool {
         self.steps.iter().any(|report| matches!(report.result, StepResult::Failed { .. }))
     }
 }
 
 fn why(shut: &Shut) -> Option<Untrusted> {
     match shut {
-        Shut::Held(why) | Shut::Never(why) | Shut::Unknown(why) | Shut::Failed(why) | Shut::Open(why) => {
-            Some(why.as_str().into())
-        }
+        Shut::Held(why)
+        | Shut::Never(why)
+        | Shut::Refused(why)
+        | Shut::Unknown(why)
+        | Shut::Failed(why)
+        | Shut::Open(why) => Some(why.as_str().into()),
         Shut::Busy(why) => Some(format!("busy: {why}").into()),
         Shut::Stopped => None,
     }
 }
 
-fn barred(shut: &Shut, told: bool) -> StepResult {
+/// What becomes of a step. `failed` says that another one carries the failure already.
+fn barred(shut: &Shut, failed: bool) -> StepResult {
     match shut {
         Shut::Held(why) => StepResult::Held { reason: why.as_str().into() },
         Shut::Never(why) | Shut::Open(why) => StepResult::Skipped { reason: why.as_str().into() },
         Shut::Busy(why) => StepResult::Blocked { class: BlockClass::Busy, reason: why.as_str().into() },
+        Shut::Refused(why) => StepResult::Blocked { class: BlockClass::Rule, reason: why.as_str().into() },
         Shut::Unknown(why) => StepResult::Unknown { reason: why.as_str().into() },
-        Shut::Failed(why) if told => StepResult::Skipped { reason: why.as_str().into() },
+        Shut::Failed(why) if failed => StepResult::Skipped { reason: why.as_str().into() },
         Shut::Failed(why) => StepResult::Failed {
             failure: Failure { why: why.as_str().into(), tail: Untrusted::default(), hint: None, log: None },
         },

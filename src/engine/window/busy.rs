@@ -6,7 +6,7 @@ use crate::engine::event::Event;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::model::Untrusted;
-use crate::plan::Window;
+use crate::plan::{self, Window};
 use crate::probe::{Consumer, Holder, Probe, Reading};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,21 +15,23 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl HostRun<'_> {
-    /// Returns once nobody holds the host's devices but units that the window stops.
+    /// Returns once nobody holds the host's devices but units that the window stops. A reboot stops the services that
+    /// the host is declared to run as well: those are nobody else's work.
     ///
     /// # Errors
     /// Somebody does, or it cannot be told.
-    pub(super) async fn free(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn free(&mut self, window: &Window, reboots: bool) -> Result<(), Shut> {
         let mut told = Vec::new();
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
-            let foreign = self.foreign(window).await?;
+            let foreign = self.foreign(window, reboots).await?;
             if foreign.is_empty() {
                 return Ok(());
             }
             let holders: Vec<Untrusted> = foreign.iter().map(Holder::told).collect();
             if let Some(why) = self.run.options.evict_busy.clone() {
-                return self.evict(window, &foreign, holders, why).await;
+                self.evict(&foreign, holders, why).await?;
+                return gone(&self.foreign(window, reboots).await?);
             }
             if Instant::now() >= until {
                 return Err(Shut::Busy(all(&holders)));
@@ -44,7 +46,7 @@ impl HostRun<'_> {
 
     /// Waits a while. A host that is not out of service yet lets others go first meanwhile.
     async fn pause(&mut self, until: Instant) -> Result<(), Shut> {
-        let aside = !self.passage.open && !self.is_drained();
+        let aside = !self.passage.open && !self.drained;
         if aside {
             self.run.board.hold_up(self.host());
         }
@@ -61,7 +63,7 @@ impl HostRun<'_> {
     }
 
     /// Returns who holds devices and is none of the units that the window stops.
-    async fn foreign(&mut self, window: &Window) -> Result<Vec<Holder>, Shut> {
+    async fn foreign(&mut self, window: &Window, reboots: bool) -> Result<Vec<Holder>, Shut> {
         let shared = self.run.board.shared();
         let probes = BTreeSet::from([Probe::Holders]);
         let observation = match self.link.observe(&probes, &shared.secrets).await {
@@ -71,8 +73,9 @@ impl HostRun<'_> {
                 return Err(Shut::Stopped);
             }
         };
-        let stops = |unit: &Untrusted| window.stops.iter().any(|stop| stop.name == unit.raw());
-        let own = |holder: &Holder| matches!(&holder.consumer, Consumer::Unit(unit) if stops(unit));
+        let declared = if reboots { self.services() } else { BTreeSet::new() };
+        let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
+        let own = |holder: &Holder| matches!(&holder.consumer, Consumer::Unit(unit) if stops(unit.raw()));
         match observation.get(&Probe::Holders) {
             Ok(Reading::Holders(holders)) => Ok(holders.iter().filter(|holder| !own(holder)).cloned().collect()),
             Ok(_) => Err(unknown("it was answered with something else")),
@@ -80,20 +83,27 @@ impl HostRun<'_> {
         }
     }
 
-    async fn evict(
-        &mut self,
-        window: &Window,
-        foreign: &[Holder],
-        holders: Vec<Untrusted>,
-        why: String,
-    ) -> Result<(), Shut> {
+    /// Returns the units that are declared to run here.
+    fn services(&self) -> BTreeSet<String> {
+        let shared = self.run.board.shared();
+        let case = self.run.case(&shared, self.host(), &self.seen);
+        case.iter().flat_map(|case| case.turns()).filter_map(|turn| plan::runs_unit(&turn)).collect()
+    }
+
+    async fn evict(&mut self, foreign: &[Holder], holders: Vec<Untrusted>, why: String) -> Result<(), Shut> {
         let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
         self.own_script(script::evict(&pids), SHORT).await?;
         self.run.say(Event::Evicted { host: self.host().clone(), holders, why });
-        let left: Vec<Untrusted> = self.foreign(window).await?.iter().map(Holder::told).collect();
-        match left.is_empty() {
-            true => Ok(()),
-            false => Err(Shut::Busy(format!("still there after they were ended: {}", all(&left)))),
+        Ok(())
+    }
+}
+
+fn gone(left: &[Holder]) -> Result<(), Shut> {
+    match left {
+        [] => Ok(()),
+        left => {
+            let left: Vec<Untrusted> = left.iter().map(Holder::told).collect();
+            Err(Shut::Busy(format!("still there after they were ended: {}", all(&left))))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Closing a window: the host is brought back into service, if all went well.
 
-use super::{Shut, script};
+use super::{STOPPING, Shut, script};
 use crate::engine::event::{Event, Failure, StepResult};
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
@@ -24,6 +24,9 @@ impl HostRun<'_> {
         if self.lost.is_some() {
             return Err(Shut::Stopped);
         }
+        if !self.passage.stopped.is_empty() {
+            self.own_script(script::start(&self.passage.stopped), STOPPING).await?;
+        }
         self.undrain(window).await?;
         self.own_script(script::close(), SHORT).await?;
         self.passage.open = false;
@@ -35,6 +38,9 @@ impl HostRun<'_> {
     /// Returns what did not get through in the window, if something did not. Of one that an earlier run left open
     /// nobody knows what belonged to it: then the whole host must be as declared.
     async fn unsound(&mut self, window: &Window) -> Option<String> {
+        if window.left_open.is_some() && !self.run.options.filter.is_empty() {
+            return Some("an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it".to_owned());
+        }
         let own = |report: &&StepReport| {
             let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
             window.left_open.is_some() || !matches!(stage, Some(Stage::Before))

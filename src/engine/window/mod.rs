@@ -36,6 +36,8 @@ pub(super) enum Shut {
     Held(String),
     /// The budget: it will not be the host's turn in this run.
     Never(String),
+    /// The host may not be rebooted by this run.
+    Refused(String),
     /// Somebody holds the host's devices.
     Busy(String),
     /// It could not be told whether somebody does.
@@ -55,6 +57,8 @@ pub(super) struct Passage {
     pub shut: Option<Shut>,
     /// Whether the host was taken out of service and not brought back.
     pub open: bool,
+    /// Units that this run stopped.
+    pub stopped: Vec<String>,
     pub reboots: Vec<Rebooted>,
 }
 

@@ -25,39 +25,39 @@ impl HostRun<'_> {
         let before = self.node().await?;
         if before.is_drained() && !before.is_ours() {
             tracing::info!(host = %self.host(), by = slurm::others(&before).raw(), "drained already");
-            return self.idle(before, None).await.map(|()| None);
+            return self.idle(before, false).await.map(|()| None);
         }
         if !before.is_drained() {
             self.own_script(slurm::drain(&before, &self.run.options.run), SHORT).await?;
         }
         self.drained = true;
         let state = before.state.clone();
-        self.idle(before.clone(), Some(before)).await?;
+        self.idle(before, true).await?;
         Ok(Some(state))
     }
 
-    /// Waits until nothing runs on the node. `ours` is resumed when that does not come.
-    async fn idle(&mut self, mut node: Node, ours: Option<Node>) -> Result<(), Shut> {
+    /// Waits until nothing runs on the node. One that is `ours` takes work again when that does not come.
+    async fn idle(&mut self, mut node: Node, ours: bool) -> Result<(), Shut> {
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
             if !node.works() {
                 return Ok(());
             }
-            if Instant::now() >= until || self.run.cancel.level() > Stop::No {
+            let stopped = tokio::select! {
+                () = tokio::time::sleep(PAUSE.min(until.saturating_duration_since(Instant::now()))) => false,
+                () = self.run.cancel.reached(Stop::Finish) => true,
+            };
+            if stopped || Instant::now() >= until {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
             node = self.node().await?;
         }
-        if let Some(ours) = ours {
-            self.own_script(slurm::resume(&ours), SHORT).await?;
+        if ours {
+            node = self.node().await?;
+            self.own_script(slurm::resume(&node), SHORT).await?;
             self.drained = false;
         }
         Err(Shut::Busy(format!("Slurm still runs work on node {} ({})", node.name, node.state)))
-    }
-
-    pub(super) fn is_drained(&self) -> bool {
-        self.drained
     }
 
     /// Lets the node take work again, if it was forge who drained it.

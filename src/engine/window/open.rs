@@ -13,6 +13,7 @@ impl HostRun<'_> {
     /// # Errors
     /// It stays in service.
     pub(super) async fn open_window(&mut self, window: &Window) -> Result<(), Shut> {
+        self.worth_opening(window).await?;
         self.take_turn().await?;
         let opened = self.take_out(window).await;
         if opened.is_err() && !self.passage.open {
@@ -24,21 +25,39 @@ impl HostRun<'_> {
     async fn take_out(&mut self, window: &Window) -> Result<(), Shut> {
         // Whoever holds devices is told before the node is asked to take no new work, unless they are waited for.
         if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
-            self.free(window).await?;
+            self.free(window, window.reboots_certainly()).await?;
         }
         let slurm = self.drain(window).await?;
         let opened = match window.slurm {
-            true => self.free(window).await,
+            true => self.free(window, window.reboots_certainly()).await,
             false => Ok(()),
         };
         let opened = match opened {
             Ok(()) => self.stop_units(window, slurm).await,
             Err(shut) => Err(shut),
         };
-        if opened.is_err() && self.is_drained() && self.lost.is_none() {
-            self.undrain(window).await?;
+        match opened {
+            Err(shut) if self.drained && self.lost.is_none() => Err(self.give_back(window, shut).await),
+            opened => opened,
         }
-        opened
+    }
+
+    /// Lets a node take work again that was drained for nothing. Why the window stays shut is told all the same.
+    async fn give_back(&mut self, window: &Window, shut: Shut) -> Shut {
+        match (self.undrain(window).await, shut) {
+            (Err(Shut::Failed(why) | Shut::Unknown(why)), Shut::Busy(shut)) => {
+                Shut::Busy(format!("{shut}; and the node stays drained in Slurm: {why}"))
+            }
+            (_, shut) => shut,
+        }
+    }
+
+    /// A reboot that must come and cannot is no reason to take the host out of service.
+    async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
+        match window.reboots_certainly() {
+            true => self.fit_for_reboot().await,
+            false => Ok(()),
+        }
     }
 
     async fn stop_units(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
@@ -54,7 +73,8 @@ impl HostRun<'_> {
         let script = script::open(&mark.to_string(), &names(&window.stops), &names(&window.unloads));
         let stopped = self.own_script(script, STOPPING).await?;
         self.passage.open = true;
-        let stops = stopped.lines().map(str::to_owned).collect();
+        let stops: Vec<String> = stopped.lines().map(str::to_owned).collect();
+        self.passage.stopped.clone_from(&stops);
         self.run.say(Event::WindowOpened { host: self.host().clone(), stops });
         Ok(())
     }

@@ -36,13 +36,25 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// A host on which something failed is left as it is, for somebody to look at; foreign work is not ended.
+    /// Foreign work is not ended.
     async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
-        let failed = self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. }));
-        if let Some(failed) = failed {
-            return Err(Shut::Failed(format!("not rebooted: `{}` failed", failed.id)));
+        self.fit_for_reboot().await?;
+        self.free(window, true).await
+    }
+
+    /// A host on which something failed is left as it is, for somebody to look at; the machine that forge runs on
+    /// would take the run down with it.
+    pub(super) async fn fit_for_reboot(&mut self) -> Result<(), Shut> {
+        if self.boot_id().is_none() {
+            self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
         }
-        self.free(window).await
+        let failed = self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. }));
+        let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.boot_id().as_deref() == Some(own));
+        match failed {
+            Some(failed) => Err(Shut::Failed(format!("not rebooted: `{}` failed", failed.id))),
+            None if own => Err(Shut::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
+            None => Ok(()),
+        }
     }
 
     /// Returns those of `steps` that still wait to become effective.
@@ -95,13 +107,18 @@ impl HostRun<'_> {
         let began = Instant::now();
         self.run.in_flight.enter(self.host(), steps.iter().cloned());
         self.run.say(Event::Rebooting { host: self.host().clone(), steps: steps.to_vec() });
+        let rebooted = self.go_down_and_up(steps, began).await;
+        self.run.in_flight.leave(self.host());
+        rebooted
+    }
+
+    async fn go_down_and_up(&mut self, steps: &[StepId], began: Instant) -> Result<(), Shut> {
         let from = self.trigger(steps).await?;
         match self.come_back(&from, began).await {
             Ok(to) => {
                 let reboot = Rebooted { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
                 self.run.say(Event::Rebooted { host: self.host().clone(), reboot: reboot.clone() });
                 self.passage.reboots.push(reboot);
-                self.run.in_flight.leave(self.host());
                 Ok(())
             }
             Err(error) => {
@@ -116,7 +133,7 @@ impl HostRun<'_> {
         let known = self.boot_id();
         // From here on the host may be down, whatever comes back.
         self.changed.extend(steps.iter().cloned());
-        let said = match (self.own_script(script::reboot(), SHORT).await, known) {
+        let said = match (self.own_script(script::reboot(self.run.options.boot_id.as_deref()), SHORT).await, known) {
             (Ok(said), _) => said,
             (Err(Shut::Stopped), Some(known)) => {
                 self.lost = None;

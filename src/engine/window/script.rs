@@ -47,25 +47,66 @@ pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> Fragment {
     modules.iter().fold(stops, |script, module| script.code("forge_unload ").word(*module).code("\n"))
 }
 
+/// Starts a unit that this run stopped, unless a step has brought it back.
+const START: &str = r#"
+forge_start() {
+  if systemctl is-active --quiet -- "$1" || systemctl start -- "$1"; then return 0; fi
+  printf '`%s` was stopped for the window and cannot be started\n' "$1" >&2
+  exit 1
+}
+"#;
+
+/// Returns the script that starts `units`, which this run stopped, where no step brought them back.
+pub fn start(units: &[String]) -> Fragment {
+    let start = Fragment::new().code(START);
+    units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
+}
+
 /// Returns the script that notes that a window is closed.
 pub fn close() -> Fragment {
     Fragment::new().code("rm -f -- ").word(WINDOW_MARK)
 }
 
-/// Returns the script that reboots. It prints the boot id before.
-pub fn reboot() -> Fragment {
-    Fragment::new().code("cat ").word(BOOT_ID).code(" || exit 1\n").code(REBOOT).code("\n")
+/// Returns the script that reboots. It prints the boot id before. The machine that forge runs on, known by `own`, its
+/// boot id, is never rebooted, whatever the inventory calls it.
+pub fn reboot(own: Option<&str>) -> Fragment {
+    let read = Fragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
+    let refused = |script: Fragment, own: &str| {
+        let test = script.code("if [ \"$i\" = ").word(own).code(" ]; then echo ");
+        test.word(OWN_MACHINE).code(" >&2; exit 1; fi\n")
+    };
+    let guarded = match own {
+        Some(own) => refused(read, own),
+        None => read,
+    };
+    guarded.code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
 }
 
-/// Ends processes: politely, then not. A process that is gone already is as wanted.
+/// Why the machine that forge runs on is not rebooted.
+pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from another one, or reboot it yourself";
+
+/// Ends processes: politely, then not. Only who holds a device right now is ended, and no longer than it does: a
+/// number that was given to another process meanwhile is nobody's to end.
 const EVICT: &str = r#"
-forge_evict() {
-  kill -TERM "$@" 2>/dev/null
-  for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    kill -0 "$@" 2>/dev/null || return 0
-    sleep 0.5
+forge_holds() {
+  [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname "/dev/nvidia*" -o -lname "/dev/infiniband/*" \) 2>/dev/null)" ]
+}
+forge_end() {
+  s=$1 n=0
+  shift
+  for p; do
+    if forge_holds "$p"; then n=1; kill "-$s" "$p" 2>/dev/null; fi
   done
-  kill -KILL "$@" 2>/dev/null
+  return $n
+}
+forge_evict() {
+  forge_end TERM "$@" && return 0
+  for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 0.5
+    forge_end 0 "$@" && return 0
+  done
+  forge_end KILL "$@" && return 0
+  sleep 1
   return 0
 }
 forge_evict"#;

@@ -6,6 +6,8 @@ use crate::script::Fragment;
 
 /// How reasons of forge begin: a node with another reason was drained by somebody else.
 const OWN: &str = "forge ";
+/// Stands in the reason of a node that was down before it was drained: it is not brought up.
+const WAS_DOWN: &str = " (was down)";
 
 /// A node as `scontrol show node` tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,11 @@ impl Node {
     /// Whether work is running on it.
     pub fn works(&self) -> bool {
         ["ALLOCATED", "MIXED", "COMPLETING", "DRAINING"].iter().any(|word| self.has(word))
+    }
+
+    /// Whether Slurm gives it no work since it was down, drained or not.
+    fn is_down(&self) -> bool {
+        self.has("DOWN") || self.has("FAIL")
     }
 
     /// Whether forge drained it, in this run or an earlier one.
@@ -73,12 +80,13 @@ pub fn read(output: &Output) -> Result<Node, String> {
 
 /// Returns the script that lets a node take no new work.
 pub fn drain(node: &Node, run: &str) -> Fragment {
-    update(node).code(" State=DRAIN ").word(format!("Reason={OWN}{run}"))
+    let was = if node.is_down() { WAS_DOWN } else { "" };
+    update(node).code(" State=DRAIN").word(format!("Reason={OWN}{run}{was}"))
 }
 
-/// Returns the script that lets a node take work again.
+/// Returns the script that lets a node take work again. One that was down stays so: `RESUME` would bring it up.
 pub fn resume(node: &Node) -> Fragment {
-    update(node).code(" State=RESUME")
+    update(node).code(if node.reason.contains(WAS_DOWN) { " State=UNDRAIN" } else { " State=RESUME" })
 }
 
 fn update(node: &Node) -> Fragment {
@@ -128,6 +136,19 @@ mod tests {
         assert!(!node("IDLE+DRAIN", "bad DIMM").is_ours());
         assert!(!node("IDLE", "forge 20261121T093015-4f2a").is_ours());
         assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "somebody else: bad DIMM [root@2026-11-21T09:30:15]");
+    }
+
+    #[test]
+    fn a_node_that_was_down_is_not_brought_up() {
+        let text = |script: Fragment| {
+            use secrecy::ExposeSecret as _;
+            script.render(&Default::default()).unwrap().expose_secret().to_owned()
+        };
+        let down = "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1 (was down)'";
+        assert_eq!(text(drain(&node("DOWN*", ""), "r1")), down);
+        assert_eq!(text(drain(&node("IDLE", ""), "r1")), "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1'");
+        assert!(text(resume(&node("DOWN+DRAIN", "forge r1 (was down)"))).ends_with(" State=UNDRAIN"));
+        assert!(text(resume(&node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));
     }
 
     #[test]

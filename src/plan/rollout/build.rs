@@ -12,10 +12,8 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     let declared = &project.rollout;
     let of = |share: config::Share| share.of(hosts.len());
     let canaries = canaries(declared, hosts);
-    let windows: Vec<HostName> =
-        hosts.iter().filter(|h| h.window.is_some() && h.acts()).map(|h| h.host.clone()).collect();
-    let silent = hosts.iter().filter(|host| host.reach != Reach::Observed);
-    let unavailable: Vec<HostName> = silent.map(|host| host.host.clone()).collect();
+    let windows = windows(hosts);
+    let unavailable: Vec<HostName> = hosts.iter().filter(|host| is_out(host)).map(|host| host.host.clone()).collect();
     let quorum = quorum(project, &windows);
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());
@@ -32,12 +30,29 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     }
 }
 
-/// Returns the hosts that receive all their changes first: the first changing ones, in plan order, before those that
-/// cannot get through anyway.
+/// Returns the hosts that are taken out of service, those first that an earlier run did not bring back: nobody else is
+/// taken out before they were tried.
+fn windows(hosts: &[HostPlan]) -> Vec<HostName> {
+    let mut windows: Vec<&HostPlan> = hosts.iter().filter(|host| host.window.is_some() && host.acts()).collect();
+    windows.sort_by_key(|host| !is_left_open(host));
+    windows.into_iter().map(|host| host.host.clone()).collect()
+}
+
+fn is_left_open(host: &HostPlan) -> bool {
+    host.window.as_ref().is_some_and(|window| window.left_open.is_some())
+}
+
+/// Whether a host is out of service and, as far as can be told, stays so.
+fn is_out(host: &HostPlan) -> bool {
+    host.reach != Reach::Observed || (is_left_open(host) && !gets_through(host))
+}
+
+/// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Before all others come
+/// those that are out of service anyway, behind them those that cannot get through.
 fn canaries(declared: &config::Rollout, hosts: &[HostPlan]) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
     let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes()).collect();
-    changing.sort_by_key(|host| !gets_through(host));
+    changing.sort_by_key(|host| (!gets_through(host), !is_left_open(host)));
     changing.iter().take(share.of(hosts.len())).map(|host| host.host.clone()).collect()
 }
 

@@ -34,7 +34,8 @@ pub struct Rollout {
     /// How many hosts may fail before no other begins; any number without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failed: Option<usize>,
-    /// Hosts that do not answer: they use up `max_unavailable` from the start.
+    /// Hosts that do not answer, or whose window was left open and cannot be closed: they use up `max_unavailable` from
+    /// the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unavailable: Vec<HostName>,
     /// Sets of hosts of which no two may be out of service at once.

@@ -192,6 +192,21 @@ fn a_quorum_is_spread_over_waves() {
     assert_eq!(shown, [vec!["n0", "n3", "n4"], vec!["n1", "n5"], vec!["n2"]]);
 }
 
+/// A host that an earlier run left out of service counts against all others, but may be brought back.
+#[test]
+fn who_is_out_of_service_already_may_come_back() {
+    let mut plan = rollout(3, 0, 1, 0, &[]);
+    plan.unavailable = vec![name(0)];
+    let progress = Progress::default();
+    assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
+    let why = "`max_unavailable` (1) is used up by n0";
+    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+    let mut plan = rollout(3, 0, 2, 0, &[&[0, 1]]);
+    plan.unavailable = vec![name(0)];
+    let why = "`n0` of the quorum `q0` is out of service";
+    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+}
+
 /// A host that is held up for hours does not hold the others up, and comes when it is free.
 #[test]
 fn nobody_waits_for_a_busy_host() {

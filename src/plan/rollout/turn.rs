@@ -55,7 +55,9 @@ pub enum Turn {
 impl Rollout {
     /// Returns whether `host`, which is one of `wave`, may be taken out of service now.
     pub fn turn(&self, host: &HostName, wave: usize, progress: &Progress) -> Turn {
-        let out: BTreeSet<&HostName> = self.unavailable.iter().chain(&progress.down).collect();
+        // Taking out a host that is out of service already makes it no more of them.
+        let others = self.unavailable.iter().filter(|other| *other != host);
+        let out: BTreeSet<&HostName> = others.chain(&progress.down).collect();
         if let Some(why) = self.spent(&out).or_else(|| self.quorum_lost(host, &out)) {
             return Turn::Never(why);
         }

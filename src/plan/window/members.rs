@@ -4,7 +4,7 @@ use super::{Stop, is_open};
 use crate::config::{Project, Reboots};
 use crate::model::{Disruption, StepId};
 use crate::plan::{Case, Policy, StepPlan, Turn};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a first look at a host's steps found of its window. The second look needs it: services that stop meanwhile
 /// must start again, and what is tied to a change that is held back is held back with it.
@@ -14,26 +14,28 @@ pub struct Scope {
     pub tied: BTreeSet<String>,
     /// Units that stop, with the recipe that changes meanwhile.
     pub stops: Vec<Stop>,
-    /// The change that the policy keeps the window shut for.
-    pub shut: Option<StepId>,
+    /// Recipes that must have the version of one with a change that the policy holds back, with that change.
+    pub shut: BTreeMap<String, StepId>,
 }
 
 impl Scope {
     /// Returns what the steps of a first look call for.
     pub fn of(case: &Case<'_>, steps: &[StepPlan], policy: Policy) -> Self {
-        let heavy = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) >= Disruption::D2;
-        let core: BTreeSet<String> = steps.iter().filter(heavy).map(|step| step.id.recipe.to_string()).collect();
-        let tied = tied(case.ground.project, &core);
-        let shut = steps.iter().filter(heavy).find(|step| class(step) > policy.max_disruption);
-        let changing = |step: &&StepPlan| heavy(step) || (step.acts() && tied.contains(&*step.id.recipe));
-        let recipes: BTreeSet<&str> = steps.iter().filter(changing).map(|step| &*step.id.recipe).collect();
-        let stops = if shut.is_some() { Vec::new() } else { stops(case, &recipes).0 };
-        Self { tied, stops, shut: shut.map(|step| step.id.clone()) }
+        let project = case.ground.project;
+        let shut = shut(project, steps, policy);
+        let goes = |step: &&StepPlan| step.acts() && !shut.contains_key(&*step.id.recipe);
+        let heavy = steps.iter().filter(|step| goes(step) && class(step) >= Disruption::D2);
+        let core: BTreeSet<String> = heavy.map(|step| step.id.recipe.to_string()).collect();
+        let tied = &closure(project, &core) - &core;
+        let changing = steps.iter().filter(|step| goes(step) && tied.contains(&*step.id.recipe));
+        let changing: BTreeSet<&str> = changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
+        let stops = stops(case, &changing).0;
+        Self { tied, stops, shut }
     }
 
     /// Returns whether the second look comes to something else than the first.
     pub fn matters(&self) -> bool {
-        !self.stops.is_empty() || self.shut.is_some()
+        !self.stops.is_empty() || !self.shut.is_empty()
     }
 
     /// Returns the recipe that changes while a unit is stopped.
@@ -42,14 +44,28 @@ impl Scope {
     }
 }
 
-/// Returns the recipes that must have the version of one of `core`, be it through others.
-fn tied(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
+/// Returns the recipes that must have the version of one that the policy holds back a step of.
+fn shut(project: &Project, steps: &[StepPlan], policy: Policy) -> BTreeMap<String, StepId> {
+    let mut shut = BTreeMap::new();
+    // Of what is held back in this look, only the class says so: nothing is tied yet.
+    let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > policy.max_disruption;
+    for step in steps.iter().filter(over).filter(|step| class(step) >= Disruption::D2) {
+        let own = step.id.recipe.to_string();
+        for recipe in closure(project, &BTreeSet::from([own.clone()])).into_iter().filter(|recipe| *recipe != own) {
+            shut.entry(recipe).or_insert_with(|| step.id.clone());
+        }
+    }
+    shut
+}
+
+/// Returns `core` and the recipes that must have the version of one of it, be it through others.
+fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = core.clone();
     loop {
         let more = project.ties.iter().filter(|(name, of)| !all.contains(*name) && !of.is_disjoint(&all));
         let more: Vec<String> = more.map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
-            return all.difference(core).cloned().collect();
+            return all;
         }
         all.extend(more);
     }
@@ -73,7 +89,7 @@ pub(super) struct Members<'m> {
 }
 
 impl<'m> Members<'m> {
-    pub fn new(case: &Case<'_>, _: &[Turn<'_>], _: &[StepPlan], scope: &'m Scope) -> Self {
+    pub fn new(case: &Case<'_>, scope: &'m Scope) -> Self {
         Self { scope, reboots: may_reboot(case.ground.project, case.ground.policy) }
     }
 

@@ -79,7 +79,7 @@ pub(super) fn open(
     scope: &Scope,
     crosses: &dyn Fn(StepIndex) -> bool,
 ) -> Opened {
-    let members = Members::new(case, turns, steps, scope);
+    let members = Members::new(case, scope);
     let mut nodes: Vec<Node> = Vec::new();
     for (turn, step) in turns.iter().zip(steps) {
         let (member, awaits) = (members.is_member(turn, step), members.awaits(turn, step));
@@ -116,7 +116,9 @@ fn window(
         reboot.certain |= ways(turn).all(|way| way == "reboot");
         reboot.steps.push(step.id.clone());
     }
-    let needed = !window.steps.is_empty() || !window.reboots.is_empty() || window.left_open.is_some();
+    // A selection of steps cannot tell whether all that belongs to a window is in place: it closes none.
+    let closes = window.left_open.is_some() && case.ground.filter.is_empty();
+    let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
     window.slurm = needed && members::is_slurm_node(case);
     needed.then_some(window)
 }
@@ -129,9 +131,15 @@ pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
 }
 
 impl Window {
-    /// Returns the recipes that change while it is open.
+    /// Returns the recipes that change, or come into force, while it is open.
     pub fn recipes(&self) -> BTreeSet<&str> {
-        self.steps.iter().map(|id| &*id.recipe).collect()
+        let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
+        self.steps.iter().chain(awaited).map(|id| &*id.recipe).collect()
+    }
+
+    /// Returns whether the host reboots whatever else happens.
+    pub fn reboots_certainly(&self) -> bool {
+        self.reboots.iter().any(|reboot| reboot.certain)
     }
 
     /// Returns whether a step waits for one of its reboots.
@@ -140,18 +148,22 @@ impl Window {
     }
 }
 
-/// Returns the ruling of a service that runs now and stops while the window is open: it is started again.
-pub(super) fn started_again(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
-    let State::Resource(resource) = &turn.expanded.state else { return ruling };
-    if turn.step.kind != "service" || turn.expanded.absent || ruling.judgement.verdict != Verdict::Ok {
-        return ruling;
-    }
+/// Returns the unit that a step declares to run, if it is one that does.
+pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
+    let State::Resource(resource) = &turn.expanded.state else { return None };
     let desired = resource.desired();
     let text = |key: &str| desired.get(key).and_then(Value::as_str);
-    let Some(recipe) = text("name").and_then(|unit| scope.stopped_during(unit)) else { return ruling };
-    if text("state") != Some("running") {
+    let runs = turn.step.kind == "service" && !turn.expanded.absent && text("state") == Some("running");
+    text("name").filter(|_| runs).map(str::to_owned)
+}
+
+/// Returns the ruling of a service that runs now and stops while the window is open: it is started again.
+pub(super) fn started_again(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
+    if ruling.judgement.verdict != Verdict::Ok || scope.stops.is_empty() {
         return ruling;
     }
+    let unit = runs_unit(turn);
+    let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) else { return ruling };
     let reason = format!("runs now; it is stopped while `{recipe}` changes, and started again");
     let change = Change::new("state", Some("stopped"), Some("running"));
     let basis = ruling.judgement.basis.clone();

@@ -39,10 +39,12 @@ fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 /// Returns what a window is, in lines.
 fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
     let names: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
-    let mut lines = vec![match names.is_empty() {
-        true => format!("{}: nothing changes", host.at_most()),
-        false => format!("{}: {}", host.at_most(), words::some(&names)),
-    }];
+    let what = match (names.is_empty(), window.reboots.is_empty()) {
+        (true, true) => "nothing changes".to_owned(),
+        (true, false) => "nothing but what waits for a reboot".to_owned(),
+        (false, _) => words::some(&names),
+    };
+    let mut lines = vec![format!("{}: {what}", host.at_most())];
     lines.extend(window.left_open.iter().map(|run| format!("was left open by run {}; it is closed", run.raw())));
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
     lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
@@ -83,7 +85,7 @@ fn rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 fn budgets(rollout: &Rollout) -> String {
     let mut parts = vec![format!("at most {} out of service at once", count(rollout.max_unavailable, "host"))];
     if !rollout.unavailable.is_empty() {
-        parts.push(format!("{} unreachable already", names(&rollout.unavailable)));
+        parts.push(format!("{} out of service already", names(&rollout.unavailable)));
     }
     parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
     parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} failed")));
