@@ -85,8 +85,10 @@ impl Sim {
             true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
             false => text,
         };
-        let text = ["systemctl", "scontrol"].into_iter().fold(text, stand_in);
-        assert!(!text.contains("systemctl reboot"), "this machine would reboot");
+        let text = stand_in(text, "systemctl");
+        for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
+            assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
+        }
         let mut shell = tokio::process::Command::new("sh");
         let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
         Finished {

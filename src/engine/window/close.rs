@@ -48,13 +48,24 @@ impl HostRun<'_> {
         if let Some(why) = self.steps.iter().filter(own).find_map(not_through) {
             return Some(why);
         }
-        let recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
-        for recipe in recipes {
+        for recipe in self.to_prove(window) {
             if let Some(why) = self.unproven(&recipe).await {
                 return Some(format!("`{recipe}`: {why}"));
             }
         }
         None
+    }
+
+    /// Returns the recipes whose verification must hold before the host is back in service: those that changed, and
+    /// after a reboot all, since a card that was lost in it shows elsewhere. What waits for other hosts comes later.
+    fn to_prove(&self, window: &Window) -> BTreeSet<String> {
+        let mut recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
+        if !self.passage.reboots.is_empty() {
+            recipes.extend(self.plan.verify.iter().map(|verify| verify.recipe.to_string()));
+        }
+        let late = self.plan.steps.iter().filter(|step| step.stage == Stage::After);
+        late.for_each(|step| drop(recipes.remove(&*step.id.recipe)));
+        recipes
     }
 }
 

@@ -52,10 +52,11 @@ impl HostRun<'_> {
         }
     }
 
-    /// A reboot that must come and cannot is no reason to take the host out of service.
+    /// What cannot be finished is no reason to take the host out of service.
     async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
+        self.sound("taken out of service")?;
         match window.reboots_certainly() {
-            true => self.fit_for_reboot().await,
+            true => self.not_here().await,
             false => Ok(()),
         }
     }

@@ -38,22 +38,28 @@ impl HostRun<'_> {
 
     /// Foreign work is not ended.
     async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
-        self.fit_for_reboot().await?;
+        self.sound("rebooted")?;
+        self.not_here().await?;
         self.free(window, true).await
     }
 
-    /// A host on which something failed is left as it is, for somebody to look at; the machine that forge runs on
-    /// would take the run down with it.
-    pub(super) async fn fit_for_reboot(&mut self) -> Result<(), Shut> {
+    /// A host on which something failed is left as it is, for somebody to look at.
+    pub(super) fn sound(&self, what: &str) -> Result<(), Shut> {
+        match self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. })) {
+            Some(failed) => Err(Shut::Failed(format!("not {what}: `{}` failed", failed.id))),
+            None => Ok(()),
+        }
+    }
+
+    /// The machine that forge runs on would take the run down with it.
+    pub(super) async fn not_here(&mut self) -> Result<(), Shut> {
         if self.boot_id().is_none() {
             self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
         }
-        let failed = self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. }));
         let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.boot_id().as_deref() == Some(own));
-        match failed {
-            Some(failed) => Err(Shut::Failed(format!("not rebooted: `{}` failed", failed.id))),
-            None if own => Err(Shut::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
-            None => Ok(()),
+        match own {
+            true => Err(Shut::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
+            false => Ok(()),
         }
     }
 

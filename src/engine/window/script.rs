@@ -79,8 +79,15 @@ pub fn reboot(own: Option<&str>) -> Fragment {
         Some(own) => refused(read, own),
         None => read,
     };
-    guarded.code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
+    guarded.code(READY).code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
 }
+
+/// A host that somebody repairs, or that goes down already, is left to them. One without systemd cannot be asked.
+const READY: &str = r#"case $(systemctl is-system-running 2>/dev/null) in
+maintenance) echo 'it is in maintenance: somebody is at work there' >&2; exit 1 ;;
+stopping) echo 'it is going down already' >&2; exit 1 ;;
+esac
+"#;
 
 /// Why the machine that forge runs on is not rebooted.
 pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from another one, or reboot it yourself";
