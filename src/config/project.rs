@@ -268,7 +268,7 @@ pub struct Step {
     pub effective: Option<Effective>,
     /// What this recipe needs while others change.
     pub during: Vec<During>,
-    /// Names of steps (same recipe) or `recipe/step` whose change restarts this service.
+    /// Names of steps (same recipe) or `recipe/step` whose change restarts this service, or reboots the host.
     pub restart_on: Vec<(String, Span)>,
     pub provides: Vec<crate::resource::Provision>,
     pub exports: IndexMap<String, Export>,

@@ -3,7 +3,7 @@
 use crate::config::Exports;
 use crate::graph::StepIndex;
 use crate::model::{HostName, Outcome, Phase, SecretStore};
-use crate::plan::{Progress, Published, Rollout, WindowTurn};
+use crate::plan::{Progress, Published, Rollout, Waited, WindowTurn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -251,9 +251,10 @@ impl Standing {
 
     fn turn(&self, rollout: &Rollout, host: &HostName, wave: usize) -> WindowTurn {
         let inside = &self.progress.inside;
-        let wanted = self.waited_for(inside.iter().collect()).into_iter().cloned().collect();
-        let stuck = !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host));
-        rollout.turn(host, wave, &Progress { wanted, stuck, ..self.progress.clone() })
+        rollout.turn(host, wave, &self.progress, || Waited {
+            wanted: self.waited_for(inside.iter().collect()).contains(host),
+            stuck: !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host)),
+        })
     }
 
     pub fn failed(&self) -> usize {

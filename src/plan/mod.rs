@@ -26,7 +26,7 @@ pub use demand::{demand, export_probes, of_turn, verify_probes};
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
 pub use model::{Counts, Envelope, HostPlan, Plan, Policy, StepPlan, VerifyPlan, Warning};
 pub use planner::{Inputs, hosts_of, plan};
-pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn};
+pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn, Waited};
 pub use scope::{Published, choose, exported, published, read_turn};
 pub use seen::{HostSeen, Reach, Refused, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};

@@ -29,6 +29,7 @@ mod mount;
 mod package;
 mod package_file;
 mod parts;
+mod reboot;
 pub mod reference;
 pub mod schema;
 mod service;
@@ -46,6 +47,7 @@ mod user;
 mod wait_for;
 
 pub use field::{Field, Fields, Type};
+pub(crate) use support::unit_name;
 pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
 
 use crate::probe::{Observation, Probe};
@@ -157,6 +159,7 @@ pub fn kinds() -> &'static [Kind] {
         mount::KIND,
         cron::KIND,
         timer::KIND,
+        reboot::KIND,
     ];
     KINDS
 }

@@ -211,3 +211,39 @@ fn a_host_that_does_not_come_back_has_failed_and_is_named() {
     assert_eq!(nodes[1].must("cat /etc/driver"), "1.0-1");
     nodes[0].reset();
 }
+
+const BOOT: &str = "recipe: boot
+summary: A file that is read at boot, by something that cannot be asked
+steps:
+  - name: file
+    file: { path: /etc/boot.conf, content: \"1\\n\" }
+  - name: booted
+    restart_on: [file]
+    reboot: {}
+";
+
+/// A reboot that a recipe asks for by name; what asks for it is the host, so a change behind forge's back does too.
+#[test]
+fn a_host_is_rebooted_where_it_was_not_since_a_change() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let project = Project::new(&nodes).recipe("boot", BOOT);
+    let project = project.inventory("rollout: { reboot: allow }\napply:\n  - { recipe: boot, on: all }\n");
+    let first = node.boot_id();
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("reboots for boot/booted"), "{plan}");
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    let second = node.boot_id();
+    assert_ne!(first, second);
+    as_declared(&project);
+    // Written, and killed before the reboot: the next run sees a file that is younger than the boot.
+    node.must("touch /etc/boot.conf");
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 2, "{plan}");
+    assert!(plan.stdout.contains("needs a reboot: `/etc/boot.conf` changed after the boot"), "{plan}");
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    assert_ne!(node.boot_id(), second);
+    as_declared(&project);
+}

@@ -5,6 +5,7 @@ use crate::config::scalar;
 use crate::config::table::{self, Table};
 use crate::config::{During, Key, Node};
 use crate::diag::{Code, Diag};
+use crate::resource::unit_name;
 
 /// Reads `{ nvidia-driver: { stopped: [nvidia-fabricmanager], unloaded: [nvidia_peermem] } }`.
 pub(super) fn read(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<During> {
@@ -14,7 +15,7 @@ pub(super) fn read(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<During> {
 
 fn one(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<During> {
     let table = Table::open(node, "an entry of `during`", &["stopped", "unloaded"], &mut cx.diags)?;
-    let stopped = names(&table, "stopped", cx).iter().map(|name| unit(name)).collect();
+    let stopped = names(&table, "stopped", cx).iter().map(|name| unit_name(name)).collect();
     let unloaded = names(&table, "unloaded", cx).iter().map(|name| name.replace('-', "_")).collect();
     if table.get("stopped").is_none() && table.get("unloaded").is_none() {
         let diag = Diag::error(Code::MissingKey, "an entry of `during` needs `stopped` or `unloaded`");
@@ -36,12 +37,4 @@ fn names(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<String> {
         }
     }
     names
-}
-
-/// A unit without a type is a service.
-fn unit(name: &str) -> String {
-    match name.contains('.') {
-        true => name.to_owned(),
-        false => format!("{name}.service"),
-    }
 }

@@ -10,7 +10,7 @@ mod turn;
 mod waves;
 
 pub(super) use build::rollout;
-pub use turn::{Progress, Turn};
+pub use turn::{Progress, Turn, Waited};
 
 use crate::model::HostName;
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! Whole rollouts, played through without hosts: sizes × budgets × outcomes.
 
 use super::waves::waves;
-use super::{Progress, Quorum, Rollout, Turn};
+use super::{Progress, Quorum, Rollout, Turn, Waited};
 use crate::model::HostName;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Playe
 }
 
 fn turn(plan: &Rollout, host: &HostName, progress: &Progress) -> Turn {
-    plan.turn(host, plan.wave_of(host).unwrap(), progress)
+    plan.turn(host, plan.wave_of(host).unwrap(), progress, Waited::default)
 }
 
 fn begin(
@@ -225,15 +225,14 @@ fn nobody_waits_for_a_busy_host() {
 #[test]
 fn who_is_waited_for_comes_first_or_never() {
     let plan = rollout(3, 0, 2, 0, &[]);
+    assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
     let mut progress = Progress { inside: BTreeSet::from([name(0)]), ..Progress::default() };
-    progress.wanted.insert(name(2));
-    progress.stuck = true;
-    assert_eq!([1, 2].map(|at| turn(&plan, &name(at), &progress)), [Turn::Wait, Turn::Go]);
+    let last = |progress: &Progress, wanted, stuck| plan.turn(&name(2), 1, progress, || Waited { wanted, stuck });
+    assert_eq!((last(&progress, false, true), last(&progress, true, true)), (Turn::Wait, Turn::Go));
     progress.inside.insert(name(1));
     let why = "hosts inside their windows wait for this one, and `max_unavailable` (2) leaves it no room";
-    assert_eq!(turn(&plan, &name(2), &progress), Turn::Never(why.to_owned()));
-    progress.stuck = false;
-    assert_eq!(turn(&plan, &name(2), &progress), Turn::Wait, "somebody inside still gets on");
+    assert_eq!(last(&progress, true, true), Turn::Never(why.to_owned()));
+    assert_eq!(last(&progress, true, false), Turn::Wait, "somebody inside still gets on");
 }
 
 proptest! {

@@ -15,10 +15,6 @@ pub struct Progress {
     pub past: BTreeSet<HostName>,
     /// Hosts that wait for somebody who holds their devices: others need not wait for them.
     pub busy: BTreeSet<HostName>,
-    /// Hosts that those inside wait for, be it through others.
-    pub wanted: BTreeSet<HostName>,
-    /// Whether everybody inside waits for hosts outside.
-    pub stuck: bool,
     /// How many of the first waves are over.
     pub over: usize,
 }
@@ -43,6 +39,15 @@ impl Progress {
     }
 }
 
+/// Who waits for a host that asks for its window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waited {
+    /// Whether a host inside its window does, be it through others.
+    pub wanted: bool,
+    /// Whether everybody inside waits for hosts outside.
+    pub stuck: bool,
+}
+
 /// What becomes of a host that asks for its window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -53,8 +58,9 @@ pub enum Turn {
 }
 
 impl Rollout {
-    /// Returns whether `host`, which is one of `wave`, may be taken out of service now.
-    pub fn turn(&self, host: &HostName, wave: usize, progress: &Progress) -> Turn {
+    /// Returns whether `host`, which is one of `wave`, may be taken out of service now. Who waits for it is only asked
+    /// where it matters.
+    pub fn turn(&self, host: &HostName, wave: usize, progress: &Progress, waited: impl FnOnce() -> Waited) -> Turn {
         // Taking out a host that is out of service already makes it no more of them.
         let others = self.unavailable.iter().filter(|other| *other != host);
         let out: BTreeSet<&HostName> = others.chain(&progress.down).collect();
@@ -62,13 +68,16 @@ impl Rollout {
             return Turn::Never(why);
         }
         let full = out.len() + progress.inside.len() >= self.max_unavailable;
+        let free = !full && self.apart(host, &progress.inside);
+        if free && wave <= progress.over {
+            return Turn::Go;
+        }
         // Whom others inside wait for does not stand in line.
-        let first = wave <= progress.over || progress.wanted.contains(host);
-        let in_turn = first && self.apart(host, &progress.inside);
-        match (full || !in_turn, progress.stuck && progress.wanted.contains(host)) {
-            (false, _) => Turn::Go,
-            (true, false) => Turn::Wait,
-            (true, true) => Turn::Never(format!(
+        match waited() {
+            Waited { wanted: false, .. } => Turn::Wait,
+            Waited { wanted: true, .. } if free => Turn::Go,
+            Waited { stuck: false, .. } => Turn::Wait,
+            Waited { stuck: true, .. } => Turn::Never(format!(
                 "hosts inside their windows wait for this one, and `max_unavailable` ({}) leaves it no room",
                 self.max_unavailable
             )),

@@ -78,7 +78,8 @@ pub fn class(step: &StepPlan) -> Disruption {
 
 /// Returns what brings a step into force.
 pub fn ways<'t>(turn: &'t Turn<'_>) -> impl Iterator<Item = &'t str> {
-    turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
+    let declared = turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str));
+    declared.chain((turn.step.kind == "reboot").then_some("reboot"))
 }
 
 /// The steps of one host, seen from its window.

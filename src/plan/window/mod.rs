@@ -80,6 +80,11 @@ pub(super) fn open(
     crosses: &dyn Fn(StepIndex) -> bool,
 ) -> Opened {
     let members = Members::new(case, scope);
+    let is_of = |(turn, step): (&Turn<'_>, &StepPlan)| members.is_member(turn, step) || members.awaits(turn, step);
+    if !turns.iter().zip(steps).any(is_of) {
+        let stages = BTreeMap::new();
+        return Opened { window: window(case, turns, steps, &members, &stages), stages };
+    }
     let mut nodes: Vec<Node> = Vec::new();
     for (turn, step) in turns.iter().zip(steps) {
         let (member, awaits) = (members.is_member(turn, step), members.awaits(turn, step));
