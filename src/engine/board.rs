@@ -146,7 +146,9 @@ impl Board {
 
     /// A host is gone: nobody knows whether it is in service.
     pub fn lose(&self, host: &HostName) {
-        self.write(|standing| drop(standing.progress.down.insert(host.clone())));
+        self.write(|standing| {
+            standing.progress.down.insert(host.clone());
+        });
     }
 
     /// A host is done: steps it never reached will not be. One whose window is open stays out of service.

@@ -217,6 +217,7 @@ impl StepResult {
             Self::Unknown { .. } => "unknown",
             Self::Stale { .. } => "stale",
             Self::Failed { .. } => "failed",
+            Self::Held { .. } => "held",
             Self::Skipped { .. } => "skipped",
             Self::NotApplicable { .. } => "not applicable",
             Self::Cancelled => "cancelled",

@@ -47,8 +47,8 @@ mod user;
 mod wait_for;
 
 pub use field::{Field, Fields, Type};
-pub(crate) use support::unit_name;
 pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
+pub(crate) use support::unit_name;
 
 use crate::probe::{Observation, Probe};
 

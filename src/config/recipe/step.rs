@@ -208,7 +208,9 @@ fn report_reboot(step: &Step, cx: &mut Cx<'_>) {
     let asked = !step.restart_on.is_empty() || has(&step.body, "kernel") || has(&step.body, "flag");
     if step.kind == "reboot" && !asked {
         let diag = Diag::error(Code::BadStep, format!("nothing asks for the reboot of step `{}`", step.name));
-        cx.push(diag.at(step.span).hint("name the steps that take force by it in `restart_on`, or give `kernel` or `flag`"));
+        cx.push(
+            diag.at(step.span).hint("name the steps that take force by it in `restart_on`, or give `kernel` or `flag`"),
+        );
     }
 }
 

@@ -54,7 +54,7 @@ steps:
   - name: running
     command:
       check: 'test -e @root/units/fm.service && test -e @root/fm-{{ recipes[\"driver\"].version }}'
-      apply: '@root/.sim/systemctl start fm.service'
+      apply: 'mkdir -p @root/units; touch @root/units/fm.service; echo start fm.service >>@root/log'
 ";
 
 const MOTD: &str = "steps:\n  - { name: file, command: { check: 'test -e @root/motd', apply: 'echo motd >>@root/log; touch @root/motd' } }\n";
@@ -85,7 +85,8 @@ fn windows(ran: &Ran) -> (Vec<String>, usize) {
                 order.push(host.to_string());
                 open += 1;
             }
-            Event::WindowClosed { .. } => open -= 1,
+            // One that an earlier run left open was not opened in this one.
+            Event::WindowClosed { .. } => open = open.saturating_sub(1),
             _ => {}
         }
         most = most.max(open);
@@ -143,7 +144,7 @@ fn without_leave_nothing_reboots_and_what_needs_it_waits() {
     assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped));
     assert_eq!(log(&stage, "n1"), ["motd"]);
     assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`");
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not get through");
     assert_eq!(stage.read("n1", ".sim/boot-id"), "boot-1\n");
 }
 
@@ -297,7 +298,8 @@ fn a_host_that_does_not_come_back_has_failed() {
 #[test]
 fn a_host_on_which_something_failed_is_not_taken_out_of_service() {
     let stage = stage(1, "reboot: allow");
-    let failing = "recipe: motd\nsummary: Fails\nsteps:\n  - { name: file, command: { check: 'false', apply: 'exit 3' } }\n";
+    let failing =
+        "recipe: motd\nsummary: Fails\nsteps:\n  - { name: file, command: { check: 'false', apply: 'exit 3' } }\n";
     stage.write("", "recipes/motd.yaml", failing);
     let ran = stage.run();
     assert_eq!((ran.code(), stage.read("n1", ".sim/boot-id").as_str()), (3, "boot-1\n"));
@@ -313,7 +315,8 @@ fn the_machine_that_forge_runs_on_is_not_rebooted() {
     let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     stage.write("n1", ".sim/boot-id", &own);
     let ran = stage.run();
-    let why = "blocked: not rebooted: it is the machine that forge runs on: apply from another one, or reboot it yourself";
+    let why =
+        "blocked: not rebooted: it is the machine that forge runs on: apply from another one, or reboot it yourself";
     assert_eq!((ran.step("n1", "early/first").as_str(), ran.code()), (why, 3));
     assert_eq!(log(&stage, "n1"), ["motd"], "nothing was stopped for it");
 }

@@ -39,7 +39,9 @@ impl HostRun<'_> {
     /// nobody knows what belonged to it: then the whole host must be as declared.
     async fn unsound(&mut self, window: &Window) -> Option<String> {
         if window.left_open.is_some() && !self.run.options.filter.is_empty() {
-            return Some("an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it".to_owned());
+            return Some(
+                "an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it".to_owned(),
+            );
         }
         let own = |report: &&StepReport| {
             let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
@@ -63,8 +65,9 @@ impl HostRun<'_> {
         if !self.passage.reboots.is_empty() {
             recipes.extend(self.plan.verify.iter().map(|verify| verify.recipe.to_string()));
         }
-        let late = self.plan.steps.iter().filter(|step| step.stage == Stage::After);
-        late.for_each(|step| drop(recipes.remove(&*step.id.recipe)));
+        for late in self.plan.steps.iter().filter(|step| step.stage == Stage::After) {
+            recipes.remove(&*late.id.recipe);
+        }
         recipes
     }
 }

@@ -90,7 +90,7 @@ pub fn resume(node: &Node) -> Fragment {
 }
 
 fn update(node: &Node) -> Fragment {
-    Fragment::new().code("scontrol update ").word(format!("NodeName={}", node.name))
+    Fragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
 }
 
 /// Returns who drained a node that forge did not.
@@ -146,7 +146,10 @@ mod tests {
         };
         let down = "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1 (was down)'";
         assert_eq!(text(drain(&node("DOWN*", ""), "r1")), down);
-        assert_eq!(text(drain(&node("IDLE", ""), "r1")), "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1'");
+        assert_eq!(
+            text(drain(&node("IDLE", ""), "r1")),
+            "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1'"
+        );
         assert!(text(resume(&node("DOWN+DRAIN", "forge r1 (was down)"))).ends_with(" State=UNDRAIN"));
         assert!(text(resume(&node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));
     }

@@ -31,7 +31,7 @@ fn portions(hosts: &[&HostName], room: usize, quorum: &[Quorum]) -> Vec<Vec<Host
             waves.push(Vec::new());
         }
         waves[at].push((*host).clone());
-        own.into_iter().for_each(|quorum| drop(next.insert(quorum, at + 1)));
+        next.extend(own.into_iter().map(|quorum| (quorum, at + 1)));
         while waves.get(full).is_some_and(|wave| wave.len() >= room) {
             full += 1;
         }

@@ -28,7 +28,8 @@ impl Scope {
         let core: BTreeSet<String> = heavy.map(|step| step.id.recipe.to_string()).collect();
         let tied = &closure(project, &core) - &core;
         let changing = steps.iter().filter(|step| goes(step) && tied.contains(&*step.id.recipe));
-        let changing: BTreeSet<&str> = changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
+        let changing: BTreeSet<&str> =
+            changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
         let stops = stops(case, &changing).0;
         Self { tied, stops, shut }
     }
