@@ -16,10 +16,10 @@ steps:
     directory: { path: /etc/early.d }
   - name: first
     file: { path: /etc/early.d/first, content: \"1\\n\" }
-    effective: { by: [reboot], check: cmp -s /etc/early.d/first /run/early/first }
+    effective: { by: [reboot], check: test -e /run/early/first && cmp -s /etc/early.d/first /run/early/first }
   - name: second
     file: { path: /etc/early.d/second, content: \"2\\n\" }
-    effective: { by: [reboot], check: cmp -s /etc/early.d/second /run/early/second }
+    effective: { by: [reboot], check: test -e /run/early/second && cmp -s /etc/early.d/second /run/early/second }
 ";
 
 const DRIVER: &str = "recipe: driver
@@ -33,7 +33,7 @@ steps:
     file: { path: /etc/driver, content: \"{{ params.version }}\\n\" }
   - name: slow
     disruption: D2
-    command: { check: 'grep -qx {{ params.version }} /etc/slow', apply: 'sleep 3; echo {{ params.version }} >/etc/slow' }
+    command: { check: 'test \"$(cat /etc/slow 2>/dev/null)\" = {{ params.version }}', apply: 'sleep 3; echo {{ params.version }} >/etc/slow' }
 ";
 
 const FM: &str = "recipe: fm
