@@ -93,7 +93,7 @@ fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPla
 /// The plan's identity: a digest over all it says, that of each host by itself.
 fn identity(plan: &Plan) -> String {
     let hosts = spread(&plan.hosts, basis::digest_of);
-    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, hosts))
+    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
 }
 
 fn host_plan(

@@ -14,7 +14,6 @@ mod exchange;
 mod fact;
 mod frame;
 mod group;
-mod holders;
 mod key;
 mod keys;
 mod manager;
@@ -84,8 +83,6 @@ pub enum Probe {
     /// The record that the last verified apply left for a step (`record` is its file name).
     /// All records are read together.
     Records,
-    /// Which processes hold GPU and RDMA devices.
-    Holders,
     /// A recipe's own read-only command. `id` names it in messages.
     Check {
         id: String,

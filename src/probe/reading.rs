@@ -23,7 +23,6 @@ pub enum Reading {
     Sysctl(SysctlState),
     Module(ModuleState),
     Mount(MountState),
-    Holders(Vec<Holder>),
     /// Of a check or a fact.
     Output(Output),
 }
@@ -432,43 +431,4 @@ pub struct FstabLine {
     pub line: u64,
     /// As it stands there.
     pub text: Untrusted,
-}
-
-/// A process that holds GPU or RDMA devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Holder {
-    pub pid: u32,
-    pub user: Untrusted,
-    pub command: Untrusted,
-    pub devices: Vec<Untrusted>,
-    pub consumer: Consumer,
-}
-
-/// What a process runs for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Consumer {
-    /// A systemd unit, with its type.
-    Unit(Untrusted),
-    /// A pod, by its uid.
-    Pod(Untrusted),
-    SlurmJob(Untrusted),
-    /// Somebody's own.
-    Process,
-}
-
-impl Holder {
-    /// Returns it in a line: `pid 4711 (python3 train.py) of alice, Slurm job 123, holds /dev/nvidia0`.
-    pub fn told(&self) -> Untrusted {
-        const SHOWN: usize = 60;
-        let command: String = self.command.raw().chars().take(SHOWN).collect();
-        let whose = match &self.consumer {
-            Consumer::Unit(unit) => format!(", unit {}", unit.raw()),
-            Consumer::Pod(uid) => format!(", pod {}", uid.raw()),
-            Consumer::SlurmJob(job) => format!(", Slurm job {}", job.raw()),
-            Consumer::Process => String::new(),
-        };
-        let devices: Vec<&str> = self.devices.iter().map(Untrusted::raw).collect();
-        format!("pid {} ({command}) of {}{whose}, holds {}", self.pid, self.user.raw(), devices.join(", ")).into()
-    }
 }

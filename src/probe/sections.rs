@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{CHECK_LIMIT_S, FactSnippet, Probe, Unknown};
-use super::{apt, apt_source, check, fact, group, holders, key, keys, manager, module, mount, package, package_file};
+use super::{apt, apt_source, check, fact, group, key, keys, manager, module, mount, package, package_file};
 use super::{path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
@@ -78,7 +78,6 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>
     quick.extend(key::section(of(|p| matches!(p, Probe::Key { .. }))));
     quick.extend(package_file::section(of(|p| matches!(p, Probe::PackageFile { .. }))));
     sorted.quick.extend(unit::section(of(|p| matches!(p, Probe::Unit { .. }))));
-    sorted.quick.extend(holders::section(of(|p| matches!(p, Probe::Holders))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);
     sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, limit_s)));

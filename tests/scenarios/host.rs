@@ -107,7 +107,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
         Probe::Key { path } => (format!("key {path}"), json!("absent")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
-        Probe::Records | Probe::Account | Probe::Holders | Probe::Fact { .. } => {
+        Probe::Records | Probe::Account | Probe::Fact { .. } => {
             panic!("{probe:?} was answered before")
         }
     };

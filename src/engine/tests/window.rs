@@ -244,8 +244,8 @@ fn a_host_whose_devices_are_held_is_left_alone() {
     let mut holder = hold(&stage, "n1");
     let ran = stage.run();
     let why = ran.step("n1", "driver/packages");
-    assert!(why.starts_with(&format!("blocked: pid {} (sleep 600) of ", holder.id())), "{why}");
-    assert!(why.ends_with(&format!(", holds {}", stage.root("n1").join("dev/nvidia0"))), "{why}");
+    assert!(why.starts_with(&format!("blocked: pid {} (sleep) of ", holder.id())), "{why}");
+    assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
     assert_eq!(log(&stage, "n1"), ["motd"]);
     assert!(holder.try_wait().unwrap().is_none(), "it still runs");

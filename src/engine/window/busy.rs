@@ -5,14 +5,24 @@ use crate::engine::cancel::Stop;
 use crate::engine::event::Event;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
-use crate::model::Untrusted;
+use crate::facts::Facts;
+use crate::model::{Untrusted, Value};
 use crate::plan::{self, Window};
-use crate::probe::{Consumer, Holder, Probe, Reading};
+use crate::probe::{Observation, Probe};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often holders are looked for while they are waited for.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// A process that holds GPU or RDMA devices, as the fact `holders` tells of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Holder {
+    pid: u32,
+    unit: Option<String>,
+    /// All of it in a line.
+    told: Untrusted,
+}
 
 impl HostRun<'_> {
     /// Returns once nobody holds the host's devices but units that the window stops. A reboot stops the services that
@@ -28,7 +38,7 @@ impl HostRun<'_> {
             if foreign.is_empty() {
                 return Ok(());
             }
-            let holders: Vec<Untrusted> = foreign.iter().map(Holder::told).collect();
+            let holders: Vec<Untrusted> = foreign.iter().map(|holder| holder.told.clone()).collect();
             if let Some(why) = self.run.options.evict_busy.clone() {
                 self.evict(&foreign, holders, why).await?;
                 return gone(&self.foreign(window, reboots).await?);
@@ -65,7 +75,7 @@ impl HostRun<'_> {
     /// Returns who holds devices and is none of the units that the window stops.
     async fn foreign(&mut self, window: &Window, reboots: bool) -> Result<Vec<Holder>, Shut> {
         let shared = self.run.board.shared();
-        let probes = BTreeSet::from([Probe::Holders]);
+        let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
         let observation = match self.link.observe(&probes, &shared.secrets).await {
             Ok(observation) => observation,
             Err(error) => {
@@ -75,12 +85,8 @@ impl HostRun<'_> {
         };
         let declared = if reboots { self.services() } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
-        let own = |holder: &Holder| matches!(&holder.consumer, Consumer::Unit(unit) if stops(unit.raw()));
-        match observation.get(&Probe::Holders) {
-            Ok(Reading::Holders(holders)) => Ok(holders.iter().filter(|holder| !own(holder)).cloned().collect()),
-            Ok(_) => Err(unknown("it was answered with something else")),
-            Err(why) => Err(unknown(&why.why)),
-        }
+        let holders = holders(&observation).map_err(|why| unknown(&why))?;
+        Ok(holders.into_iter().filter(|holder| !holder.unit.as_deref().is_some_and(stops)).collect())
     }
 
     /// Returns the units that are declared to run here.
@@ -102,7 +108,7 @@ fn gone(left: &[Holder]) -> Result<(), Shut> {
     match left {
         [] => Ok(()),
         left => {
-            let left: Vec<Untrusted> = left.iter().map(Holder::told).collect();
+            let left: Vec<Untrusted> = left.iter().map(|holder| holder.told.clone()).collect();
             Err(Shut::Busy(format!("still there after they were ended: {}", all(&left))))
         }
     }
@@ -114,4 +120,53 @@ fn unknown(why: &str) -> Shut {
 
 fn all(holders: &[Untrusted]) -> String {
     holders.iter().map(Untrusted::raw).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns who holds devices.
+///
+/// # Errors
+/// It cannot be told: why, as a lowercase fragment.
+fn holders(observation: &Observation) -> Result<Vec<Holder>, String> {
+    let facts = Facts::from_observation(observation);
+    let list = match facts.0.get("holders") {
+        Some(Ok(list)) => list.as_array().ok_or("it was answered with something else")?,
+        Some(Err(unknown)) => return Err(unknown.why.to_string()),
+        None => return Err("it was not answered".to_owned()),
+    };
+    list.iter().map(|value| holder(value).ok_or_else(|| "a holder has no number".to_owned())).collect()
+}
+
+fn holder(value: &Value) -> Option<Holder> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let pid = value.get("pid")?.as_u64()?.try_into().ok()?;
+    let (pod, job, unit) = (text("pod"), text("slurm_job"), text("unit"));
+    let whose = job.map(|job| format!(", Slurm job {job}"));
+    let whose = whose.or_else(|| pod.map(|pod| format!(", pod {pod}"))).or_else(|| unit.map(|u| format!(", unit {u}")));
+    let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("somebody"));
+    let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
+    Some(Holder { pid, unit: unit.map(str::to_owned), told: told.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_holder_is_told_with_all_that_is_known() {
+        let told = |value: &Value| holder(value).map(|holder| holder.told.raw().to_owned());
+        let job = json!({"pid": 4711, "user": "alice", "command": "python3", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
+            "unit": null, "pod": null, "slurm_job": "123"});
+        let line = "pid 4711 (python3) of alice, Slurm job 123, holds /dev/nvidia0, /dev/nvidiactl";
+        assert_eq!(told(&job).as_deref(), Some(line));
+        let pod = json!({"pid": 8, "user": "root", "command": "x", "devices": ["/dev/nvidia1"], "pod": "ml/train", "unit": "k.service"});
+        assert_eq!(told(&pod).as_deref(), Some("pid 8 (x) of root, pod ml/train, holds /dev/nvidia1"));
+        assert_eq!(told(&json!({"user": "root", "devices": []})), None);
+    }
+
+    #[test]
+    fn whoever_cannot_tell_does_not_say_that_nobody_does() {
+        assert_eq!(holders(&Observation::default()), Err("it was not answered".to_owned()));
+    }
 }

@@ -96,7 +96,7 @@ pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from 
 /// number that was given to another process meanwhile is nobody's to end.
 const EVICT: &str = r#"
 forge_holds() {
-  [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname "/dev/nvidia*" -o -lname "/dev/infiniband/*" \) 2>/dev/null)" ]
+  [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname '*/dev/nvidia*' -o -lname '*/dev/infiniband/*' \) -xtype c 2>/dev/null)" ]
 }
 forge_end() {
   s=$1 n=0
