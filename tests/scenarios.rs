@@ -28,7 +28,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, Expander, Exports, LoadOptions, Project, StepFilter};
 use forge::diag::render;
 use forge::model::SecretStore;
-use forge::plan::{self, Chosen, Ground, HostSeen, Plan};
+use forge::plan::{self, Chosen, Ground, HostSeen, Plan, Policy};
 use forge::view::{Text, Writer};
 use serde_json::Value;
 
@@ -78,6 +78,7 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
             exports: &exports,
             chosen,
             secrets: &secrets,
+            policy: Policy::default(),
         };
         look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));
         let nobody = Chosen::new();
@@ -95,6 +96,7 @@ pub fn plan_of(project: &Project, case: &Case, look: &Look) -> Plan {
         exports: &look.exports,
         chosen: &look.chosen,
         secrets: &look.secrets,
+        policy: Policy::default(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `forge apply`.
 
-use super::args::{Format, InventoryArg};
+use super::args::{Format, InventoryArg, PolicyArgs};
 use super::backend::{Ask, Backend};
 use super::confirm;
 use super::console::Console;
@@ -35,13 +35,29 @@ pub struct Args {
     /// Show the plan and stop, as `forge plan` does
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    /// End processes that hold GPU or RDMA devices before a window opens; the reason is kept with the run
+    #[arg(long, value_name = "WHY", value_parser = reason)]
+    pub evict_busy: Option<String>,
+}
+
+/// A forced action says why.
+fn reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("say why".to_owned()),
+        why => Ok(why.to_owned()),
+    }
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     if args.dry_run {
-        let inventory = args.inventory.clone();
-        return plan::run(cx, &plan::Args { inventory, detailed_exitcode: false, recorded: Recorded::default() });
+        let (inventory, policy) = (args.inventory.clone(), args.policy.clone());
+        let recorded = Recorded::default();
+        return plan::run(cx, &plan::Args { inventory, detailed_exitcode: false, policy, recorded });
     }
+    let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
+    let cx = &cx.with(&settings);
     possible(cx.console, args.yes)?;
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);

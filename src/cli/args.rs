@@ -4,6 +4,8 @@ use super::{
     apply, completions, doctor, duration, exec, explain, facts, graph, init, man, plan, recipes, runs, sandbox, schema,
     show, validate, verify,
 };
+use crate::model::Disruption;
+use crate::plan::Policy;
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -104,6 +106,25 @@ pub struct Global {
     /// Say more: -v what each step decided, -vv also its commands, -vvv also what they printed
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// How much a run may disturb.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// Leave alone what disturbs more: D0 nothing, D1 restarts of services, D2 module reloads, D3 reboots
+    #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = class)]
+    pub max_disruption: Disruption,
+}
+
+impl PolicyArgs {
+    /// Returns what it means.
+    pub fn policy(&self) -> Policy {
+        Policy { max_disruption: self.max_disruption }
+    }
+}
+
+fn class(text: &str) -> Result<Disruption, String> {
+    Disruption::parse(text).ok_or_else(|| "a class is `D0`, `D1`, `D2` or `D3`".to_owned())
 }
 
 /// How a result is written.

@@ -31,7 +31,10 @@ impl Library {
             parallel: settings.parallel,
             timeout: settings.timeout,
             filter: settings.filter.clone(),
+            policy: settings.policy,
+            evict_busy: settings.evict_busy.clone(),
             run: self.run.clone(),
+            boot_id: boot_id(),
             controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
             clock: now,
@@ -82,6 +85,12 @@ fn simulated(project: &Project) -> Vec<HostName> {
 fn sandboxes(project: &Project, settings: &Settings) -> Utf8PathBuf {
     let folder = store(project, settings).root().join("sandbox");
     camino::absolute_utf8(&folder).unwrap_or(folder)
+}
+
+/// Returns the boot id of this machine, where it has one.
+fn boot_id() -> Option<String> {
+    let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that looks at the clock and hands it in")]
@@ -141,7 +150,7 @@ impl Backend for Library {
     }
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
-        engine::plan(project, seen, &settings.filter)
+        engine::plan(project, seen, &self.options(project, settings))
     }
 
     async fn apply(
@@ -177,7 +186,7 @@ impl Backend for Library {
         events: Events,
         _: Cancel,
     ) -> Report {
-        let plan = engine::plan(project, &seen, &settings.filter);
+        let plan = engine::plan(project, &seen, &self.options(project, settings));
         engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
     }
 

@@ -1,6 +1,6 @@
 //! `forge plan`.
 
-use super::args::InventoryArg;
+use super::args::{InventoryArg, PolicyArgs};
 use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
 use super::recorded::Recorded;
@@ -25,12 +25,14 @@ pub struct Args {
     #[arg(long)]
     pub detailed_exitcode: bool,
     #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
     pub recorded: Recorded,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let settings = args.recorded.settings(cx.settings)?;
-    let cx = &Cx { settings: &settings, ..*cx };
+    let settings = args.recorded.settings(cx.settings)?.allowing(args.policy.policy(), None);
+    let cx = &cx.with(&settings);
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;

@@ -30,6 +30,11 @@ pub type Loaded<P> = (P, Vec<HostName>);
 pub type Ending = Result<ExitCode, CliError>;
 
 impl<'a, B: Backend> Cx<'a, B> {
+    /// Returns the same with other settings.
+    pub fn with<'s>(&'s self, settings: &'s Settings) -> Cx<'s, B> {
+        Cx { settings, ..*self }
+    }
+
     /// Returns the inventory to work on, once the result has a place to go to.
     pub fn target(&self, argument: &InventoryArg) -> Result<Target, CliError> {
         self.settings.json_into.iter().try_for_each(|path| super::file::check(path))?;

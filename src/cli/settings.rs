@@ -4,6 +4,7 @@ use super::args::{Color, Format, Global};
 use super::env::Environment;
 use crate::config::StepFilter;
 use crate::engine::Replay;
+use crate::plan::Policy;
 use crate::view::progress::Detail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
@@ -14,6 +15,9 @@ pub struct Settings {
     /// A selector as typed; `None` for all hosts.
     pub on: Option<String>,
     pub filter: StepFilter,
+    pub policy: Policy,
+    /// Why those who hold devices are to be ended.
+    pub evict_busy: Option<String>,
     pub format: Format,
     pub json_into: Option<Utf8PathBuf>,
     /// Hosts worked on at once, from 1.
@@ -40,6 +44,8 @@ impl Settings {
         Self {
             on: typed.on.clone(),
             filter: StepFilter::new(&typed.step, &typed.skip),
+            policy: Policy::default(),
+            evict_busy: None,
             format: typed.format,
             json_into: typed.json_into.clone(),
             parallel: typed.parallel.into(),
@@ -58,6 +64,11 @@ impl Settings {
     /// Returns the same with another selection.
     pub fn narrowed(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }
+    }
+
+    /// Returns the same with what a verb allows.
+    pub fn allowing(&self, policy: Policy, evict_busy: Option<String>) -> Self {
+        Self { policy, evict_busy, ..self.clone() }
     }
 
     /// Returns the folder for runs and history of an inventory.

@@ -43,6 +43,11 @@ impl StepFilter {
         Self { only: patterns(only), skip: patterns(skip) }
     }
 
+    /// Returns whether it leaves nothing out.
+    pub fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.skip.is_empty()
+    }
+
     /// Returns whether the step is among those to look at.
     pub fn admits(&self, recipe: &str, step: &str) -> bool {
         let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.admits(recipe, step));

@@ -19,6 +19,9 @@ pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
         for (name, span) in recipe.steps.iter().flat_map(|step| &step.restart_on) {
             restart_target(recipe, name, *span, library, diags);
         }
+        for during in recipe.needs_during().filter(|during| !library.contains_key(&during.recipe)) {
+            diags.push(no_recipe(&during.recipe, during.span, library));
+        }
     }
 }
 
@@ -29,8 +32,7 @@ fn edges(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
 
 fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
     let Some(recipe) = library.get(&edge.recipe) else {
-        let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{}`", edge.recipe)).at(edge.span);
-        return diags.push(diag.suggest(&edge.recipe, library.keys().map(String::as_str)));
+        return diags.push(no_recipe(&edge.recipe, edge.span, library));
     };
     if !recipe.uses.is_empty() {
         let diag =
@@ -61,11 +63,13 @@ fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &Library, di
     let (other, step) = split(recipe, name);
     match library.get(other) {
         Some(other) => step_target(other, step, span, diags),
-        None => {
-            let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{other}`")).at(span);
-            diags.push(diag.suggest(other, library.keys().map(String::as_str)));
-        }
+        None => diags.push(no_recipe(other, span, library)),
     }
+}
+
+fn no_recipe(name: &str, span: Span, library: &Library) -> Diag {
+    let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{name}`")).at(span);
+    diag.suggest(name, library.keys().map(String::as_str))
 }
 
 fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
@@ -100,6 +104,18 @@ pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Ar
     removals
 }
 
+/// What stops while another recipe changes comes after it: a service is started once that is done.
+fn meanwhile<'r>(recipe: &'r Recipe, step: &'r Step) -> impl Iterator<Item = Link> + 'r {
+    let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
+    whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| Link {
+        from: Endpoint { recipe: during.recipe.clone(), step: None },
+        phase: Phase::Configured,
+        to: Endpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) },
+        why: Why::After,
+        span: during.span,
+    })
+}
+
 fn declared(recipe: &Recipe, step: &Step) -> Declared {
     Declared { recipe: recipe.name.clone(), step: step.name.clone(), span: step.span }
 }
@@ -108,6 +124,7 @@ fn links(recipe: &Recipe, applied: &Applied, project: &Project) -> Vec<Link> {
     let whole = Endpoint { recipe: recipe.name.clone(), step: None };
     let mut links: Vec<Link> = recipe.needs.iter().map(|edge| link(edge, &whole, true)).collect();
     links.extend(recipe.after.iter().map(|edge| link(edge, &whole, false)));
+    links.extend(recipe.steps.iter().flat_map(|step| meanwhile(recipe, step)));
     for step in &recipe.steps {
         let to = Endpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
         links.extend(step.needs.iter().map(|edge| link(edge, &to, true)));

@@ -87,6 +87,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let library = library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let resolved = inventory::resolve(inventory, cx);
+    rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = Programs::default();
     let broken = look(&library, &resolved, &programs, cx);
     let applied = instances::place(&resolved, &library, &programs, &broken, cx);
@@ -101,6 +102,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         recipes: IndexMap::new(),
         instances: IndexMap::new(),
         graph: Graph::default(),
+        ties: Default::default(),
         removals: Default::default(),
         rollout: rollout.unwrap_or_default(),
         secrets: Default::default(),
@@ -218,6 +220,8 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
     links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
     links::check_exports(&applied, known, project, diags);
     project.graph = links::graph(&applied, project, diags);
+    let ties = |recipe: &Arc<Recipe>| (recipe.name.clone(), statics::versions_read(recipe, library, &project.programs));
+    project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
     project.removals = links::removals(&applied, &project.graph);
     let mut position: HashMap<String, usize> = HashMap::new();
     for (at, index) in project.graph.order().iter().enumerate() {

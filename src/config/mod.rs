@@ -17,6 +17,7 @@ mod load;
 mod project;
 mod recipe;
 mod render;
+mod rollout;
 mod scalar;
 mod schema;
 mod starting;
@@ -33,6 +34,7 @@ pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePa
 pub use filter::StepFilter;
 pub use load::{LoadOptions, load};
 pub use project::*;
+pub use rollout::{Hours, Reboots, Rollout};
 pub use schema::{inventory_schema, recipe_schema};
 pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
 pub use template::{Eval, FactSource, Need, TemplateError};

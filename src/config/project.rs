@@ -5,7 +5,7 @@ use crate::graph::Graph;
 use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// An inventory with its recipes, read and checked. Nothing has been contacted.
@@ -27,9 +27,11 @@ pub struct Project {
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
     /// Steps and who waits for whom where nothing is removed.
     pub graph: Graph,
+    /// Of applied recipes: those whose version they read, and must therefore be changed together with.
+    pub ties: BTreeMap<String, BTreeSet<String>>,
     /// The graphs of hosts that recipes are removed from; hosts share them.
     pub(super) removals: HashMap<HostName, Arc<Graph>>,
-    pub rollout: Rollout,
+    pub rollout: super::Rollout,
     pub secrets: SecretStore,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,
@@ -140,6 +142,8 @@ pub struct Recipe {
     /// Recipe-level edges: hold for every step of the recipe.
     pub needs: Vec<Edge>,
     pub after: Vec<Edge>,
+    /// What it needs while others change.
+    pub during: Vec<During>,
     pub rules: Vec<Rule>,
     pub steps: Vec<Arc<Step>>,
     pub verify: Vec<Verify>,
@@ -154,6 +158,13 @@ pub struct Use {
     pub span: Span,
     pub when: Option<Expr>,
     pub with: IndexMap<String, (Node, Span)>,
+}
+
+impl Recipe {
+    /// Returns what it and its steps need while others change.
+    pub fn needs_during(&self) -> impl Iterator<Item = &During> {
+        self.during.iter().chain(self.steps.iter().flat_map(|step| &step.during))
+    }
 }
 
 /// A typed parameter.
@@ -255,7 +266,9 @@ pub struct Step {
     pub needs: Vec<Edge>,
     pub after: Vec<Edge>,
     pub effective: Option<Effective>,
-    /// Names of steps (same recipe) or `recipe/step` whose change restarts this service.
+    /// What this recipe needs while others change.
+    pub during: Vec<During>,
+    /// Names of steps (same recipe) or `recipe/step` whose change restarts this service, or reboots the host.
     pub restart_on: Vec<(String, Span)>,
     pub provides: Vec<crate::resource::Provision>,
     pub exports: IndexMap<String, Export>,
@@ -277,6 +290,18 @@ pub struct Effective {
     pub by: Vec<String>,
     pub expect: Option<Expr>,
     pub check: Option<Node>,
+    pub span: Span,
+}
+
+/// What a recipe needs on its host while another one changes in a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct During {
+    /// The recipe that changes.
+    pub recipe: String,
+    /// Units that must not run meanwhile, with their type.
+    pub stopped: Vec<String>,
+    /// Kernel modules that must not be loaded meanwhile.
+    pub unloaded: Vec<String>,
     pub span: Span,
 }
 
@@ -353,14 +378,4 @@ pub struct GroupVars {
     /// How many groups contain it, directly or through others: of two groups of a host, the one with more is
     /// the inner one.
     pub depth: usize,
-}
-
-/// `rollout:`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rollout {
-    /// How many hosts receive all their changes first; `None` for no canary.
-    pub canary: Option<Share>,
-    /// How many hosts may fail before no new one begins; `None` for any number.
-    pub max_failed: Option<Share>,
-    pub span: Option<Span>,
 }

@@ -1,7 +1,8 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
-use super::inventory::{CONNECT_KEYS, KEYS as INVENTORY_KEYS};
+use super::inventory::{CONNECT_KEYS, KEYS as INVENTORY_KEYS, ROLLOUT_KEYS};
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
+use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
 use crate::resource::{kinds, schema::kind_schema};
 use serde_json::{Map, json};
@@ -103,10 +104,7 @@ fn inventory(key: &str) -> Value {
             "What is declared where.",
             list_of(object(&["recipe", "on", "with", "ensure"], entry, &["recipe", "on"])),
         ),
-        "rollout" => said(
-            "In which portions changes go out.",
-            object(&["canary", "max_unavailable", "max_failed", "max_restarting", "reboot", "hours"], rollout, &[]),
-        ),
+        "rollout" => said("In which portions changes go out.", object(&ROLLOUT_KEYS, rollout, &[])),
         "drift" => said("What drift passes over.", json!({})),
         "kubernetes" => said("How the cluster's API is reached.", json!({})),
         _ => json!({}),
@@ -146,10 +144,22 @@ fn rollout(key: &str) -> Value {
     match key {
         "canary" => said("How many hosts receive all their changes first.", share()),
         "max_failed" => said("How many hosts may fail before no new one begins.", share()),
-        "max_unavailable" => said("How many hosts may be out of service at once.", share()),
-        "max_restarting" => said("How many hosts restart a shared service at once.", share()),
-        "reboot" => said("Whether hosts may reboot.", text()),
-        "hours" => said("When changes that disturb may go out.", text()),
+        "max_unavailable" => said("How many hosts may be out of service at once; a quarter without it.", share()),
+        "max_restarting" => said("How many hosts may restart one service at once.", share()),
+        "quorum" => said("Groups of which no two hosts may be out of service at once.", texts()),
+        "reboot" => said(
+            "Whether hosts reboot where the plan says so; `never` without it.",
+            json!({ "enum": Reboots::ALL.map(Reboots::name) }),
+        ),
+        "reboot_timeout" => said("How long a host may take to come back; 30m without it.", duration()),
+        "hours" => said(
+            "When windows may open, by the clock of the machine that forge runs on: \"22:00-05:00\".",
+            json!({ "type": "string", "pattern": "^[0-9]{2}:[0-9]{2} *- *[0-9]{2}:[0-9]{2}$" }),
+        ),
+        "busy" => said("What happens where somebody holds the host's devices.", object(&["wait"], rollout, &["wait"])),
+        "wait" => said("How long a window waits for them.", duration()),
+        "drain" => said("Who is asked to send no more work.", object(&["slurm"], rollout, &["slurm"])),
+        "slurm" => said("The group whose hosts are nodes of Slurm.", text()),
         _ => json!({}),
     }
 }
@@ -202,6 +212,7 @@ fn recipe(key: &str) -> Value {
         "params" => said("Typed parameters.", params()),
         "needs" => said("What every step of the recipe waits for, with success.", edges()),
         "after" => said("What every step of the recipe comes after.", edges()),
+        "during" => during(),
         "rules" => said(
             "What must hold for parameters and facts.",
             list_of(object(&["when", "require", "else"], rule, &["require", "else"])),
@@ -212,6 +223,18 @@ fn recipe(key: &str) -> Value {
             list_of(object(&["name", "when", "expect", "check", "level"], judged, &["name"])),
         ),
         "uses" => said("Recipes that a stack uses.", list_of(object(&["recipe", "when", "with"], used, &["recipe"]))),
+        _ => json!({}),
+    }
+}
+
+fn during() -> Value {
+    said("What the recipe needs while others change.", map_of(object(&["stopped", "unloaded"], needed, &[])))
+}
+
+fn needed(key: &str) -> Value {
+    match key {
+        "stopped" => said("Units that must not run meanwhile.", texts()),
+        "unloaded" => said("Kernel modules that must not be loaded meanwhile.", texts()),
         _ => json!({}),
     }
 }
@@ -312,8 +335,8 @@ fn step_key(key: &str) -> Value {
         "effective" => {
             said("How it gets into force, and how that is seen.", object(&["by", "expect", "check"], judged, &[]))
         }
-        "during" => said("Not supported by this version.", json!({ "not": {} })),
-        "restart_on" => said("Steps whose change restarts this service.", texts()),
+        "during" => during(),
+        "restart_on" => said("Steps whose change restarts this service, or reboots the host.", texts()),
         "provides" => {
             said("What later steps may assume.", object(&["files", "units", "users", "packages"], provided, &[]))
         }

@@ -365,3 +365,21 @@ pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need>
     }
     needs
 }
+
+/// Returns the other recipes whose version a recipe's steps read: what they come to must equal it.
+pub(super) fn versions_read(recipe: &Recipe, library: &Library, programs: &Programs) -> BTreeSet<String> {
+    let is_version = |read: &Read| {
+        let other = library.get(read.path.first()?)?;
+        // Read as a whole, its version may be meant.
+        let param = |name: &String| other.params.get(name).is_some_and(|p| p.ty == super::ParamType::Version);
+        read.path.get(1).is_none_or(param).then(|| other.name.clone())
+    };
+    let mut found = BTreeSet::new();
+    for (text, form, _) in recipe.steps.iter().flat_map(|step| texts(step)) {
+        if let Ok(program) = programs.get(text, form).as_ref() {
+            found.extend(program.reads().iter().filter(|read| read.root == Root::Recipes).filter_map(is_version));
+        }
+    }
+    found.remove(&recipe.name);
+    found
+}

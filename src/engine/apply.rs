@@ -9,7 +9,7 @@ use super::link::Link;
 use super::observe::Observed;
 use super::prove::facts_used;
 use super::report::{HostReport, Report};
-use super::rollout::canaries;
+use super::restarts::Restarts;
 use super::run::{Events, InFlight, Ledger, Options, Run};
 use crate::config::{Expander, Project};
 use crate::model::{HostName, Phase};
@@ -40,7 +40,7 @@ pub async fn apply(
     let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = Expander::new(project);
-    let board = Board::new(Shared { published, exports, secrets });
+    let board = Board::new(Shared { published, exports, secrets }, plan.rollout.clone());
     let facts = facts_used(project);
     // Nobody waits for a host that this run has no sight of.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
@@ -50,7 +50,9 @@ pub async fn apply(
         expander: &expander,
         chosen: &chosen,
         spans: Spans { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
-        canaries: &canaries(&project.rollout, plan),
+        canaries: &plan.rollout.canaries.iter().cloned().collect(),
+        rollout: &plan.rollout,
+        restarts: &Restarts::new(plan.rollout.max_restarting),
         proofs: &proofs(project),
         spent: &AtomicBool::new(false),
         options,
@@ -82,6 +84,7 @@ pub async fn apply(
         hosts: in_order(&run, plan, done, began.elapsed()),
         budget_spent: run.spent.load(Ordering::Relaxed),
         interrupted: cancel.level() > Stop::No,
+        evict_busy: options.evict_busy.clone(),
         took: began.elapsed(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::Exports;
 use crate::graph::StepIndex;
 use crate::model::{HostName, Outcome, Phase, SecretStore};
-use crate::plan::Published;
+use crate::plan::{Progress, Published, Rollout, Waited, WindowTurn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ pub struct Standing {
     failed: BTreeSet<HostName>,
     /// Hosts that did not get through, failed or not.
     unsound: BTreeSet<HostName>,
+    /// Who is out of service.
+    progress: Progress,
     shared: Arc<Shared>,
 }
 
@@ -45,13 +47,14 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Board {
     standing: Mutex<Standing>,
+    rollout: Rollout,
     version: watch::Sender<u64>,
 }
 
 impl Board {
-    pub fn new(shared: Shared) -> Self {
+    pub fn new(shared: Shared, rollout: Rollout) -> Self {
         let standing = Standing { shared: Arc::new(shared), ..Standing::default() };
-        Self { standing: Mutex::new(standing), version: watch::Sender::new(0) }
+        Self { standing: Mutex::new(standing), rollout, version: watch::Sender::new(0) }
     }
 
     pub fn shared(&self) -> Arc<Shared> {
@@ -87,11 +90,73 @@ impl Board {
         });
     }
 
-    /// A host is done: steps it never reached will not be.
+    /// Returns whether `host` may be taken out of service now.
+    pub fn may_enter_now(&self, host: &HostName, wave: usize) -> bool {
+        self.read(|standing| standing.turn(&self.rollout, host, wave)) == WindowTurn::Go
+    }
+
+    /// Returns once `host` counts as out of service, because it may be.
+    ///
+    /// # Errors
+    /// It will not be its turn in this run: why, as a lowercase fragment.
+    pub async fn enter(&self, host: &HostName, wave: usize) -> Result<(), String> {
+        let mut version = self.version.subscribe();
+        loop {
+            version.mark_unchanged();
+            match self.try_enter(host, wave) {
+                WindowTurn::Go => {
+                    self.version.send_modify(|version| *version += 1);
+                    return Ok(());
+                }
+                WindowTurn::Never(why) => return Err(why),
+                WindowTurn::Wait => {}
+            }
+            // The sender lives as long as the board, so waiting cannot fail.
+            let _ = version.changed().await;
+        }
+    }
+
+    fn try_enter(&self, host: &HostName, wave: usize) -> WindowTurn {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = standing.turn(&self.rollout, host, wave);
+        if turn == WindowTurn::Go {
+            standing.progress.busy.remove(host);
+            standing.progress.inside.insert(host.clone());
+        }
+        turn
+    }
+
+    /// A host is back in service, or was never taken out of it.
+    pub fn leave_window(&self, host: &HostName) {
+        self.write(|standing| {
+            standing.progress.inside.remove(host);
+            standing.progress.past.insert(host.clone());
+            standing.progress.count(&self.rollout);
+        });
+    }
+
+    /// A host waits for those who hold its devices: others go first meanwhile.
+    pub fn hold_up(&self, host: &HostName) {
+        self.write(|standing| {
+            standing.progress.inside.remove(host);
+            standing.progress.busy.insert(host.clone());
+            standing.progress.count(&self.rollout);
+        });
+    }
+
+    /// A host is gone: nobody knows whether it is in service.
+    pub fn lose(&self, host: &HostName) {
+        self.write(|standing| {
+            standing.progress.down.insert(host.clone());
+        });
+    }
+
+    /// A host is done: steps it never reached will not be. One whose window is open stays out of service.
     pub fn finish(&self, host: &HostName, outcome: Outcome) {
         self.change_shared(|shared| shared.published.leave(host));
         self.write(|standing| {
             standing.finished.insert(host.clone());
+            standing.progress.close(host, &self.rollout);
             if outcome == Outcome::Failed {
                 standing.failed.insert(host.clone());
             }
@@ -186,6 +251,14 @@ impl Standing {
         found
     }
 
+    fn turn(&self, rollout: &Rollout, host: &HostName, wave: usize) -> WindowTurn {
+        let inside = &self.progress.inside;
+        rollout.turn(host, wave, &self.progress, || Waited {
+            wanted: self.waited_for(inside.iter().collect()).contains(host),
+            stuck: !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host)),
+        })
+    }
+
     pub fn failed(&self) -> usize {
         self.failed.len()
     }
@@ -202,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_barrier_counts_hosts_that_are_done_without_reaching_it() {
-        let board = Arc::new(Board::new(Shared::default()));
+        let board = Arc::new(Board::new(Shared::default(), Rollout::default()));
         let (a, b) = (HostName::new("a"), HostName::new("b"));
         let step = StepIndex(0);
         let waiter = tokio::spawn({
@@ -218,7 +291,7 @@ mod tests {
 
     #[test]
     fn of_several_turns_the_least_counts() {
-        let board = Board::new(Shared::default());
+        let board = Board::new(Shared::default(), Rollout::default());
         let host = HostName::new("a");
         board.reach(StepIndex(1), &host, Reached::Effective);
         board.reach(StepIndex(1), &host, Reached::Nothing);
@@ -228,7 +301,7 @@ mod tests {
 
     #[test]
     fn verified_is_decided_after_effective() {
-        let board = Board::new(Shared::default());
+        let board = Board::new(Shared::default(), Rollout::default());
         let (step, host) = (StepIndex(0), HostName::new("a"));
         let got_to = |phase| board.now(|s| s.got_to(step, &host, phase));
         board.reach(step, &host, Reached::Effective);
@@ -242,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_canary_lets_begin_whom_it_waits_for_and_nobody_else() {
-        let board = Board::new(Shared::default());
+        let board = Board::new(Shared::default(), Rollout::default());
         let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
         let canaries = BTreeSet::from([a.clone()]);
         let may = || [&b, &c, &d].map(|host| board.now(|s| s.may_follow(&canaries, host)));
@@ -259,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_only_left_alone_spends_no_budget_but_proves_no_canary() {
-        let board = Board::new(Shared::default());
+        let board = Board::new(Shared::default(), Rollout::default());
         let outcomes = [Outcome::Failed, Outcome::Blocked, Outcome::Unreachable, Outcome::Changed];
         let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
         hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish(host, outcome));

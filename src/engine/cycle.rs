@@ -9,7 +9,7 @@ use super::group::Group;
 use super::host::HostRun;
 use super::report::StepReport;
 use crate::graph::StepIndex;
-use crate::model::{StepId, Untrusted, Verdict};
+use crate::model::{Disruption, StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, HostSeen, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Judgement;
@@ -31,6 +31,8 @@ impl HostRun<'_> {
         if due.is_empty() {
             return self.settle(group, &[], &[]);
         }
+        // A place among those who restart a service is kept until it was seen to run again.
+        let _places = self.run.restarts.enter(self.restarting(group)).await;
         let began = Instant::now();
         let acted = self.act(&due).await;
         if self.lost.is_some() {
@@ -42,6 +44,18 @@ impl HostRun<'_> {
         }
         // Steps of one script are not timed apart.
         self.judge_after(group, &due, &acted, began.elapsed());
+    }
+
+    /// Returns the steps of a group that restart a service. A host that is out of service disturbs nobody any more.
+    fn restarting(&self, group: &Group) -> BTreeSet<StepIndex> {
+        if self.passage.open {
+            return BTreeSet::new();
+        }
+        let restarts = |index: &&StepIndex| {
+            let mut own = self.planned_of(group).filter(|step| self.is_of(**index, &step.id));
+            own.any(|step| step.acts() && plan::class(step) >= Disruption::D1)
+        };
+        group.steps.iter().filter(restarts).copied().collect()
     }
 
     /// A group whose steps all were as desired when the plan was made, and that nothing in this run may
@@ -71,7 +85,7 @@ impl HostRun<'_> {
         self.steps.extend(reports);
     }
 
-    fn is_of(&self, index: StepIndex, id: &StepId) -> bool {
+    pub(super) fn is_of(&self, index: StepIndex, id: &StepId) -> bool {
         let step = self.run.project.graph.step(index);
         step.recipe == id.recipe && step.step == id.step
     }

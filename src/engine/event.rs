@@ -54,6 +54,24 @@ pub enum Event {
     Verified { host: HostName, recipe: String, name: String, result: VerifyResult },
     /// A host is done.
     HostFinished { host: HostName, outcome: Outcome, reason: Untrusted },
+    /// A host's window waits for its wave, or until there is room for it.
+    AwaitingWindow { host: HostName, wave: usize },
+    /// Somebody holds the host's devices; the window waits for them.
+    Busy { host: HostName, holders: Vec<Untrusted> },
+    /// The host is taken out of service.
+    WindowOpened { host: HostName, stops: Vec<String> },
+    /// The host is back in service.
+    WindowClosed { host: HostName },
+    /// The host stays out of service: its window is left open.
+    WindowLeftOpen { host: HostName, why: Untrusted },
+    /// The window of a host does not open, and its changes are not made.
+    WindowShut { host: HostName, why: Untrusted },
+    /// The host is told to reboot, for `steps`.
+    Rebooting { host: HostName, steps: Vec<StepId> },
+    /// The host booted anew.
+    Rebooted { host: HostName, reboot: Rebooted },
+    /// Those who held the host's devices were ended, since the user said so.
+    Evicted { host: HostName, holders: Vec<Untrusted>, why: String },
     /// The user asked to stop: running steps are finished first.
     Stopping { in_flight: Vec<(HostName, StepId)> },
     /// The user asked twice: forge leaves now; what runs on the hosts goes on.
@@ -62,6 +80,16 @@ pub enum Event {
     NoHistory { why: Untrusted },
     /// The failure budget is used up; hosts that have not begun are left alone.
     BudgetSpent { failed: usize, allowed: usize },
+}
+
+/// A reboot as it was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rebooted {
+    /// The boot id before.
+    pub from: Untrusted,
+    /// The boot id that was read over a new session.
+    pub to: Untrusted,
+    pub took: Duration,
 }
 
 /// How a step ended.
@@ -84,6 +112,8 @@ pub enum StepResult {
     Failed { failure: Failure },
     /// Something it needs is not there.
     Skipped { reason: Untrusted },
+    /// Held back by what the user allows: the hours, the disruption.
+    Held { reason: Untrusted },
     /// Its `when` is false here.
     NotApplicable { reason: Untrusted },
     /// The run was stopped before its turn.

@@ -4,7 +4,7 @@ use super::run::Run;
 use crate::config::Step;
 use crate::graph::{Edge, Graph, StepIndex, Why};
 use crate::model::Scope;
-use crate::plan::{HostPlan, HostSeen};
+use crate::plan::{HostPlan, HostSeen, Stage};
 
 /// Steps of one recipe that are looked at together and then carried out in one script.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +25,11 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
         }
         let name = &instance.recipe.name;
         let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
-        let fits = |last: &Group| last.recipe == *name && waits_for_no_more(case.graph, index, &last.steps);
+        let same_stage =
+            |last: &Group| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
+        let fits = |last: &Group| {
+            last.recipe == *name && same_stage(last) && waits_for_no_more(case.graph, index, &last.steps)
+        };
         match groups.last_mut().filter(|last| open && !alone && fits(last)) {
             Some(last) => last.steps.push(index),
             None => groups.push(Group { recipe: name.clone(), steps: vec![index] }),
@@ -62,6 +66,11 @@ fn waits_for_no_more(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> boo
     };
     let inside = |edge: &Edge| edge.why == Why::Order && group.contains(&edge.from);
     graph.waits_for(step).all(|edge| inside(edge) || same(edge))
+}
+
+fn stage(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> Option<Stage> {
+    let id = run.project.graph.step(index);
+    plan.steps.iter().find(|s| s.id.recipe == id.recipe && s.id.step == id.step).map(|step| step.stage)
 }
 
 fn rests_on_prediction(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> bool {

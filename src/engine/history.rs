@@ -82,6 +82,7 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
         budget_spent,
         // Whether somebody stopped it, or it still goes on, its journal does not say.
         interrupted: false,
+        evict_busy: None,
         took: Duration::ZERO,
     }
 }
@@ -92,6 +93,7 @@ struct Trace {
     running: Option<StepId>,
     steps: Vec<StepReport>,
     verify: Vec<VerifyReport>,
+    reboots: Vec<super::event::Rebooted>,
     end: Option<(Outcome, crate::model::Untrusted)>,
 }
 
@@ -122,6 +124,7 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
                 place: String::new(),
             });
         }
+        Event::Rebooted { host, reboot } => hosts.entry(host.clone()).or_default().reboots.push(reboot.clone()),
         Event::HostFinished { host, outcome, reason } => {
             hosts.entry(host.clone()).or_default().end = Some((*outcome, reason.clone()));
         }
@@ -137,7 +140,16 @@ impl Trace {
             None => "the run did not end".to_owned(),
         };
         let (outcome, reason) = self.end.unwrap_or((Outcome::Cancelled, open.into()));
-        HostReport { host, outcome, reason, hint: None, steps: self.steps, verify: self.verify, took }
+        HostReport {
+            host,
+            outcome,
+            reason,
+            hint: None,
+            steps: self.steps,
+            verify: self.verify,
+            reboots: self.reboots,
+            took,
+        }
     }
 }
 
@@ -205,6 +217,7 @@ impl StepResult {
             Self::Unknown { .. } => "unknown",
             Self::Stale { .. } => "stale",
             Self::Failed { .. } => "failed",
+            Self::Held { .. } => "held",
             Self::Skipped { .. } => "skipped",
             Self::NotApplicable { .. } => "not applicable",
             Self::Cancelled => "cancelled",

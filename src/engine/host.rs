@@ -9,9 +9,10 @@ use super::link::{Busy, Link, Locked, SHORT, broken, said};
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::rollout::{Halt, turn};
 use super::run::Run;
+use super::window::Passage;
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
-use crate::plan::{HostPlan, HostSeen, Reach, StepPlan};
+use crate::plan::{HostPlan, HostSeen, Reach, Stage, StepPlan};
 use crate::state::Record;
 use crate::transport::{ErrorKind, Owner, TransportError, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +32,10 @@ pub(super) struct HostRun<'r> {
     pub changed: BTreeSet<StepId>,
     /// Why the host cannot go on, once it cannot.
     pub lost: Option<TransportError>,
+    /// Where it stands with its window.
+    pub passage: Passage,
+    /// Whether it is a node of Slurm that takes no new work because of forge.
+    pub drained: bool,
 }
 
 /// Carries out a host's plan when its turn has come. `link` is the session it was observed over, when that is
@@ -109,6 +114,7 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
         hint: None,
         steps: Vec::new(),
         verify: Vec::new(),
+        reboots: Vec::new(),
         took: Default::default(),
     }
 }
@@ -141,6 +147,9 @@ pub(super) fn as_planned(step: &StepPlan) -> StepReport {
     let reason = step.reason.clone();
     let result = match (&step.waits_for, step.verdict) {
         (Some(other), _) => StepResult::Skipped { reason: needs(other).into() },
+        (None, Verdict::Change) if step.held.is_some() => {
+            StepResult::Held { reason: step.held.as_deref().unwrap_or_default().into() }
+        }
         (None, Verdict::Ok) => StepResult::AlreadyOk { reason },
         (None, Verdict::Change) => StepResult::Cancelled,
         (None, Verdict::Pending) => StepResult::Pending { reason },
@@ -169,8 +178,14 @@ fn needs(other: &str) -> String {
 }
 
 pub(super) fn reached_as_planned(step: &StepPlan) -> Reached {
-    match step.verdict {
-        _ if step.waits_for.is_some() => Reached::Nothing,
+    match step.waits_for {
+        Some(_) => Reached::Nothing,
+        None => reached_by_verdict(step.verdict),
+    }
+}
+
+pub(super) fn reached_by_verdict(verdict: Verdict) -> Reached {
+    match verdict {
         Verdict::Ok | Verdict::NotApplicable => Reached::Effective,
         Verdict::Pending => Reached::Configured,
         Verdict::Change | Verdict::Blocked(_) | Verdict::Unknown => Reached::Nothing,
@@ -202,6 +217,8 @@ async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>
         records: Vec::new(),
         changed: BTreeSet::new(),
         lost: None,
+        passage: Passage::default(),
+        drained: false,
     };
     host.prepare().await;
     host.all_groups().await;
@@ -278,7 +295,7 @@ fn at_work(plan: &HostPlan, busy: &Busy) -> (Option<StepId>, String) {
     }
 }
 
-fn owner(run: &Run<'_>) -> Owner {
+pub(super) fn owner(run: &Run<'_>) -> Owner {
     Owner {
         run: run.options.run.clone(),
         user: run.options.user.clone(),
@@ -315,11 +332,19 @@ impl HostRun<'_> {
     }
 
     async fn all_groups(&mut self) {
-        let mut list: VecDeque<Group> = groups(self.run, self.plan, &self.seen).into();
+        let mut list = groups(self.run, self.plan, &self.seen);
+        list.sort_by_key(|group| self.stage_of(group));
+        let mut list: VecDeque<Group> = list.into();
         let mut noted = 0;
         while let Some(group) = list.pop_front() {
+            let stage = self.stage_of(&group);
+            self.go_to(stage).await;
             if self.lost.is_some() || self.run.cancel.level() > Stop::No {
                 self.leave_out(&group);
+                continue;
+            }
+            if let Some(shut) = self.passage.shut.clone().filter(|_| stage > Stage::Before) {
+                self.bar(&group, &shut);
                 continue;
             }
             match self.gate(&group).await {
@@ -334,6 +359,7 @@ impl HostRun<'_> {
                 self.attest(&group.recipe).await;
             }
         }
+        self.go_to(Stage::After).await;
     }
 
     /// Steps whose turn never came: what would have changed is cancelled, the rest stands as planned.
@@ -385,8 +411,12 @@ impl HostRun<'_> {
         });
     }
 
-    /// Tells others how far a step got here. What it was to export will not come when it got nowhere.
+    /// Tells others how far a step got here. What it was to export will not come when it got nowhere. How far one got
+    /// that a reboot is to bring into force is told after the reboot.
     pub fn reach(&self, index: StepIndex, reached: Reached) {
+        if reached == Reached::Configured && self.awaits_reboot(index) {
+            return;
+        }
         if let Some(step) =
             self.run.spans.steps.step(index).filter(|s| reached == Reached::Nothing && !s.exports.is_empty())
         {
@@ -410,6 +440,13 @@ impl HostRun<'_> {
             report.reason = super::link::reason(error);
         }
         let lost = self.lost.as_ref().map(TransportError::is_unreachable);
+        report.reboots = std::mem::take(&mut self.passage.reboots);
+        if self.passage.open && report.hint.is_none() {
+            report.hint = Some(LEFT_OPEN.into());
+        }
+        if self.lost.is_some() {
+            self.run.board.lose(self.host());
+        }
         let mut report = finish(report, self.steps, verify);
         // Lost after its first change is failed, not unreachable: nobody knows how it stands.
         match lost {
@@ -421,6 +458,8 @@ impl HostRun<'_> {
         report
     }
 }
+
+const LEFT_OPEN: &str = "its window is open, it is out of service: the next apply that gets through closes it";
 
 fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     report.outcome = HostReport::outcome_of(&steps, &verify);

@@ -26,6 +26,7 @@ mod prove;
 mod recording;
 mod records;
 mod report;
+mod restarts;
 mod rollout;
 mod run;
 #[cfg(test)]
@@ -33,11 +34,12 @@ mod sim;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod window;
 
 pub use apply::apply;
 pub use cancel::{Cancel, Stop};
 pub use doctor::{Checkup, Finding, HostHealth, Weight, doctor};
-pub use event::{Event, Failure, StepResult, VerifyResult};
+pub use event::{Event, Failure, Rebooted, StepResult, VerifyResult};
 pub use exec::{Command, EXEC_LIMIT, ExecHost, ExecReport, exec};
 pub use history::{Comparison, Difference, PastRun, compare, read as read_run, report as read_report};
 pub use observe::{Observed, observe, observe_facts};

@@ -150,6 +150,7 @@ impl Look<'_> {
             exports,
             chosen,
             secrets,
+            policy: self.options.policy,
         }
     }
 

@@ -39,24 +39,29 @@ impl HostRun<'_> {
         if self.lost.is_some() || !self.run.proofs.contains(recipe) {
             return;
         }
+        let why = self.unproven(recipe).await;
+        if self.lost.is_none() {
+            self.run.board.attest(self.run.steps_of(recipe), self.host(), why.as_deref());
+        }
+    }
+
+    /// Looks whether the verification of a recipe holds, and returns why it does not. A link that is lost meanwhile is
+    /// noted and tells nothing.
+    pub(super) async fn unproven(&mut self, recipe: &str) -> Option<String> {
         let shared = self.run.board.shared();
-        let probes = match self.run.case(&shared, self.host(), &self.seen) {
-            Some(case) => plan::verify_probes(&case, recipe),
-            None => return,
-        };
+        let probes = plan::verify_probes(&self.run.case(&shared, self.host(), &self.seen)?, recipe);
         if !probes.is_empty() {
             match self.link.observe(&probes, &shared.secrets).await {
                 Ok(observation) => self.seen.update(observation),
                 Err(error) => {
                     self.lost = Some(error);
-                    return;
+                    return None;
                 }
             }
         }
-        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
-        let instance = case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent);
-        let why = instance.and_then(|instance| plan::unproven(&case, instance));
-        self.run.board.attest(self.run.steps_of(recipe), self.host(), why.as_deref());
+        let case = self.run.case(&shared, self.host(), &self.seen)?;
+        let instance = case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
+        plan::unproven(&case, instance)
     }
 
     fn verdicts(&self) -> BTreeMap<StepId, (Verdict, Untrusted)> {

@@ -1,6 +1,6 @@
 //! What a run came to, and the exit code that follows from it.
 
-use super::event::{StepResult, VerifyResult};
+use super::event::{Rebooted, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
 use crate::resource::Change;
 use schemars::JsonSchema;
@@ -22,6 +22,9 @@ pub struct Report {
     /// Whether the failure budget stopped the run.
     pub budget_spent: bool,
     pub interrupted: bool,
+    /// Why those who held devices were ended, if they were to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evict_busy: Option<String>,
     pub took: Duration,
 }
 
@@ -34,6 +37,9 @@ pub struct HostReport {
     pub hint: Option<Untrusted>,
     pub steps: Vec<StepReport>,
     pub verify: Vec<VerifyReport>,
+    /// How often it rebooted in this run, each with its proof.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reboots: Vec<Rebooted>,
     pub took: Duration,
 }
 
@@ -121,7 +127,7 @@ impl HostReport {
             Outcome::Cancelled
         } else if unproven || any(|r| matches!(r, StepResult::Skipped { .. } | StepResult::Unknown { .. })) {
             Outcome::Skipped
-        } else if any(|r| matches!(r, StepResult::Pending { .. })) {
+        } else if any(|r| matches!(r, StepResult::Pending { .. } | StepResult::Held { .. })) {
             Outcome::Pending
         } else if any(|r| matches!(r, StepResult::Changed)) {
             Outcome::Changed
@@ -140,7 +146,7 @@ impl StepResult {
             | Self::NotApplicable { .. }
             | Self::Skipped { .. }
             | Self::Cancelled => None,
-            Self::Pending { .. } => Some(ExitCode::Pending),
+            Self::Pending { .. } | Self::Held { .. } => Some(ExitCode::Pending),
             Self::Blocked { .. } | Self::Failed { .. } => Some(ExitCode::HostsFailed),
             Self::Unknown { .. } => Some(ExitCode::Unknown),
             Self::Stale { .. } => Some(ExitCode::Stale),

@@ -3,26 +3,9 @@
 use super::cancel::Stop;
 use super::event::Event;
 use super::run::Run;
-use crate::config::Rollout;
-use crate::model::{HostName, Verdict};
-use crate::plan::{HostPlan, Plan};
-use std::collections::BTreeSet;
+use crate::model::HostName;
 use std::sync::atomic::Ordering;
 use tokio::sync::SemaphorePermit;
-
-/// Returns the hosts that receive all their changes first: the first changing ones, in plan order, before those that
-/// cannot get through anyway. Empty when no canary is declared.
-pub(super) fn canaries(rollout: &Rollout, plan: &Plan) -> BTreeSet<HostName> {
-    let Some(share) = rollout.canary else { return BTreeSet::new() };
-    let mut changing: Vec<&HostPlan> = plan.hosts.iter().filter(|h| h.changes()).collect();
-    changing.sort_by_key(|host| !gets_through(host));
-    changing.iter().take(share.of(plan.hosts.len())).map(|h| h.host.clone()).collect()
-}
-
-fn gets_through(host: &HostPlan) -> bool {
-    let hindered = |verdict| matches!(verdict, Verdict::Blocked(_) | Verdict::Unknown);
-    host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
-}
 
 /// Why a host does not begin.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,13 +39,13 @@ pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<Semaphore
 }
 
 /// Returns why no new host may begin. A canary that did not get through spends the whole budget.
-fn spent(run: &Run<'_>) -> Option<String> {
+pub(super) fn spent(run: &Run<'_>) -> Option<String> {
     let (failed, canary) = run
         .board
         .now(|standing| (standing.failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned()));
-    let allowed = match run.project.rollout.max_failed {
+    let allowed = match run.rollout.max_failed {
         _ if canary.is_some() => 0,
-        Some(share) => share.of(run.spans.members.len()),
+        Some(most) => most,
         None => return None,
     };
     if canary.is_none() && failed <= allowed {
@@ -75,4 +58,10 @@ fn spent(run: &Run<'_>) -> Option<String> {
         Some(canary) => format!("not begun: canary `{canary}` did not get through"),
         None => format!("not begun: {failed} hosts failed, {allowed} are allowed"),
     })
+}
+
+/// Notes that hosts are left alone since too many are out of service.
+pub(super) fn stop_for(run: &Run<'_>, why: &str) {
+    tracing::debug!(why, "no more windows");
+    run.spent.store(true, Ordering::Relaxed);
 }

@@ -5,10 +5,11 @@ use super::cancel::Cancel;
 use super::event::Event;
 use super::recording::Recording;
 use super::report::StepReport;
+use super::restarts::Restarts;
 use crate::config::{Expander, Project, StepFilter};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
-use crate::plan::{Case, Chosen, Ground, HostSeen, Spans};
+use crate::plan::{Case, Chosen, Ground, HostSeen, Policy, Rollout, Spans};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +27,13 @@ pub struct Options {
     /// For checks and steps that name none.
     pub timeout: Option<Duration>,
     pub filter: StepFilter,
+    pub policy: Policy,
+    /// Why those who hold a host's devices are to be ended, where the user says so.
+    pub evict_busy: Option<String>,
     /// Names the run: time and random text, `20261121T093015-4f2a`.
     pub run: String,
+    /// The boot id of the machine that forge runs on, where it has one: that machine is never rebooted.
+    pub boot_id: Option<String>,
     /// `user@controller`, for records and locks.
     pub controller: String,
     pub user: String,
@@ -58,6 +64,8 @@ pub struct Run<'a> {
     pub spans: Spans<'a>,
     /// Hosts that receive all their changes before any other.
     pub canaries: &'a BTreeSet<HostName>,
+    pub rollout: &'a Rollout,
+    pub restarts: &'a Restarts,
     /// Recipes whose verification other recipes wait for.
     pub proofs: &'a BTreeSet<String>,
     /// Whether the failure budget kept a host from beginning.
@@ -96,6 +104,7 @@ impl<'a> Run<'a> {
             exports: &shared.exports,
             chosen: self.chosen,
             secrets: &shared.secrets,
+            policy: self.options.policy,
         }
     }
 

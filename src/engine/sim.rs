@@ -6,6 +6,7 @@
 //! Where there is no such fault, forge acts as root, whoever runs the test. `machine-id` and `hostname` say who it is.
 
 use super::link::Locked;
+use super::window::{BOOT_ID, REBOOT};
 use crate::config::{Connect, TransportKind};
 use crate::model::SecretStore;
 use crate::probe::{self, Compiled, Observation};
@@ -76,6 +77,19 @@ impl Sim {
         let own = |file: &str| self.root.join(".sim").join(file).into_string();
         let text =
             text.replace("/etc/machine-id", &own("machine-id")).replace("/proc/sys/kernel/hostname", &own("hostname"));
+        // Nothing of this may reach the machine that the test runs on.
+        let text = text.replace(REBOOT, &format!("sh {}", own("reboot")));
+        let text = if self.has("boot-id") { text.replace(BOOT_ID, &own("boot-id")) } else { text };
+        // Its devices are files.
+        let text = text.replace("/dev/nvidia", self.root.join("dev/nvidia").as_str()).replace("-xtype c", "-xtype f");
+        let stand_in = |text: String, tool: &str| match self.has(tool) {
+            true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
+            false => text,
+        };
+        let text = stand_in(text, "systemctl");
+        for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
+            assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
+        }
         let mut shell = tokio::process::Command::new("sh");
         let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
         Finished {

@@ -6,20 +6,21 @@ use super::observe::Observed;
 use super::prove::from_plan;
 use super::report::{HostReport, Report, VerifyReport};
 use super::run::{Events, Options};
-use crate::config::{Project, StepFilter};
+use crate::config::Project;
 use crate::model::{Outcome, Untrusted, Verdict};
 use crate::plan::{self, HostPlan, Plan, Reach, Refused, StepPlan};
 use std::time::Duration;
 
 /// Makes the plan that an observation calls for.
-pub fn plan(project: &Project, observed: &Observed, filter: &StepFilter) -> Plan {
+pub fn plan(project: &Project, observed: &Observed, options: &Options) -> Plan {
     plan::plan(&plan::Inputs {
         project,
-        filter,
+        filter: &options.filter,
         seen: &observed.seen,
         exports: &observed.exports,
         chosen: &observed.chosen,
         secrets: &observed.secrets,
+        policy: options.policy,
     })
 }
 
@@ -36,6 +37,7 @@ pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Opt
         hosts: plan.hosts.iter().map(|host| of_host(host, took(host), events)).collect(),
         budget_spent: false,
         interrupted: false,
+        evict_busy: None,
         took: observed.took,
     }
 }
@@ -50,7 +52,7 @@ fn of_host(plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
-    let mut report = HostReport { host: plan.host.clone(), outcome, reason, hint, steps: Vec::new(), verify, took };
+    let mut report = HostReport { verify, hint, took, ..super::host::empty(&plan.host, outcome, reason) };
     if report.outcome == Outcome::Ok {
         report.outcome = HostReport::outcome_of(&[], &report.verify);
     }

@@ -1,6 +1,6 @@
 //! One host with everything that is known of it: the ground that planner and engine judge on.
 
-use super::{HostSeen, undeclared};
+use super::{HostSeen, Policy, undeclared};
 use crate::config::{Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter};
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Scope, StepId, Value};
@@ -20,6 +20,7 @@ pub struct Ground<'a> {
     pub chosen: &'a Chosen,
     /// With the secrets that hosts exported.
     pub secrets: &'a crate::model::SecretStore,
+    pub policy: Policy,
 }
 
 /// One host on that ground.

@@ -1,6 +1,7 @@
 //! The plan as a value: what would change where, why, and what it disturbs. It carries no commands.
 
-use super::{Reach, Refused};
+use super::window::class;
+use super::{Reach, Refused, Rollout, Stage, Window};
 use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
 use crate::resource::Change;
 use schemars::JsonSchema;
@@ -20,6 +21,22 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub hosts: Vec<HostPlan>,
+    /// In which portions it goes out.
+    #[serde(default)]
+    pub rollout: Rollout,
+}
+
+/// How much a run may disturb, beside what the inventory says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What disturbs more stays planned and is left alone.
+    pub max_disruption: Disruption,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { max_disruption: Disruption::D3 }
+    }
 }
 
 /// What would happen on one host.
@@ -30,8 +47,11 @@ pub struct HostPlan {
     /// Why apply would change nothing on this host, although it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
-    /// In the order they would run.
+    /// In the order they would run within their stage; earlier stages come first.
     pub steps: Vec<StepPlan>,
+    /// What takes the host out of service, if something does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     pub verify: Vec<VerifyPlan>,
     /// What makes one doubt that this is the host that is meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,6 +92,12 @@ pub struct StepPlan {
     /// For what cannot be judged before an earlier step ran: what the step may do at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
+    /// When it runs: before its host's window opens, inside it, or after it.
+    #[serde(default, skip_serializing_if = "Stage::is_before")]
+    pub stage: Stage,
+    /// Why it is left alone although it could run: what the user allows of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
     /// The step this one will be skipped for: needed, but blocked, unknown or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -83,7 +109,7 @@ pub struct StepPlan {
 impl StepPlan {
     /// Returns whether apply would act on it.
     pub fn acts(&self) -> bool {
-        self.verdict == Verdict::Change && self.waits_for.is_none()
+        self.verdict == Verdict::Change && self.waits_for.is_none() && self.held.is_none()
     }
 }
 
@@ -129,6 +155,13 @@ pub struct Counts {
     pub predicted: usize,
     /// Steps that are skipped because of what they need.
     pub waiting: usize,
+    /// Steps that could run and are held back.
+    pub held: usize,
+    /// Hosts that are taken out of service, and how often hosts reboot at most.
+    pub windows: usize,
+    pub reboots: usize,
+    /// Pending steps that a planned reboot brings into force.
+    pub awaited: usize,
     pub verify_failed: usize,
     pub verify_unknown: usize,
 }
@@ -141,6 +174,7 @@ impl Plan {
             counts.changing += usize::from(host.changes());
             counts.refused += usize::from(host.changes() && host.refused.is_some());
             host.steps.iter().for_each(|step| counts.step(step));
+            counts.window(host);
             host.verify.iter().for_each(|verify| counts.verify(verify));
         }
         counts
@@ -154,8 +188,8 @@ impl Plan {
             (counts.unreachable > 0, ExitCode::Unreachable),
             (counts.unknown + counts.verify_unknown > 0, ExitCode::Unknown),
             (detailed && counts.verify_failed > 0, ExitCode::VerifyFailed),
-            (detailed && counts.pending > 0, ExitCode::Pending),
-            (detailed && counts.change + counts.waiting > 0, ExitCode::Changes),
+            (detailed && counts.pending > counts.awaited, ExitCode::Pending),
+            (detailed && counts.change + counts.held + counts.waiting + counts.windows > 0, ExitCode::Changes),
         ];
         ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
     }
@@ -165,6 +199,7 @@ impl Counts {
     fn step(&mut self, step: &StepPlan) {
         match step.verdict {
             _ if step.waits_for.is_some() => self.waiting += 1,
+            _ if step.held.is_some() => self.held += 1,
             Verdict::Ok => self.ok += 1,
             Verdict::Change => self.change += 1,
             Verdict::Pending => self.pending += 1,
@@ -173,6 +208,14 @@ impl Counts {
             Verdict::NotApplicable => self.not_applicable += 1,
         }
         self.predicted += usize::from(step.acts() && step.envelope.is_some());
+    }
+
+    fn window(&mut self, host: &HostPlan) {
+        let Some(window) = &host.window else { return };
+        let awaited = |step: &&StepPlan| step.verdict == Verdict::Pending && window.reboots_for(&step.id);
+        self.windows += 1;
+        self.reboots += window.reboots.len();
+        self.awaited += host.steps.iter().filter(awaited).count();
     }
 
     fn verify(&mut self, verify: &VerifyPlan) {
@@ -185,8 +228,9 @@ impl Counts {
 }
 
 impl HostPlan {
+    /// Returns whether there is something to do on the host: steps to run, a reboot, a window to close.
     pub fn changes(&self) -> bool {
-        self.steps.iter().any(StepPlan::acts)
+        self.window.is_some() || self.steps.iter().any(StepPlan::acts)
     }
 
     /// Returns whether apply would act on the host.
@@ -196,6 +240,17 @@ impl HostPlan {
 
     /// Returns the highest disruption of what would change.
     pub fn disruption(&self) -> Disruption {
-        self.steps.iter().filter(|s| s.acts()).map(|s| s.disruption).max().unwrap_or_default()
+        let steps = self.steps.iter().filter(|step| step.acts()).map(|step| step.disruption);
+        steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()
+    }
+
+    /// Returns the highest disruption there may be, what cannot be judged yet included.
+    pub fn at_most(&self) -> Disruption {
+        let steps = self.steps.iter().filter(|step| step.acts()).map(class);
+        steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()
+    }
+
+    fn reboots(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| !window.reboots.is_empty())
     }
 }

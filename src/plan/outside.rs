@@ -2,7 +2,7 @@
 //! values that it reads.
 
 use super::span::{Spans, Wait};
-use crate::graph::{Edge, StepIndex};
+use crate::graph::{Edge, Graph, StepIndex};
 use crate::model::{HostName, Phase};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::RwLock;
@@ -126,6 +126,12 @@ impl<'a> Outside<'a> {
         let (there, out): (Vec<_>, Vec<_>) =
             wait.hosts.iter().cloned().partition(|host| self.status(wait.from, host) <= needed);
         wait.lacking(there.len(), &out)
+    }
+
+    /// Returns whether a step of `host` waits for other hosts.
+    pub fn crosses(&self, graph: &Graph, host: &HostName, step: StepIndex) -> bool {
+        let others = |edge: &Edge| self.spans.wait(host, edge).is_some_and(|wait| wait.hosts.iter().any(|h| h != host));
+        graph.waits_for(step).any(others)
     }
 
     /// Returns whether a host answered.

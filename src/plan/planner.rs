@@ -2,14 +2,15 @@
 
 use super::case::{Case, Chosen, Ground};
 use super::identity::Identities;
-use super::model::{HostPlan, Plan};
+use super::model::{HostPlan, Plan, Policy, StepPlan};
 use super::outside::{Outside, Told};
 use super::span::{Spans, StepTable};
 use super::spread::spread;
 use super::undeclared::undeclared;
 use super::verify::verifications;
 use super::walk::Walk;
-use super::{HostSeen, basis};
+use super::window::{self, Scope};
+use super::{HostSeen, Turn, basis, rollout};
 use crate::config::{Expander, Exports, Project, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ pub struct Inputs<'a> {
     pub exports: &'a Exports,
     pub chosen: &'a Chosen,
     pub secrets: &'a SecretStore,
+    pub policy: Policy,
 }
 
 /// Makes the plan. Pure: equal inputs give equal plans.
@@ -39,6 +41,7 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
         exports: inputs.exports,
         chosen: inputs.chosen,
         secrets: inputs.secrets,
+        policy: inputs.policy,
     };
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();
     let steps = StepTable::new(inputs.project);
@@ -52,7 +55,9 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
         id: String::new(),
         simulated: simulated(inputs.project, inputs.seen),
         hosts: hosts(ground, spans, inputs.seen),
+        rollout: Default::default(),
     };
+    plan.rollout = rollout::rollout(inputs.project, &plan.hosts);
     plan.id = identity(&plan);
     plan
 }
@@ -88,7 +93,7 @@ fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPla
 /// The plan's identity: a digest over all it says, that of each host by itself.
 fn identity(plan: &Plan) -> String {
     let hosts = spread(&plan.hosts, basis::digest_of);
-    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, hosts))
+    basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
 }
 
 fn host_plan(
@@ -103,16 +108,44 @@ fn host_plan(
         reach: seen.reach.clone(),
         refused: seen.refused(),
         steps: Vec::new(),
+        window: None,
         verify: Vec::new(),
         warnings: identities.warning(seen).into_iter().collect(),
         undeclared: Vec::new(),
     };
     let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.turns();
-    plan.steps = Walk::new(&case, &turns, outside, identities.twin(&seen.host)).run(told);
+    plan.steps = steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.verify = verifications(&case, &plan.steps);
     plan.undeclared = undeclared(&case, &turns);
     plan
+}
+
+/// Plans the steps of a host, and finds the window that they call for. What stops in the window, or is held back with
+/// it, is known only once the steps were looked at.
+fn steps(
+    case: &Case<'_>,
+    turns: &[Turn<'_>],
+    identities: &Identities<'_>,
+    outside: &Outside<'_>,
+    told: &mut Told,
+    window: &mut Option<window::Window>,
+) -> Vec<StepPlan> {
+    let walk = |scope: &Scope, told: &mut Told| {
+        Walk::new(case, turns, outside, identities.twin(&case.host.name), scope).run(told)
+    };
+    let mut first = Told::default();
+    let mut steps = walk(&Scope::default(), &mut first);
+    let scope = Scope::of(case, &steps, case.ground.policy);
+    match scope.matters() {
+        true => steps = walk(&scope, told),
+        false => told.add(first),
+    }
+    let crosses = |index| outside.crosses(case.graph, &case.host.name, index);
+    let opened = window::open(case, turns, &steps, &scope, &crosses);
+    window::enter_stages(turns, &mut steps, &opened.stages);
+    *window = opened.window;
+    steps
 }
 
 /// Returns the hosts a plan is about, in inventory order.

@@ -48,6 +48,8 @@ pub struct HostSeen {
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
+    /// The mark of a window that is open there.
+    pub window: Option<Untrusted>,
     /// Hex of the host's key for digests of secret values, once it has one.
     pub key: Option<String>,
     /// The account that forge acts as there, where that is not root.
@@ -66,6 +68,7 @@ impl HostSeen {
             observation: Observation::default(),
             facts: Facts::default(),
             records: BTreeMap::new(),
+            window: None,
             key: None,
             account: None,
             trips: 0,
@@ -77,13 +80,14 @@ impl HostSeen {
     pub fn observed(host: &HostName, observation: Observation, trips: u32) -> Self {
         let (records, key) = records(&observation);
         let facts = Facts::from_observation(&observation);
-        let account = account(&observation);
+        let (account, window) = (account(&observation), window(&observation));
         Self {
             host: host.clone(),
             reach: Reach::Observed,
             facts,
             observation,
             records,
+            window,
             key,
             account,
             trips,
@@ -95,6 +99,7 @@ impl HostSeen {
     pub fn update(&mut self, later: Observation) {
         if later.has(&Probe::Records) {
             (self.records, self.key) = records(&later);
+            self.window = window(&later);
         }
         self.account = account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
@@ -123,6 +128,13 @@ impl HostSeen {
 fn account(observation: &Observation) -> Option<Untrusted> {
     match observation.get(&Probe::Account) {
         Ok(Reading::Account(Account::Other(name))) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+fn window(observation: &Observation) -> Option<Untrusted> {
+    match observation.get(&Probe::Records) {
+        Ok(Reading::Records(state)) => state.window.clone(),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use super::model::{Envelope, StepPlan};
 use super::outside::{Outside, Status, Told};
 use super::span::above;
 use super::verify::unproven;
+use super::window::{self, Scope as WindowScope, Stage, may_reboot};
 use crate::config::{Instance, Judged, State};
 use crate::graph::{Edge, StepIndex, Why};
 use crate::model::{BlockClass, Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
@@ -28,18 +29,26 @@ pub(super) struct Walk<'w, 'a> {
     behind: BTreeMap<StepIndex, String>,
     /// Recipes that a rule forbids here, or what the host is.
     ruled: BTreeMap<String, Judgement>,
+    /// What is known of the host's window.
+    window: &'w WindowScope,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
     /// `twin` says of a machine with several names that nothing runs on it.
-    pub fn new(case: &'w Case<'a>, turns: &'w [Turn<'a>], outside: &'w Outside<'w>, twin: Option<Judgement>) -> Self {
+    pub fn new(
+        case: &'w Case<'a>,
+        turns: &'w [Turn<'a>],
+        outside: &'w Outside<'w>,
+        twin: Option<Judgement>,
+        window: &'w WindowScope,
+    ) -> Self {
         let mut ahead = Ahead::default();
         ahead.predicted.exporters = outside.exporters().clone();
         let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, waits) = (BTreeSet::new(), BTreeSet::new());
         let (status, behind) = (BTreeMap::new(), BTreeMap::new());
-        Self { case, turns, outside, ahead, opaque, waits, status, behind, ruled }
+        Self { case, turns, outside, ahead, opaque, waits, status, behind, ruled, window }
     }
 
     /// Plans every turn, and tells other hosts what they wait for.
@@ -92,11 +101,28 @@ impl<'w, 'a> Walk<'w, 'a> {
             Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
             None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
         };
+        let ruling = window::started_again(turn, ruling, self.window);
         let stopped = self.stopped_by(turn);
-        self.note(turn, &ruling, stopped.as_deref());
         // What is as desired is seen to be so: it waits for nothing itself.
-        let waits_for = stopped.filter(|_| !ruling.judgement.verdict.is_settled());
-        step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for)
+        let waits_for = stopped.clone().filter(|_| !ruling.judgement.verdict.is_settled());
+        let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling.clone(), waits_for);
+        step.held = self.held(turn, &step);
+        self.note(turn, &ruling, stopped.as_deref(), step.held.is_some());
+        step
+    }
+
+    /// Returns why a step that could run is left alone.
+    fn held(&self, turn: &Turn<'_>, step: &StepPlan) -> Option<String> {
+        let most = self.case.ground.policy.max_disruption;
+        let class = window::class(step);
+        match self.window.shut.get(&turn.instance.recipe.name) {
+            _ if !step.acts() => None,
+            _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
+            Some(core) => {
+                Some(format!("must have the version of `{core}`, which `--max-disruption` ({most}) holds back"))
+            }
+            None => None,
+        }
     }
 
     /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
@@ -179,11 +205,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         unproven(self.case, instance)
     }
 
-    fn note(&mut self, turn: &Turn<'_>, ruling: &Ruling, stopped: Option<&str>) {
+    fn note(&mut self, turn: &Turn<'_>, ruling: &Ruling, stopped: Option<&str>, held: bool) {
         let status = match ruling.judgement.verdict {
-            _ if stopped.is_some() => Status::Stopped,
+            _ if stopped.is_some() || held => Status::Stopped,
             Verdict::Ok | Verdict::NotApplicable => Status::Through,
-            // What must become effective by a reload or reboot is only known to be so afterwards.
+            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, ruling.judgement.verdict) => {
+                Status::Through
+            }
+            // What must become effective by a reload is only known to be so afterwards.
             Verdict::Change if turn.step.effective.is_some() => Status::Configured,
             Verdict::Change => Status::Through,
             Verdict::Pending => Status::Configured,
@@ -194,7 +223,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if let Some(root) = stopped.filter(|_| ruling.judgement.verdict.is_settled()) {
             self.behind.insert(turn.index, root.to_owned());
         }
-        if ruling.judgement.verdict == Verdict::Change && stopped.is_none() {
+        if ruling.judgement.verdict == Verdict::Change && stopped.is_none() && !held {
             self.ahead.changing.push(turn.expanded.id.clone());
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
@@ -204,6 +233,15 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
+    }
+}
+
+impl Walk<'_, '_> {
+    /// Whether the run itself brings a step into force: by a reboot, or since what loads it comes later.
+    fn will_be_effective(&self, turn: &Turn<'_>, verdict: Verdict) -> bool {
+        let reboots = may_reboot(self.case.ground.project, self.case.ground.policy);
+        let by = |wanted: &str| window::ways(turn).any(|way| way == wanted);
+        (reboots && by("reboot")) || (verdict == Verdict::Change && by("first-load"))
     }
 }
 
@@ -290,6 +328,8 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         level: turn.step.level,
         basis: ruling.basis,
         envelope,
+        stage: Stage::Before,
+        held: None,
         waits_for,
         place: place.to_owned(),
         long: turn.step.long,

@@ -300,6 +300,9 @@ pub struct RecordsState {
     pub key: Option<String>,
     /// Running `forge-*` units: name and when they started.
     pub running: Vec<(String, Untrusted)>,
+    /// The mark of a window that is open, as it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Untrusted>,
 }
 
 /// The key is left out.
@@ -308,6 +311,7 @@ impl std::fmt::Debug for RecordsState {
         f.debug_struct("RecordsState")
             .field("records", &self.records)
             .field("running", &self.running)
+            .field("window", &self.window)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,8 @@ use crate::model::Untrusted;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
-/// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`.
+/// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`;
+/// `window` and the mark of an open window, where there is one.
 /// JSON text holds no NUL byte, so the lines of all files come from one process. Systemd keeps a file for each
 /// transient unit for as long as it knows the unit, so that without one there is nothing to ask it.
 const SNIPPET: &str = r#"D=/var/lib/forge
@@ -31,6 +32,7 @@ if [ -e "$1" ]; then
 u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp -- 'forge-*.service') || exit
 fi
 printf 'units\0%s\0' "$u"
+[ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
 cd $D/applied 2>/dev/null || { printf 'lines\0'; exit 0; }
 set --
 for f in *.json; do
@@ -80,6 +82,7 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
                     .filter(|key: &String| key.len() == 64 || key == super::KEY_LEFT_OUT)
             }
             b"units" => state.running = running(text(fields.next()?)?),
+            b"window" => state.window = Some(Untrusted::from_bytes(fields.next()?)),
             b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
             _ => return None,

@@ -31,6 +31,7 @@ mod mount;
 mod package;
 mod package_file;
 mod parts;
+mod reboot;
 pub mod reference;
 pub mod schema;
 mod service;
@@ -49,6 +50,7 @@ mod wait_for;
 
 pub use field::{Field, Fields, Type};
 pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
+pub(crate) use support::unit_name;
 
 use crate::probe::{Observation, Probe};
 
@@ -161,6 +163,7 @@ pub fn kinds() -> &'static [Kind] {
         mount::KIND,
         cron::KIND,
         timer::KIND,
+        reboot::KIND,
     ];
     KINDS
 }

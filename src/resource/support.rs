@@ -43,7 +43,7 @@ const UNIT_TYPES: [&str; 11] =
     ["service", "socket", "timer", "target", "path", "mount", "automount", "swap", "slice", "scope", "device"];
 
 /// Returns the full name of a unit: without a type it is a service.
-pub(super) fn unit_name(name: &str) -> String {
+pub(crate) fn unit_name(name: &str) -> String {
     match name.rsplit_once('.') {
         Some((_, suffix)) if UNIT_TYPES.contains(&suffix) => name.to_owned(),
         _ => format!("{name}.service"),

@@ -27,6 +27,8 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
         level: Level::L0,
         basis: "sha256:00".into(),
         envelope: None,
+        stage: Default::default(),
+        held: None,
         waits_for: None,
         place: "recipes/base.yaml:7:5".into(),
         long: false,
@@ -90,6 +92,7 @@ pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         reach: Reach::Observed,
         refused: None,
         steps,
+        window: None,
         verify: Vec::new(),
         warnings: Vec::new(),
         undeclared: Vec::new(),
@@ -121,6 +124,7 @@ pub fn plan(hosts: Vec<HostPlan>) -> Plan {
         inventory: "inventory.yaml".into(),
         id: "sha256:11".into(),
         hosts,
+        rollout: Default::default(),
     }
 }
 
@@ -205,6 +209,7 @@ pub fn report(verb: &str, hosts: Vec<HostReport>) -> Report {
         hosts,
         budget_spent: false,
         interrupted: false,
+        evict_busy: None,
         took: Duration::from_millis(12_300),
     }
 }
@@ -235,6 +240,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         hint: None,
         steps,
         verify,
+        reboots: Vec::new(),
         took: Duration::from_millis(4_200),
     }
 }

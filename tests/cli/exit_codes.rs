@@ -2,7 +2,7 @@
 
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
-use forge::plan::{HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan};
+use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
 use std::time::Duration;
 
 /// Worst first, as the contract has it; written out here so that a change of the type shows.
@@ -51,7 +51,7 @@ fn verify(result: VerifyResult) -> VerifyReport {
 
 fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     let (host, took) = (HostName::new("h"), Duration::ZERO);
-    HostReport { host, outcome, reason: "".into(), hint: None, steps, verify, took }
+    HostReport { host, outcome, reason: "".into(), hint: None, steps, verify, reboots: vec![], took }
 }
 
 fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
@@ -83,6 +83,7 @@ const OF_REPORTS: &[Holds] = &[
     (9, |r| r.hosts.push(added_up(vec![step(StepResult::Unknown { reason: why() })], vec![]))),
     (9, |r| r.hosts.push(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]))),
     (10, |r| r.hosts.push(added_up(vec![step(StepResult::Pending { reason: why() })], vec![]))),
+    (10, |r| r.hosts.push(added_up(vec![step(StepResult::Held { reason: why() })], vec![]))),
     (0, |r| r.hosts.push(added_up(vec![step(StepResult::Changed)], vec![verify(VerifyResult::Held)]))),
 ];
 
@@ -97,6 +98,7 @@ fn report() -> Report {
         hosts: vec![],
         budget_spent: false,
         interrupted: false,
+        evict_busy: None,
         took: Duration::ZERO,
     }
 }
@@ -142,6 +144,8 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         level: Level::L0,
         basis: String::new(),
         envelope: None,
+        stage: Default::default(),
+        held: None,
         waits_for: waits_for.map(str::to_owned),
         place: String::new(),
         long: false,
@@ -151,6 +155,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         reach: Reach::Observed,
         refused: None,
         steps: vec![step],
+        window: None,
         verify: vec![],
         warnings: vec![],
         undeclared: vec![],
@@ -177,6 +182,18 @@ fn silent() -> HostPlan {
     }
 }
 
+fn held() -> HostPlan {
+    let mut host = planned(Verdict::Change, None);
+    host.steps[0].held = Some("is D3, and `--max-disruption` is D1".into());
+    host
+}
+
+/// What waits for a reboot that the plan makes is something to do, and no more left pending.
+fn rebooting() -> HostPlan {
+    let reboot = Reboot { steps: vec![StepId::new("r", "s")], certain: true };
+    HostPlan { window: Some(Window { reboots: vec![reboot], ..Window::default() }), ..planned(Verdict::Pending, None) }
+}
+
 /// One thing that can hold of a plan: its code, whether only `--detailed-exitcode` tells it, and the host.
 type Found = (u8, bool, fn() -> HostPlan);
 
@@ -190,6 +207,9 @@ const OF_PLANS: &[Found] = &[
     (10, true, || planned(Verdict::Pending, None)),
     (2, true, || planned(Verdict::Change, None)),
     (2, true, || planned(Verdict::Change, Some("r/other"))),
+    (2, true, held),
+    (2, true, || HostPlan { window: Some(Window::default()), ..planned(Verdict::Ok, None) }),
+    (2, true, rebooting),
     (0, false, || planned(Verdict::NotApplicable, None)),
     (0, false, || judged(Verdict::Pending)),
 ];
@@ -206,6 +226,7 @@ fn every_combination_in_a_plan() {
             id: "x".into(),
             simulated: Vec::new(),
             hosts,
+            rollout: Default::default(),
         };
         for detailed in [false, true] {
             let codes: Vec<u8> =

@@ -25,3 +25,4 @@ mod speed;
 mod support;
 mod survey;
 mod transport;
+mod window;

@@ -82,7 +82,7 @@ fn records(answers: &Map<String, Value>) -> RecordsState {
         record["step"] = json!(step);
         Some((format!("{step}.json"), Untrusted::from(record.to_string())))
     });
-    RecordsState { records: records.collect(), key: Some("00".to_owned()), running: Vec::new() }
+    RecordsState { records: records.collect(), key: Some("00".to_owned()), running: Vec::new(), window: None }
 }
 
 fn unknown(answer: &Value) -> Option<Unknown> {
@@ -109,7 +109,9 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
         Probe::Key { path } => (format!("key {path}"), json!("absent")),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
-        Probe::Records | Probe::Account | Probe::Fact { .. } => panic!("{probe:?} was answered before"),
+        Probe::Records | Probe::Account | Probe::Fact { .. } => {
+            panic!("{probe:?} was answered before")
+        }
     };
     let given = answers.get(&key).unwrap_or(&nothing);
     match unknown(given) {

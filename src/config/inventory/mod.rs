@@ -6,12 +6,14 @@ mod groups;
 mod hosts;
 pub(crate) mod range;
 mod resolve;
+mod rollout;
 pub(crate) mod selector;
 
 pub(super) use apply::Entry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
 pub(super) use hosts::is_address;
 pub(super) use resolve::{Resolved, Var, resolve};
+pub(super) use rollout::{KEYS as ROLLOUT_KEYS, check as check_rollout};
 
 use super::cx::Cx;
 use super::table::{self, Table};
@@ -58,7 +60,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         groups: groups::read(table.get("groups"), cx),
         apply: apply::read(&table, cx),
         recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
-        rollout: table.get("rollout").and_then(|node| rollout(node, cx)),
+        rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
     };
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
@@ -149,17 +151,6 @@ pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
         super::Data::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
         _ => {}
     }
-}
-
-fn rollout(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
-    let known = ["canary", "max_unavailable", "max_failed", "max_restarting", "reboot", "hours"];
-    let table = Table::open(node, "`rollout`", &known, &mut cx.diags)?;
-    for key in ["max_unavailable", "max_restarting", "reboot", "hours"].iter().filter_map(|key| table.key(key)) {
-        cx.push(Diag::warning(Code::BadValue, format!("`{}` has no effect in this version", key.text)).at(key.span));
-    }
-    let mut get = |key| table.get(key).and_then(|node| share(node, key, cx));
-    let (canary, max_failed) = (get("canary"), get("max_failed"));
-    Some(Rollout { canary, max_failed, span: Some(node.span) })
 }
 
 /// Reads a count or a percentage.

@@ -1,5 +1,6 @@
 //! Recipes and stacks as written: read into [`Recipe`], each part checked by itself.
 
+mod during;
 mod edges;
 mod judged;
 pub(super) mod params;
@@ -19,8 +20,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Keys of a recipe.
-pub(super) const KEYS: [&str; 9] =
-    ["recipe", "summary", "params", "needs", "after", "rules", "steps", "verify", "uses"];
+pub(super) const KEYS: [&str; 10] =
+    ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses"];
 
 /// Reads the root of a recipe's file. `None` when it has no usable name.
 pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
@@ -35,6 +36,7 @@ pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Reci
         params: params::read(table.get("params"), cx),
         needs: edges.read(table.get("needs"), true, cx),
         after: edges.read(table.get("after"), false, cx),
+        during: during::read(&table, cx),
         rules: table.items("rules", &mut cx.diags).into_iter().filter_map(|node| rule(node, cx)).collect(),
         steps,
         verify: table.items("verify", &mut cx.diags).into_iter().filter_map(|node| judged::verify(node, cx)).collect(),

@@ -1,7 +1,7 @@
 //! One step: common keys, and exactly one resource.
 
 use super::edges::Reader;
-use super::{expr, judged};
+use super::{during, expr, judged};
 use crate::config::cx::Cx;
 use crate::config::scalar;
 use crate::config::table::{self, Table};
@@ -47,6 +47,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
         needs: edges.read(table.get("needs"), true, cx),
         after: edges.read(table.get("after"), false, cx),
         effective: judged::effective(&table, cx),
+        during: during::read(&table, cx),
         restart_on: texts(&table, "restart_on", cx),
         provides: provides(&table, cx),
         exports: judged::exports(&table, cx),
@@ -183,27 +184,34 @@ fn scope(table: &Table<'_>, cx: &mut Cx<'_>) -> Scope {
 
 /// What no single key tells.
 fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
-    if let Some(key) = table.key("during") {
-        let diag = Diag::error(Code::BadStep, "`during` is not supported by this version").at(key.span);
-        cx.push(diag.hint("order the steps with `needs` and `restart_on`"));
-    }
     if let (Some(key), None) = (table.key("key"), &step.each) {
         cx.push(Diag::error(Code::BadStep, "`key` needs `each`").at(key.span));
     }
     if let (Some(key), true) = (table.key("long"), step.long && step.kind != "command") {
         cx.push(Diag::error(Code::BadStep, format!("`long` is for `command`, not for `{}`", step.kind)).at(key.span));
     }
-    if let (Some(key), false) = (table.key("restart_on"), step.kind == "service") {
-        cx.push(
-            Diag::error(Code::BadStep, format!("`restart_on` is for `service`, not for `{}`", step.kind)).at(key.span),
-        );
+    if let (Some(key), false) = (table.key("restart_on"), matches!(step.kind, "service" | "reboot")) {
+        let what = format!("`restart_on` is for `service` and `reboot`, not for `{}`", step.kind);
+        cx.push(Diag::error(Code::BadStep, what).at(key.span));
     }
+    report_reboot(step, cx);
     report_command(step, cx);
     report_fleet(step, cx);
 }
 
 fn has(body: &Node, key: &str) -> bool {
     matches!(&body.data, Data::Map(entries) if entries.iter().any(|(k, node)| k.text == key && !matches!(node.data, Data::Null)))
+}
+
+/// A reboot that nothing asks for would never be one.
+fn report_reboot(step: &Step, cx: &mut Cx<'_>) {
+    let asked = !step.restart_on.is_empty() || has(&step.body, "kernel") || has(&step.body, "flag");
+    if step.kind == "reboot" && !asked {
+        let diag = Diag::error(Code::BadStep, format!("nothing asks for the reboot of step `{}`", step.name));
+        cx.push(
+            diag.at(step.span).hint("name the steps that take force by it in `restart_on`, or give `kernel` or `flag`"),
+        );
+    }
 }
 
 fn report_command(step: &Step, cx: &mut Cx<'_>) {

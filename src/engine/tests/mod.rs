@@ -6,3 +6,4 @@ mod identity;
 mod removal;
 mod rollout;
 mod stage;
+mod window;

@@ -3,7 +3,7 @@
 use super::super::{Cancel, Event, Options, Report, StepResult, apply, observe, plan};
 use crate::config::{self, LoadOptions, Project, StepFilter};
 use crate::model::{HostName, Outcome};
-use crate::plan::Plan;
+use crate::plan::{Plan, Policy};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Stage {
     pub parallel: usize,
     pub skip: Vec<String>,
     pub timeout: Option<Duration>,
+    pub policy: Policy,
+    pub evict_busy: Option<String>,
 }
 
 /// What a run left.
@@ -30,7 +32,15 @@ impl Stage {
     pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hosts: Vec<String> = (1..=hosts).map(|n| format!("n{n}")).collect();
-        let stage = Self { dir, hosts, parallel: 16, skip: Vec::new(), timeout: None };
+        let stage = Self {
+            dir,
+            hosts,
+            parallel: 16,
+            skip: Vec::new(),
+            timeout: None,
+            policy: Policy::default(),
+            evict_busy: None,
+        };
         let mut text = "cluster: test\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);
@@ -80,6 +90,15 @@ impl Stage {
         std::fs::write(path, "x").unwrap();
     }
 
+    /// Writes a file of a host, which may be run.
+    pub fn write(&self, host: &str, file: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        self.put(host, file);
+        let path = self.root(host).join(file);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     pub fn has(&self, host: &str, file: &str) -> bool {
         self.root(host).join(file).exists()
     }
@@ -112,7 +131,7 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let observed = observe(&project, &hosts, &options, &events, true).await;
-            let plan = plan(&project, &observed, &options.filter);
+            let plan = plan(&project, &observed, &options);
             between(self);
             let mut list = Vec::new();
             let work = apply(&project, &plan, observed, &options, &events, &cancel);
@@ -139,7 +158,10 @@ impl Stage {
             parallel: self.parallel,
             timeout: self.timeout,
             filter: StepFilter::new(&[], &self.skip),
+            policy: self.policy,
+            evict_busy: self.evict_busy.clone(),
             run: "20261121T093015-4f2a".to_owned(),
+            boot_id: Some(this_machine()),
             controller: "test".to_owned(),
             user: "test".to_owned(),
             clock: || jiff::Timestamp::UNIX_EPOCH,
@@ -148,6 +170,12 @@ impl Stage {
             replay: Default::default(),
         }
     }
+}
+
+/// Returns the boot id of the machine that the tests run on: the engine reboots no host that has it.
+fn this_machine() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
+    text.trim().to_owned()
 }
 
 fn id(flag: &str) -> String {
@@ -176,6 +204,7 @@ impl Ran {
             StepResult::Blocked { reason, .. } => format!("blocked: {}", reason.raw()),
             StepResult::Unknown { reason } => format!("unknown: {}", reason.raw()),
             StepResult::Stale { reason } => format!("stale: {}", reason.raw()),
+            StepResult::Held { reason } => format!("held: {}", reason.raw()),
             StepResult::Skipped { reason } => format!("skipped: {}", reason.raw()),
             StepResult::Failed { failure } => format!("failed: {}", failure.why.raw()),
         }

@@ -164,8 +164,17 @@ impl Progress for Live {
                 self.now(host, format!("{} | {}", escape::line(&step.to_string()), words::shown(line)));
             }
             Event::HostFinished { host, outcome, .. } => self.finished(host, *outcome),
+            Event::AwaitingWindow { host, .. } => self.now(host, "waits for its window".to_owned()),
+            Event::Busy { host, .. } => self.now(host, "waits: its devices are held".to_owned()),
+            Event::Rebooting { host, .. } => self.now(host, "reboots".to_owned()),
             Event::Stopping { .. } => self.overall.set_message("stopping"),
-            Event::StepFinished { .. }
+            Event::WindowOpened { .. }
+            | Event::WindowClosed { .. }
+            | Event::WindowLeftOpen { .. }
+            | Event::WindowShut { .. }
+            | Event::Rebooted { .. }
+            | Event::Evicted { .. }
+            | Event::StepFinished { .. }
             | Event::StepCommands { .. }
             | Event::StepPrinted { .. }
             | Event::Verified { .. }

@@ -2,6 +2,7 @@
 
 mod live;
 mod plain;
+mod windows;
 mod words;
 
 pub use live::Live;

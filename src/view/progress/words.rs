@@ -1,6 +1,6 @@
 //! One event in one line of text.
 
-use super::Detail;
+use super::{Detail, windows};
 use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::view::fold::fold;
@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 impl Line {
-    fn new(from: Detail, text: String) -> Option<Self> {
+    pub fn new(from: Detail, text: String) -> Option<Self> {
         Some(Self { from, text })
     }
 }
@@ -60,6 +60,15 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::StepFinished { host, title, result, took, step, .. } => step_finished(host, step, title, result, *took),
         Event::Verified { host, recipe, name, result } => verified(host, recipe, name, result),
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
+        Event::AwaitingWindow { .. }
+        | Event::Busy { .. }
+        | Event::WindowOpened { .. }
+        | Event::WindowClosed { .. }
+        | Event::WindowLeftOpen { .. }
+        | Event::WindowShut { .. }
+        | Event::Rebooting { .. }
+        | Event::Rebooted { .. }
+        | Event::Evicted { .. } => windows::line(event),
         Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
         Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
         Event::NoHistory { why } => Line::new(Normal, format!("no history of this run: {}", shown(why))),
@@ -111,6 +120,8 @@ fn step_word(result: &StepResult) -> (Detail, String) {
         StepResult::Blocked { .. } => (Detail::Quiet, BAD, "blocked"),
         StepResult::Unknown { .. } => (Detail::Quiet, UNKNOWN, "unknown"),
         StepResult::Stale { .. } => (Detail::Quiet, BAD, "stale"),
+        // Why was told for the window as a whole.
+        StepResult::Held { .. } => (Detail::Verbose, UNKNOWN, "held back"),
         StepResult::Failed { .. } => (Detail::Quiet, BAD, "failed"),
         // What stopped it was told, and the report names all that was skipped.
         StepResult::Skipped { .. } => (Detail::Verbose, DIM, "skipped"),
@@ -129,6 +140,7 @@ fn reason(result: &StepResult) -> String {
         | StepResult::Pending { reason }
         | StepResult::Unknown { reason }
         | StepResult::Stale { reason }
+        | StepResult::Held { reason }
         | StepResult::Skipped { reason }
         | StepResult::NotApplicable { reason } => format!(": {}", shown(reason)),
     }
@@ -200,15 +212,15 @@ fn budget(failed: usize, allowed: usize) -> String {
     )
 }
 
-fn of(host: &HostName, what: &str) -> String {
+pub fn of(host: &HostName, what: &str) -> String {
     format!("{} {what}", escape::line(host.as_str()))
 }
 
-fn bad(word: &str, why: &Untrusted) -> String {
+pub fn bad(word: &str, why: &Untrusted) -> String {
     format!("{}: {}", paint(BAD, word), shown(why))
 }
 
-fn id(step: &StepId) -> String {
+pub fn id(step: &StepId) -> String {
     escape::line(&step.to_string()).into_owned()
 }
 

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 /// Returns whether nothing is left to do, to find out or to wait for.
 pub fn settled(counts: &Counts) -> bool {
-    let steps = counts.change + counts.pending + counts.blocked + counts.unknown + counts.waiting;
-    steps + counts.unreachable + counts.verify_failed + counts.verify_unknown == 0
+    let steps = counts.change + counts.pending + counts.blocked + counts.unknown + counts.waiting + counts.held;
+    steps + counts.windows + counts.unreachable + counts.verify_failed + counts.verify_unknown == 0
 }
 
 /// Writes the closing line.
@@ -19,6 +19,7 @@ pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()
     }
     let mut parts = vec![changes(plan, counts)];
     parts.extend(open(counts));
+    parts.extend(windows(plan, counts));
     parts.extend(disruption(plan));
     writeln!(out, "{} {}", paint(HEAD, "plan:"), parts.join("; "))
 }
@@ -51,6 +52,7 @@ fn open(counts: &Counts) -> Vec<String> {
     let steps = words::counts(&[
         (counts.ok, "as declared"),
         (counts.waiting, "waiting"),
+        (counts.held, "held back"),
         (counts.pending, "pending"),
         (counts.blocked, "blocked"),
         (counts.unknown, "unknown"),
@@ -59,6 +61,19 @@ fn open(counts: &Counts) -> Vec<String> {
     let hosts = words::counts(&[(counts.unreachable, "unreachable"), (counts.refused, "refused")]);
     let all = [("steps: ", steps), ("verification: ", verify), ("hosts: ", hosts)];
     all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")).collect()
+}
+
+/// Returns `windows: 4 hosts in 2 waves, 4 reboots at most`.
+fn windows(plan: &Plan, counts: &Counts) -> Option<String> {
+    if counts.windows == 0 {
+        return None;
+    }
+    let waves = count(plan.rollout.waves.len(), "wave");
+    let reboots = match counts.reboots {
+        0 => "no reboot".to_owned(),
+        some => format!("{} at most", count(some, "reboot")),
+    };
+    Some(format!("windows: {} in {waves}, {reboots}", count(counts.windows, "host")))
 }
 
 fn disruption(plan: &Plan) -> Option<String> {

@@ -41,7 +41,7 @@ where
 /// Everything of a step that is shown. The basis is not: two hosts may differ in what is not changed.
 fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
-    (what, &step.disruption, &step.scope, &step.envelope, &step.waits_for)
+    (what, &step.disruption, &step.scope, &step.envelope, &step.waits_for, &step.held)
 }
 
 /// Merges the hosts' orders: a step that is new stands right after the one it follows on its host.

@@ -21,6 +21,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod validation;
+mod windows;
 
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};

@@ -1,6 +1,6 @@
 //! A plan: what would change, then what stands in the way, then the sums.
 
-use super::{Text, closing, group, sections, step};
+use super::{Text, closing, group, sections, step, windows};
 use crate::plan::{Counts, Plan, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ pub fn write(text: &Text, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         header(plan, out)?;
     }
     changes(plan, verbose, out)?;
+    windows::write(plan, out)?;
     sections::write(plan, &counts, verbose, out)?;
     if verbose {
         sections::as_declared(plan, out)?;

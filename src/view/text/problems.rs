@@ -19,11 +19,12 @@ enum Sort {
     Unknown,
     Hosts,
     Pending,
+    Held,
     Skipped,
 }
 
 impl Sort {
-    const ALL: [Sort; 8] = [
+    const ALL: [Sort; 9] = [
         Self::Failed,
         Self::Verification,
         Self::Stale,
@@ -31,6 +32,7 @@ impl Sort {
         Self::Unknown,
         Self::Hosts,
         Self::Pending,
+        Self::Held,
         Self::Skipped,
     ];
 
@@ -43,6 +45,7 @@ impl Sort {
             Self::Unknown => "unknown: could not be judged",
             Self::Hosts => "hosts that did not get through",
             Self::Pending => "pending: waits for a reload or reboot",
+            Self::Held => "held back",
             Self::Skipped => "skipped",
         }
     }
@@ -50,7 +53,7 @@ impl Sort {
     fn symbol(self) -> (Style, &'static str) {
         match self {
             Self::Unknown => (UNKNOWN, "?"),
-            Self::Pending => (UNKNOWN, "."),
+            Self::Pending | Self::Held => (UNKNOWN, "."),
             Self::Skipped => (DIM, "."),
             _ => (BAD, "x"),
         }
@@ -142,6 +145,7 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
         StepResult::Unknown { reason } => (Sort::Unknown, plain(reason)),
         StepResult::Stale { reason } => (Sort::Stale, plain(reason)),
         StepResult::Pending { reason } => (Sort::Pending, plain(reason)),
+        StepResult::Held { reason } => (Sort::Held, plain(reason)),
         StepResult::Changed
         | StepResult::Skipped { .. }
         | StepResult::AlreadyOk { .. }

@@ -3,8 +3,9 @@
 use super::{Text, problems, rows};
 use crate::engine::{Report, StepResult};
 use crate::model::{ExitCode, Outcome};
+use crate::view::fold::fold;
 use crate::view::style::{BAD, GOOD, paint};
-use crate::view::{count, took, words};
+use crate::view::{count, escape, took, words};
 use std::io::{self, Write};
 
 /// Writes the whole report.
@@ -12,8 +13,29 @@ pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) 
     super::simulated(&report.simulated, out)?;
     problems::write(report, out)?;
     rows::write(report, out)?;
+    aborted(report, out)?;
     writeln!(out, "{}", closing(report, exit))?;
     next(text, report, exit, out)
+}
+
+/// What a run that was stopped by its budget has done, and what not. Nothing needs to be undone before it goes on.
+fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if !report.budget_spent {
+        return Ok(());
+    }
+    let parts: [(&str, &[Outcome]); 3] = [
+        ("done", &[Outcome::Ok, Outcome::Changed, Outcome::Pending]),
+        ("not done", &[Outcome::Cancelled, Outcome::Skipped]),
+        ("gone wrong", &[Outcome::Failed, Outcome::Blocked, Outcome::Stale, Outcome::Locked, Outcome::Unreachable]),
+    ];
+    for (head, outcomes) in parts {
+        let hosts = report.hosts.iter().filter(|host| outcomes.contains(&host.outcome));
+        let names = fold(hosts.map(|host| host.host.as_str()));
+        if !names.is_empty() {
+            writeln!(out, "{head}: {}", escape::line(&names))?;
+        }
+    }
+    writeln!(out)
 }
 
 /// Returns how the run ended, over how many hosts, with how many of what.

@@ -45,6 +45,7 @@ fn counts(host: &HostReport) -> String {
         (of(|r| matches!(r, StepResult::Blocked { .. })), "blocked"),
         (of(|r| matches!(r, StepResult::Unknown { .. })), "unknown"),
         (of(|r| matches!(r, StepResult::Pending { .. })), "pending"),
+        (of(|r| matches!(r, StepResult::Held { .. })), "held back"),
         (of(|r| matches!(r, StepResult::Skipped { .. })), "skipped"),
         (of(|r| matches!(r, StepResult::Cancelled)), "cancelled"),
     ]);

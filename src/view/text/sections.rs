@@ -42,6 +42,7 @@ const WAITING: Part =
     Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", |s| s.waits_for.is_some(), "") };
 
 const PARTS: &[Part] = &[
+    Part { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
     Part {
         symbol: ".",
         style: UNKNOWN,
@@ -98,6 +99,9 @@ impl Part {
     fn group(&self, group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{} {}", paint(self.style, self.symbol), step::head(group.step))?;
         step::reason(group.step, out)?;
+        if let Some(why) = &group.step.held {
+            writeln!(out, "    {}", escape::line(why))?;
+        }
         if let Some(other) = &group.step.waits_for {
             writeln!(out, "    waits for {}", escape::line(other))?;
         }

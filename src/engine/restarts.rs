@@ -1,0 +1,54 @@
+//! Restarts of one service on many hosts: never more at once than the rollout allows.
+
+use crate::graph::StepIndex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many hosts may restart each service at once.
+#[derive(Debug)]
+pub struct Restarts {
+    most: Option<usize>,
+    steps: Mutex<BTreeMap<StepIndex, Arc<Semaphore>>>,
+}
+
+impl Restarts {
+    /// `most` hosts at once; any number without it.
+    pub fn new(most: Option<usize>) -> Self {
+        Self { most, steps: Mutex::default() }
+    }
+
+    /// Returns once a host may restart what `steps` restart, and keeps its place until the answer is dropped. Places are
+    /// taken in the order of the steps, so that no two hosts wait for each other.
+    pub async fn enter(&self, steps: BTreeSet<StepIndex>) -> Vec<OwnedSemaphorePermit> {
+        let Some(most) = self.most else { return Vec::new() };
+        let mut places = Vec::new();
+        for step in steps {
+            let own = {
+                let mut all = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+                all.entry(step).or_insert_with(|| Arc::new(Semaphore::new(most.max(1)))).clone()
+            };
+            // It is never closed, so waiting for it cannot fail.
+            places.extend(own.acquire_owned().await.ok());
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_service_at_a_time_and_another_beside_it() {
+        let restarts = Restarts::new(Some(1));
+        let step = |at| BTreeSet::from([StepIndex(at)]);
+        let first = restarts.enter(step(1)).await;
+        assert_eq!((first.len(), restarts.enter(step(2)).await.len()), (1, 1));
+        let soon = std::time::Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, restarts.enter(step(1))).await.is_err(), "the place is taken");
+        drop(first);
+        assert_eq!(restarts.enter(step(1)).await.len(), 1);
+        assert!(Restarts::new(None).enter(step(1)).await.is_empty());
+    }
+}

@@ -1,0 +1,471 @@
+//! Windows on simulated hosts: who is taken out of service when, what reboots, what is left alone and said.
+//!
+//! A simulated reboot puts `loaded` where `configured` was and writes another boot id; the stand-in for `systemctl`
+//! keeps units as files.
+
+use super::super::{Event, StepResult};
+use super::stage::{Ran, Stage};
+use crate::model::{Disruption, Outcome, Verdict};
+use crate::plan::{Policy, Stage as When};
+
+const SYSTEMCTL: &str = r#"#!/bin/sh
+root=$(dirname "$0")/..
+for unit in "$@"; do :; done
+case $1 in
+show) if [ -e "$root/units/$unit" ]; then echo active; else echo inactive; fi ;;
+stop) rm -f "$root/units/$unit"; echo "stop $unit" >>"$root/log" ;;
+start) mkdir -p "$root/units"; touch "$root/units/$unit"; echo "start $unit" >>"$root/log" ;;
+is-active) test -e "$root/units/$unit" ;;
+is-system-running) echo running ;;
+esac
+"#;
+
+const REBOOT: &str = r#"root=$(dirname "$0")/..
+echo reboot >>"$root/log"
+mkdir -p "$root/loaded"
+cp "$root"/configured/* "$root/loaded/" 2>/dev/null
+[ -e "$root/stays" ] || cat /proc/sys/kernel/random/uuid >"$root/.sim/boot-id"
+"#;
+
+/// What must be loaded before the driver changes.
+const EARLY: &str = "steps:
+  - name: first
+    command: { check: 'test -e @root/configured/first', apply: 'mkdir -p @root/configured; touch @root/configured/first' }
+    effective: { by: [reboot], check: 'test -e @root/loaded/first' }
+  - name: second
+    command: { check: 'test -e @root/configured/second', apply: 'mkdir -p @root/configured; touch @root/configured/second' }
+    effective: { by: [reboot], check: 'test -e @root/loaded/second' }
+";
+
+const DRIVER: &str = "params:
+  version: { type: version, default: 1.0-1 }
+needs: [early]
+steps:
+  - name: packages
+    disruption: D2
+    command: { check: 'test -e @root/driver', apply: 'test ! -e @root/units/fm.service && test ! -e @root/bad && echo driver >>@root/log && touch @root/driver' }
+";
+
+const FM: &str = "needs: [driver]
+during: { driver: { stopped: [fm] } }
+steps:
+  - name: package
+    command: { check: 'test -e @root/fm-{{ recipes[\"driver\"].version }}', apply: 'echo fm >>@root/log; touch @root/fm-{{ recipes[\"driver\"].version }}' }
+  - name: running
+    command:
+      check: 'test -e @root/units/fm.service && test -e @root/fm-{{ recipes[\"driver\"].version }}'
+      apply: 'mkdir -p @root/units; touch @root/units/fm.service; echo start fm.service >>@root/log'
+";
+
+const MOTD: &str = "steps:\n  - { name: file, command: { check: 'test -e @root/motd', apply: 'echo motd >>@root/log; touch @root/motd' } }\n";
+
+fn stage(hosts: usize, rollout: &str) -> Stage {
+    let apply = ["motd", "early", "driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
+    let recipes = [("early", EARLY), ("driver", DRIVER), ("fm", FM), ("motd", MOTD)];
+    let stage = Stage::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n{apply}"), &recipes);
+    for host in &stage.hosts {
+        stage.put(host, "units/fm.service");
+        stage.write(host, ".sim/boot-id", "boot-1\n");
+        stage.write(host, ".sim/reboot", REBOOT);
+        stage.write(host, ".sim/systemctl", SYSTEMCTL);
+    }
+    stage
+}
+
+fn log(stage: &Stage, host: &str) -> Vec<String> {
+    stage.read(host, "log").lines().map(str::to_owned).collect()
+}
+
+/// Returns hosts in the order in which they were taken out of service, and how many were at most.
+fn windows(ran: &Ran) -> (Vec<String>, usize) {
+    let (mut order, mut open, mut most) = (Vec::new(), 0_usize, 0);
+    for event in &ran.events {
+        match event {
+            Event::WindowOpened { host, .. } => {
+                order.push(host.to_string());
+                open += 1;
+            }
+            // One that an earlier run left open was not opened in this one.
+            Event::WindowClosed { .. } => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    (order, most)
+}
+
+#[test]
+fn one_reboot_for_all_that_wait_for_one_and_then_nothing_to_do() {
+    let stage = stage(1, "reboot: allow");
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert_eq!(window.reboots.len(), 1);
+    assert_eq!(
+        window.reboots[0].steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["early/first", "early/second"]
+    );
+    assert_eq!((window.reboots[0].certain, ran.plan.hosts[0].disruption()), (true, Disruption::D3));
+    let reboots = &ran.report.hosts[0].reboots;
+    assert_eq!((reboots.len(), reboots[0].from.raw()), (1, "boot-1"));
+    assert_ne!(reboots[0].to.raw(), "boot-1");
+    assert_eq!(ran.step("n1", "early/first"), "changed");
+    assert!(!stage.has("n1", "state/window.json"), "the window is closed");
+    let again = stage.run();
+    assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
+}
+
+#[test]
+fn the_plan_says_when_each_step_runs() {
+    let stage = stage(1, "reboot: allow");
+    let ran = stage.run();
+    let stages: Vec<(String, When)> =
+        ran.plan.hosts[0].steps.iter().map(|step| (step.id.to_string(), step.stage)).collect();
+    let expected = [
+        ("motd/file", When::Before),
+        ("early/first", When::Before),
+        ("early/second", When::Before),
+        ("driver/packages", When::Inside(1)),
+        ("fm/package", When::Inside(1)),
+        ("fm/running", When::Inside(1)),
+    ];
+    let mut stages: Vec<(&str, When)> = stages.iter().map(|(name, stage)| (name.as_str(), *stage)).collect();
+    stages.sort_by_key(|(name, _)| expected.iter().position(|(other, _)| other == name));
+    assert_eq!(stages, expected);
+    let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
+    assert!(driver.envelope.is_some(), "it is judged again after the reboot");
+}
+
+#[test]
+fn without_leave_nothing_reboots_and_what_needs_it_waits() {
+    let stage = stage(1, "reboot: never");
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped));
+    assert_eq!(log(&stage, "n1"), ["motd"]);
+    assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not get through");
+    assert_eq!(stage.read("n1", ".sim/boot-id"), "boot-1\n");
+}
+
+#[test]
+fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
+    let mut stage = stage(1, "reboot: allow");
+    ["configured/first", "configured/second", "loaded/first", "loaded/second"].iter().for_each(|f| stage.put("n1", f));
+    stage.policy = Policy { max_disruption: Disruption::D1 };
+    let ran = stage.run();
+    assert_eq!(ran.step("n1", "driver/packages"), "held: is D2, and `--max-disruption` is D1");
+    assert_eq!(ran.step("n1", "motd/file"), "changed");
+    assert_eq!((ran.code(), ran.plan.counts().held, log(&stage, "n1")), (10, 1, vec!["motd".to_owned()]));
+    assert!(stage.has("n1", "units/fm.service"), "nothing is stopped for it");
+}
+
+#[test]
+fn a_version_ties_even_without_an_edge() {
+    let fm = FM.replace("needs: [driver]\n", "");
+    let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
+    let driver = DRIVER.replace("needs: [early]\n", "");
+    let mut stage = Stage::new(1, apply, &[("driver", &driver), ("fm", &fm)]);
+    stage.put("n1", "units/fm.service");
+    stage.policy = Policy { max_disruption: Disruption::D1 };
+    let ran = stage.run();
+    let why = "held: must have the version of `driver/packages`, which `--max-disruption` (D1) holds back";
+    assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), (why, 10));
+    assert!(!stage.has("n1", "fm-1.0-1") && !stage.has("n1", "driver"));
+}
+
+#[test]
+fn waves_never_take_more_than_the_budget() {
+    let stage = stage(5, "canary: 1, max_unavailable: 2, reboot: allow");
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0);
+    let waves: Vec<usize> = ran.plan.rollout.waves.iter().map(Vec::len).collect();
+    assert_eq!(waves, [1, 2, 2]);
+    let (order, most) = windows(&ran);
+    assert_eq!((order[0].as_str(), order.len(), most), ("n1", 5, 2));
+    assert!(ran.finished("n1") < ran.started("n2"), "the canary has had all its changes first");
+}
+
+#[test]
+fn a_quorum_is_never_taken_out_together() {
+    let stage = stage(3, "max_unavailable: 3, quorum: [all], reboot: allow");
+    let ran = stage.run();
+    assert_eq!((ran.code(), windows(&ran).1, ran.plan.rollout.waves.len()), (0, 1, 3));
+}
+
+/// The host whose driver fails stays out of service; with a budget of one nobody else is taken out.
+#[test]
+fn a_host_that_stays_out_of_service_uses_the_budget_up() {
+    let stage = stage(3, "max_unavailable: 1, reboot: allow");
+    stage.put("n1", "bad");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 8));
+    assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
+    assert_eq!(ran.step("n2", "motd/file"), "changed", "what takes nothing out of service goes on");
+    assert!(stage.has("n2", "units/fm.service") && stage.has("n1", "state/window.json"));
+    assert_eq!(ran.step("n1", "fm/running"), "skipped: needs `driver/packages`, which did not get through");
+    let hint = "its window is open, it is out of service: the next apply that gets through closes it";
+    assert!(ran.told("n1").ends_with(hint), "{}", ran.told("n1"));
+    // Somebody repairs it: the next run closes what was left open.
+    std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
+    let ran = stage.run();
+    assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().left_open.as_ref().unwrap().raw(), "20261121T093015-4f2a");
+    assert_eq!(
+        (ran.code(), stage.has("n1", "state/window.json"), stage.has("n1", "units/fm.service")),
+        (0, false, true)
+    );
+}
+
+#[test]
+fn who_does_not_answer_uses_the_budget_up() {
+    let stage = stage(2, "max_unavailable: 1, reboot: allow");
+    stage.put("n1", ".sim/refuse");
+    let ran = stage.run();
+    assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
+    assert_eq!((ran.plan.rollout.unavailable.len(), ran.code()), (1, 8));
+}
+
+#[test]
+fn a_window_that_is_left_open_is_closed_though_nothing_changes() {
+    let stage = stage(1, "reboot: allow");
+    stage.run();
+    stage.write("n1", "state/window.json", "{\"run\": \"r7\"}");
+    let ran = stage.run();
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert_eq!((window.left_open.as_ref().unwrap().raw(), window.steps.len()), ("r7", 0));
+    assert_eq!((ran.code(), stage.has("n1", "state/window.json"), windows(&ran).0.len()), (0, false, 0));
+}
+
+/// A process of somebody else holds a device: the host is left as it is, the others finish.
+#[test]
+fn a_host_whose_devices_are_held_is_left_alone() {
+    let stage = stage(2, "max_unavailable: 2, reboot: allow");
+    stage.put("n1", "dev/nvidia0");
+    let mut holder = hold(&stage, "n1");
+    let ran = stage.run();
+    let why = ran.step("n1", "driver/packages");
+    assert!(why.starts_with(&format!("blocked: pid {} (sleep) of ", holder.id())), "{why}");
+    assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
+    assert_eq!(log(&stage, "n1"), ["motd"]);
+    assert!(holder.try_wait().unwrap().is_none(), "it still runs");
+    assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
+
+    let evicting = Stage { evict_busy: Some("maintenance, announced".to_owned()), ..stage };
+    let ran = evicting.run();
+    assert_eq!((ran.code(), ran.report.evict_busy.as_deref()), (0, Some("maintenance, announced")));
+    let told = ran.events.iter().any(|event| matches!(event, Event::Evicted { why, .. } if why.contains("announced")));
+    assert!(told && holder.wait().is_ok());
+}
+
+/// A process that comes while the window is open is found before the reboot.
+#[test]
+fn devices_are_looked_at_again_before_a_reboot() {
+    let stage = stage(1, "reboot: allow");
+    stage.put("n1", "dev/nvidia0");
+    let mut holder = None;
+    let path = stage.root("n1").join("dev/nvidia0");
+    let ran = stage.run_with(
+        |_| (),
+        |event, _| {
+            if matches!(event, Event::WindowOpened { .. }) {
+                holder = Some(sleeper(path.as_std_path()));
+            }
+        },
+    );
+    let mut holder = holder.expect("the window opened");
+    let blocked = ran.step("n1", "early/first");
+    assert!(blocked.starts_with("blocked: pid "), "{blocked}");
+    assert_eq!(
+        (ran.outcome("n1"), ran.code(), stage.read("n1", ".sim/boot-id").as_str()),
+        (Outcome::Blocked, 3, "boot-1\n")
+    );
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_host_that_does_not_come_back_has_failed() {
+    let stage = stage(2, "max_unavailable: 2, reboot: allow, reboot_timeout: 3s");
+    stage.put("n1", "stays");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 3));
+    let why = "did not come back within 3 s after its reboot: boot id is still boot-1";
+    assert!(ran.told("n1").starts_with(why), "{}", ran.told("n1"));
+    assert_eq!(ran.step("n1", "driver/packages"), "cancelled");
+}
+
+#[test]
+fn a_host_on_which_something_failed_is_not_taken_out_of_service() {
+    let stage = stage(1, "reboot: allow");
+    let failing =
+        "recipe: motd\nsummary: Fails\nsteps:\n  - { name: file, command: { check: 'false', apply: 'exit 3' } }\n";
+    stage.write("", "recipes/motd.yaml", failing);
+    let ran = stage.run();
+    assert_eq!((ran.code(), stage.read("n1", ".sim/boot-id").as_str()), (3, "boot-1\n"));
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: not taken out of service: `motd/file` failed");
+    assert!(ran.step("n1", "early/first").starts_with("pending: "), "{}", ran.step("n1", "early/first"));
+    assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
+}
+
+/// The machine that forge runs on is never rebooted: neither by the plan's way nor by the script itself.
+#[test]
+fn the_machine_that_forge_runs_on_is_not_rebooted() {
+    let stage = stage(1, "reboot: allow");
+    let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    stage.write("n1", ".sim/boot-id", &own);
+    let ran = stage.run();
+    let why =
+        "blocked: not rebooted: it is the machine that forge runs on: apply from another one, or reboot it yourself";
+    assert_eq!((ran.step("n1", "early/first").as_str(), ran.code()), (why, 3));
+    assert_eq!(log(&stage, "n1"), ["motd"], "nothing was stopped for it");
+}
+
+/// A run that was killed when everything was written and nothing rebooted yet: the next one sees what waits.
+#[test]
+fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next() {
+    let stage = stage(1, "reboot: allow");
+    ["configured/first", "configured/second", "motd"].iter().for_each(|file| stage.put("n1", file));
+    let ran = stage.run();
+    let planned = ran.plan.hosts[0].steps.iter().find(|step| step.id.to_string() == "early/first").unwrap();
+    assert_eq!((planned.verdict, planned.acts()), (Verdict::Pending, false), "nothing is to be written any more");
+    assert_eq!(ran.plan.counts().awaited, 2);
+    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1));
+    assert_eq!(log(&stage, "n1"), ["stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
+}
+
+/// The link is lost right before the host is told to reboot: it stays out of service, and the next run goes on.
+#[test]
+fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
+    let stage = stage(1, "reboot: allow, reboot_timeout: 3s");
+    stage.write("n1", ".sim/reboot", "root=$(dirname \"$0\")/..\ntouch \"$root/.sim/lost\"\n");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
+    assert!(stage.has("n1", "state/window.json") && !stage.has("n1", "units/fm.service"));
+    stage.write("n1", ".sim/reboot", REBOOT);
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
+    assert!(!stage.has("n1", "state/window.json") && stage.has("n1", "units/fm.service"));
+}
+
+/// What shares a version with a change that is held back is held back; what shares it with one that goes out goes with it.
+#[test]
+fn only_what_is_tied_to_the_change_held_back_is_held_back() {
+    let other = "steps:\n  - { name: big, disruption: D3, command: { check: 'test -e @root/big', apply: 'touch @root/big' } }\n";
+    let driver = DRIVER.replace("needs: [early]\n", "");
+    let apply = "apply:\n  - { recipe: big, on: all }\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
+    let mut stage = Stage::new(1, apply, &[("big", other), ("driver", &driver), ("fm", FM)]);
+    stage.put("n1", "units/fm.service");
+    stage.write("n1", ".sim/systemctl", SYSTEMCTL);
+    stage.policy = Policy { max_disruption: Disruption::D2 };
+    let ran = stage.run();
+    assert_eq!(ran.step("n1", "big/big"), "held: is D3, and `--max-disruption` is D2");
+    assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), ("changed", 10));
+    assert_eq!(log(&stage, "n1"), ["stop fm.service", "driver", "fm", "start fm.service"]);
+}
+
+/// A selection of steps stops what it must, and starts again what it stopped; it closes no window of another run.
+#[test]
+fn a_selection_of_steps_leaves_no_service_stopped() {
+    let mut stage = stage(1, "reboot: allow");
+    stage.skip = vec!["fm".to_owned()];
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(log(&stage, "n1"), ["motd", "stop fm.service", "reboot", "driver", "start fm.service"]);
+    stage.write("n1", "state/window.json", "{\"run\": \"r7\"}");
+    let ran = stage.run();
+    assert!(ran.plan.hosts[0].window.is_none() && stage.has("n1", "state/window.json"), "{:#?}", ran.plan);
+    std::fs::remove_file(stage.root("n1").join("driver")).unwrap();
+    let ran = stage.run();
+    let why = "an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it";
+    let open = |event: &Event| matches!(event, Event::WindowLeftOpen { why: told, .. } if told.raw() == why);
+    assert!(ran.events.iter().any(open), "{:#?}", ran.events);
+    assert!(stage.has("n1", "state/window.json"));
+}
+
+/// A card that is gone after the reboot is seen by a recipe that changes nothing: the host stays out of service.
+#[test]
+fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
+    let stage = stage(1, "reboot: allow");
+    let text = std::fs::read_to_string(stage.root("").join("inventory.yaml")).unwrap();
+    std::fs::write(stage.root("").join("inventory.yaml"), text + "  - { recipe: cards, on: all }\n").unwrap();
+    let cards = "recipe: cards\nsummary: Counts\nverify:\n  - { name: all are there, check: test -e @root/card }\n";
+    stage.write("", "recipes/cards.yaml", &cards.replace("@root", stage.root("n1").as_str()));
+    stage.put("n1", "card");
+    stage.write("n1", ".sim/reboot", &format!("{REBOOT}rm \"$root/card\"\n"));
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 5), "{:#?}", ran.report);
+    assert!(stage.has("n1", "state/window.json"));
+}
+
+/// Windows open for one minute of the day that is not now.
+#[test]
+fn outside_the_hours_nothing_is_taken_out_of_service() {
+    let now = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::system());
+    let (hour, next) = ((now.hour() + 5) % 24, (now.hour() + 6) % 24);
+    let stage = stage(1, &format!("reboot: allow, hours: \"{hour:02}:00-{next:02}:00\""));
+    let ran = stage.run();
+    let why = ran.step("n1", "driver/packages");
+    assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00, and it is ")), "{why}");
+    assert_eq!(
+        (ran.step("n1", "motd/file").as_str(), ran.outcome("n1"), ran.code()),
+        ("changed", Outcome::Pending, 10)
+    );
+    assert_eq!(log(&stage, "n1"), ["motd"]);
+}
+
+/// Whoever waits for all hosts has left its window first: else they would wait for each other.
+#[test]
+fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
+    let test = "needs:\n  driver: { of: selected, least: 100% }\nsteps:\n  - { name: run, command: { check: 'test -e @root/tested', apply: 'touch @root/tested' } }\n";
+    let driver = DRIVER.replace("needs: [early]\n", "");
+    let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: accept, on: all }\n";
+    let stage = Stage::new(3, apply, &[("driver", &driver), ("accept", test)]);
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(windows(&ran).1, 1);
+    let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "accept").unwrap();
+    assert_eq!((step.stage, step.verdict), (When::After, Verdict::Change));
+}
+
+#[test]
+fn a_service_restarts_on_few_hosts_at_once() {
+    let service = "steps:\n  - { name: s, disruption: D1, command: { check: 'test -e @root/s', apply: 'sleep 0.2; touch @root/s' } }\n";
+    let stage =
+        Stage::new(3, "rollout: { max_restarting: 1 }\napply:\n  - { recipe: s, on: all }\n", &[("s", service)]);
+    let ran = stage.run();
+    let (mut now, mut most) = (0, 0);
+    for event in &ran.events {
+        match event {
+            Event::StepStarted { .. } => now += 1,
+            Event::StepFinished { result: StepResult::Changed, .. } => now -= 1,
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    assert_eq!((ran.code(), most), (0, 1));
+}
+
+fn hold(stage: &Stage, host: &str) -> std::process::Child {
+    sleeper(stage.root(host).join("dev/nvidia0").as_std_path())
+}
+
+/// A process that holds a file open.
+fn sleeper(path: &std::path::Path) -> std::process::Child {
+    let file = std::fs::File::open(path).unwrap();
+    std::process::Command::new("sleep").arg("600").stdin(file).spawn().unwrap()
+}
+
+#[test]
+fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
+    use crate::view::{Text, Writer};
+    let stage = stage(4, "max_unavailable: 1, reboot: allow");
+    stage.put("n2", "bad");
+    let ran = stage.run();
+    let mut out = Vec::new();
+    let text = Text { verbose: 0, target: Some("inventory.yaml".to_owned()) };
+    text.report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
+    let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+    assert!(text.contains("\ndone: n1\nnot done: n[3:4]\ngone wrong: n2\n"), "{text}");
+    assert!(text.ends_with("next: forge apply inventory.yaml\n"), "{text}");
+}

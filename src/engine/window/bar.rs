@@ -1,0 +1,100 @@
+//! What becomes of the steps of a window that does not open.
+
+use super::Shut;
+use crate::engine::board::Reached;
+use crate::engine::event::{Event, Failure, StepResult};
+use crate::engine::group::Group;
+use crate::engine::host::{HostRun, as_planned, reached_as_planned};
+use crate::model::Verdict;
+use crate::model::{BlockClass, Untrusted};
+use crate::plan::{Stage, StepPlan};
+
+impl HostRun<'_> {
+    /// Notes why the window does not open, and says so.
+    pub(super) fn shut(&mut self, shut: Shut) {
+        if let Some(why) = why(&shut) {
+            let host = self.host().clone();
+            self.run.say(match self.passage.open || self.passage.stage > Stage::Before {
+                true => Event::WindowLeftOpen { host, why },
+                false => Event::WindowShut { host, why },
+            });
+        }
+        self.tell_awaiting(&shut);
+        self.passage.shut = Some(shut);
+    }
+
+    /// Steps that wait for a reboot which does not come have had their turn: they say why it does not.
+    fn tell_awaiting(&mut self, shut: &Shut) {
+        if matches!(shut, Shut::Stopped | Shut::Never(_) | Shut::Open(_)) {
+            return;
+        }
+        let Some(window) = self.plan.window.as_ref() else { return };
+        for at in 0..self.steps.len() {
+            let awaits = matches!(self.steps[at].result, StepResult::Pending { .. });
+            let told = matches!(shut, Shut::Failed(_)) && self.has_failed();
+            if awaits && !told && window.reboots_for(&self.steps[at].id) {
+                self.steps[at].result = barred(shut, false);
+            }
+        }
+    }
+
+    /// The steps of a window that did not open: those that would have acted say why they did not.
+    pub(in crate::engine) fn bar(&mut self, group: &Group, shut: &Shut) {
+        let (mut reports, mut failed) = (Vec::new(), self.has_failed());
+        for step in self.planned_of(group) {
+            let mut report = as_planned(step);
+            if step.acts() || self.awaits(step) {
+                report.result = barred(shut, failed);
+                failed |= matches!(report.result, StepResult::Failed { .. });
+            }
+            reports.push(report);
+        }
+        for index in &group.steps {
+            let own = self.planned_of(group).filter(|step| self.is_of(*index, &step.id));
+            let reached = own.map(|step| if step.acts() { Reached::Nothing } else { reached_as_planned(step) });
+            let reached = reached.min().unwrap_or(Reached::Effective);
+            self.reach(*index, reached);
+        }
+        reports.iter().for_each(|report| self.say_finished(report));
+        self.steps.extend(reports);
+    }
+
+    fn awaits(&self, step: &StepPlan) -> bool {
+        let awaited = || self.plan.window.as_ref().is_some_and(|window| window.reboots_for(&step.id));
+        step.verdict == Verdict::Pending && awaited()
+    }
+
+    /// Whether a step has failed: one is enough to tell why the window does not open.
+    fn has_failed(&self) -> bool {
+        self.steps.iter().any(|report| matches!(report.result, StepResult::Failed { .. }))
+    }
+}
+
+fn why(shut: &Shut) -> Option<Untrusted> {
+    match shut {
+        Shut::Held(why)
+        | Shut::Never(why)
+        | Shut::Refused(why)
+        | Shut::Unknown(why)
+        | Shut::Failed(why)
+        | Shut::Open(why) => Some(why.as_str().into()),
+        Shut::Busy(why) => Some(format!("busy: {why}").into()),
+        Shut::Stopped => None,
+    }
+}
+
+/// What becomes of a step. `failed` says that another one carries the failure already.
+fn barred(shut: &Shut, failed: bool) -> StepResult {
+    match shut {
+        Shut::Held(why) => StepResult::Held { reason: why.as_str().into() },
+        Shut::Never(why) | Shut::Open(why) => StepResult::Skipped { reason: why.as_str().into() },
+        Shut::Busy(why) => StepResult::Blocked { class: BlockClass::Busy, reason: why.as_str().into() },
+        Shut::Refused(why) => StepResult::Blocked { class: BlockClass::Rule, reason: why.as_str().into() },
+        Shut::Unknown(why) => StepResult::Unknown { reason: why.as_str().into() },
+        Shut::Failed(why) if failed => StepResult::Skipped { reason: why.as_str().into() },
+        Shut::Failed(why) => StepResult::Failed {
+            failure: Failure { why: why.as_str().into(), tail: Untrusted::default(), hint: None, log: None },
+        },
+        Shut::Stopped => StepResult::Cancelled,
+    }
+}

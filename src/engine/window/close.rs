@@ -1,0 +1,87 @@
+//! Closing a window: the host is brought back into service, if all went well.
+
+use super::{STOPPING, Shut, script};
+use crate::engine::event::{Event, Failure, StepResult};
+use crate::engine::host::HostRun;
+use crate::engine::link::SHORT;
+use crate::engine::report::StepReport;
+use crate::plan::{Stage, Window};
+use std::collections::BTreeSet;
+
+impl HostRun<'_> {
+    /// Brings the host back into service. Services and holds were brought back by the steps that declare them.
+    ///
+    /// # Errors
+    /// Something of the window did not get through: it stays open, and the next run that gets through closes it.
+    pub(super) async fn close_window(&mut self, window: &Window) -> Result<(), Shut> {
+        match self.unsound(window).await {
+            Some(why) => Err(Shut::Open(why)),
+            None => self.bring_back(window).await,
+        }
+    }
+
+    async fn bring_back(&mut self, window: &Window) -> Result<(), Shut> {
+        if self.lost.is_some() {
+            return Err(Shut::Stopped);
+        }
+        if !self.passage.stopped.is_empty() {
+            self.own_script(script::start(&self.passage.stopped), STOPPING).await?;
+        }
+        self.undrain(window).await?;
+        self.own_script(script::close(), SHORT).await?;
+        self.passage.open = false;
+        self.run.board.leave_window(self.host());
+        self.run.say(Event::WindowClosed { host: self.host().clone() });
+        Ok(())
+    }
+
+    /// Returns what did not get through in the window, if something did not. Of one that an earlier run left open
+    /// nobody knows what belonged to it: then the whole host must be as declared.
+    async fn unsound(&mut self, window: &Window) -> Option<String> {
+        if window.left_open.is_some() && !self.run.options.filter.is_empty() {
+            return Some(
+                "an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it".to_owned(),
+            );
+        }
+        let own = |report: &&StepReport| {
+            let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
+            window.left_open.is_some() || !matches!(stage, Some(Stage::Before))
+        };
+        if let Some(why) = self.steps.iter().filter(own).find_map(not_through) {
+            return Some(why);
+        }
+        for recipe in self.to_prove(window) {
+            if let Some(why) = self.unproven(&recipe).await {
+                return Some(format!("`{recipe}`: {why}"));
+            }
+        }
+        None
+    }
+
+    /// Returns the recipes whose verification must hold before the host is back in service: those that changed, and
+    /// after a reboot all, since a card that was lost in it shows elsewhere. What waits for other hosts comes later.
+    fn to_prove(&self, window: &Window) -> BTreeSet<String> {
+        let mut recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
+        if !self.passage.reboots.is_empty() {
+            recipes.extend(self.plan.verify.iter().map(|verify| verify.recipe.to_string()));
+        }
+        for late in self.plan.steps.iter().filter(|step| step.stage == Stage::After) {
+            recipes.remove(&*late.id.recipe);
+        }
+        recipes
+    }
+}
+
+fn not_through(report: &StepReport) -> Option<String> {
+    let why = match &report.result {
+        StepResult::Failed { failure: Failure { why, .. } } => why.raw(),
+        StepResult::Blocked { reason, .. }
+        | StepResult::Unknown { reason }
+        | StepResult::Stale { reason }
+        | StepResult::Held { reason }
+        | StepResult::Skipped { reason } => reason.raw(),
+        StepResult::Cancelled => "was not begun",
+        _ => return None,
+    };
+    Some(format!("`{}` did not get through: {why}", report.id))
+}

@@ -1,0 +1,129 @@
+//! A host's window while it is worked on: waiting for its turn, taking the host out of service, reboots, and bringing
+//! it back.
+//!
+//! Architecture Invariants: no window opens while somebody else's work holds the host's devices, and no host reboots
+//! oftener than its plan says. What a killed run leaves behind is found by the next: stopped services by their state,
+//! an open window by its mark.
+
+mod bar;
+mod busy;
+mod close;
+mod node;
+mod open;
+mod reboot;
+mod script;
+mod slurm;
+mod turn;
+
+pub(super) use script::BOOT_ID;
+#[cfg(test)]
+pub(super) use script::REBOOT;
+
+use super::cancel::Stop;
+use super::event::Rebooted;
+use super::group::Group;
+use super::host::HostRun;
+use super::link::{Done, SHORT, said};
+use crate::graph::StepIndex;
+use crate::plan::{Stage, Window};
+use crate::script::Fragment;
+use std::time::Duration;
+
+/// Why the changes of a window are not made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Shut {
+    /// Policy: it is not the hour.
+    Held(String),
+    /// The budget: it will not be the host's turn in this run.
+    Never(String),
+    /// The host may not be rebooted by this run.
+    Refused(String),
+    /// Somebody holds the host's devices.
+    Busy(String),
+    /// It could not be told whether somebody does.
+    Unknown(String),
+    /// The host could not be taken out of service, or not be rebooted.
+    Failed(String),
+    /// The host is not brought back into service.
+    Open(String),
+    /// The run was stopped, or the host lost.
+    Stopped,
+}
+
+/// Where a host stands with its window.
+#[derive(Debug, Default)]
+pub(super) struct Passage {
+    pub stage: Stage,
+    pub shut: Option<Shut>,
+    /// Whether the host was taken out of service and not brought back.
+    pub open: bool,
+    /// Units that this run stopped.
+    pub stopped: Vec<String>,
+    pub reboots: Vec<Rebooted>,
+}
+
+impl HostRun<'_> {
+    /// Returns when a group runs.
+    pub(super) fn stage_of(&self, group: &Group) -> Stage {
+        self.planned_of(group).map(|step| step.stage).max().unwrap_or_default()
+    }
+
+    /// Brings the host to a stage: takes it out of service, reboots it, brings it back, as the plan says. Where that
+    /// does not go on, [`Passage::shut`] says why.
+    pub(super) async fn go_to(&mut self, stage: Stage) {
+        let Some(window) = self.plan.window.as_ref() else { return };
+        while self.passage.stage < stage && self.passage.shut.is_none() {
+            if self.lost.is_some() || self.run.cancel.level() > Stop::No {
+                return;
+            }
+            let (next, passed) = match self.passage.stage {
+                Stage::Before if is_idle(window) => (Stage::Inside(0), Ok(())),
+                Stage::Before => (Stage::Inside(0), self.open_window(window).await),
+                Stage::Inside(round) if (round as usize) < window.reboots.len() => {
+                    (Stage::Inside(round + 1), self.reboot_for(window, round as usize).await)
+                }
+                Stage::Inside(_) | Stage::After => (Stage::After, self.close_window(window).await),
+            };
+            match passed {
+                Ok(()) => self.passage.stage = next,
+                Err(shut) => self.shut(shut),
+            }
+        }
+    }
+
+    /// Returns whether a reboot that has not had its turn is to bring a step into force.
+    pub(super) fn awaits_reboot(&self, index: StepIndex) -> bool {
+        let done = match self.passage.stage {
+            _ if self.passage.shut.is_some() => return false,
+            Stage::Before => 0,
+            Stage::Inside(round) => round as usize,
+            Stage::After => return false,
+        };
+        let id = self.run.project.graph.step(index);
+        let later = self.plan.window.iter().flat_map(|window| window.reboots.iter().skip(done));
+        later.flat_map(|reboot| &reboot.steps).any(|step| step.recipe == id.recipe && step.step == id.step)
+    }
+
+    /// Runs one of forge's own short scripts under the lock.
+    async fn own_script(&mut self, body: Fragment, limit: Duration) -> Result<String, Shut> {
+        let shared = self.run.board.shared();
+        match self.link.act(body, limit, &shared.secrets).await {
+            Ok(Done { finished, .. }) if finished.status == 0 => {
+                Ok(String::from_utf8_lossy(&finished.stdout).into_owned())
+            }
+            Ok(Done { finished, .. }) => Err(Shut::Failed(said(&finished.stderr))),
+            Err(error) => {
+                self.lost = Some(error);
+                Err(Shut::Stopped)
+            }
+        }
+    }
+}
+
+/// Whether nothing is to be done in a window but to close what was left open.
+fn is_idle(window: &Window) -> bool {
+    window.steps.is_empty() && window.reboots.is_empty()
+}
+
+/// The limit of a script that stops units: as long as systemd waits for the slowest of several.
+const STOPPING: Duration = Duration::from_secs(SHORT.as_secs() * 10);

@@ -1,0 +1,86 @@
+//! Opening a window: the host is taken out of service.
+
+use super::{STOPPING, Shut, script};
+use crate::engine::event::Event;
+use crate::engine::host::HostRun;
+use crate::plan::{Stop, Window};
+use serde_json::json;
+
+impl HostRun<'_> {
+    /// Takes the host out of service once it is its turn: nobody else's work is on it, it takes no new work, a mark
+    /// says that its window is open, and what may not run meanwhile is stopped.
+    ///
+    /// # Errors
+    /// It stays in service.
+    pub(super) async fn open_window(&mut self, window: &Window) -> Result<(), Shut> {
+        self.worth_opening(window).await?;
+        self.take_turn().await?;
+        let opened = self.take_out(window).await;
+        if opened.is_err() && !self.passage.open {
+            self.run.board.leave_window(self.host());
+        }
+        opened
+    }
+
+    async fn take_out(&mut self, window: &Window) -> Result<(), Shut> {
+        // Whoever holds devices is told before the node is asked to take no new work, unless they are waited for.
+        if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
+            self.free(window, window.reboots_certainly()).await?;
+        }
+        let slurm = self.drain(window).await?;
+        let opened = match window.slurm {
+            true => self.free(window, window.reboots_certainly()).await,
+            false => Ok(()),
+        };
+        let opened = match opened {
+            Ok(()) => self.stop_units(window, slurm).await,
+            Err(shut) => Err(shut),
+        };
+        match opened {
+            Err(shut) if self.drained && self.lost.is_none() => Err(self.give_back(window, shut).await),
+            opened => opened,
+        }
+    }
+
+    /// Lets a node take work again that was drained for nothing. Why the window stays shut is told all the same.
+    async fn give_back(&mut self, window: &Window, shut: Shut) -> Shut {
+        match (self.undrain(window).await, shut) {
+            (Err(Shut::Failed(why) | Shut::Unknown(why)), Shut::Busy(shut)) => {
+                Shut::Busy(format!("{shut}; and the node stays drained in Slurm: {why}"))
+            }
+            (_, shut) => shut,
+        }
+    }
+
+    /// What cannot be finished is no reason to take the host out of service.
+    async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
+        self.sound("taken out of service")?;
+        match window.reboots_certainly() {
+            true => self.not_here().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn stop_units(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
+        let options = &self.run.options;
+        let mark = json!({
+            "version": 1,
+            "run": options.run,
+            "controller": options.controller,
+            "user": options.user,
+            "time": (options.clock)().to_string(),
+            "slurm": slurm,
+        });
+        let script = script::open(&mark.to_string(), &names(&window.stops), &names(&window.unloads));
+        let stopped = self.own_script(script, STOPPING).await?;
+        self.passage.open = true;
+        let stops: Vec<String> = stopped.lines().map(str::to_owned).collect();
+        self.passage.stopped.clone_from(&stops);
+        self.run.say(Event::WindowOpened { host: self.host().clone(), stops });
+        Ok(())
+    }
+}
+
+fn names(stops: &[Stop]) -> Vec<&str> {
+    stops.iter().map(|stop| stop.name.as_str()).collect()
+}

@@ -1,0 +1,277 @@
+//! A reboot: told to the host, and proven by another boot id over a new session.
+
+use super::{BOOT_ID, Shut, script};
+use crate::engine::event::{Event, Rebooted, StepResult};
+use crate::engine::host::HostRun;
+use crate::engine::link::{Link, Locked, SHORT, broken, reason};
+use crate::facts::Facts;
+use crate::graph::StepIndex;
+use crate::model::{StepId, Verdict};
+use crate::plan::{self, Ahead, Window};
+use crate::probe::{Probe, Reading};
+use crate::transport::TransportError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long after a try the next one begins.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long the session of before the reboot may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+impl HostRun<'_> {
+    /// Reboots the host for the steps that still wait for it, if any does.
+    ///
+    /// # Errors
+    /// It is not rebooted, or did not come back.
+    pub(super) async fn reboot_for(&mut self, window: &Window, round: usize) -> Result<(), Shut> {
+        let Some(reboot) = window.reboots.get(round) else { return Ok(()) };
+        let waiting = self.pending(&reboot.steps).await?;
+        if !waiting.is_empty() {
+            self.may_reboot(window).await?;
+            self.flush_records().await;
+            self.reboot(&waiting).await?;
+            self.look_at_all().await?;
+        }
+        self.publish(&reboot.steps);
+        Ok(())
+    }
+
+    /// Foreign work is not ended.
+    async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
+        self.sound("rebooted")?;
+        self.not_here().await?;
+        self.free(window, true).await
+    }
+
+    /// A host on which something failed is left as it is, for somebody to look at.
+    pub(super) fn sound(&self, what: &str) -> Result<(), Shut> {
+        match self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. })) {
+            Some(failed) => Err(Shut::Failed(format!("not {what}: `{}` failed", failed.id))),
+            None => Ok(()),
+        }
+    }
+
+    /// The machine that forge runs on would take the run down with it.
+    pub(super) async fn not_here(&mut self) -> Result<(), Shut> {
+        if self.boot_id().is_none() {
+            self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
+        }
+        let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.boot_id().as_deref() == Some(own));
+        match own {
+            true => Err(Shut::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns those of `steps` that still wait to become effective.
+    async fn pending(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, Shut> {
+        let shared = self.run.board.shared();
+        let probes: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
+            Some(case) => {
+                let turns = case.turns();
+                let own = turns.iter().filter(|turn| speaks_of(steps, &turn.expanded.id));
+                own.flat_map(|turn| plan::of_turn(&case, turn, &turns)).collect()
+            }
+            None => return Ok(Vec::new()),
+        };
+        self.ask(&probes).await?;
+        let verdicts = self.verdicts_of(steps);
+        Ok(verdicts.into_iter().filter(|(_, _, verdict)| *verdict == Verdict::Pending).map(|(_, id, _)| id).collect())
+    }
+
+    fn verdicts_of(&self, steps: &[StepId]) -> Vec<(StepIndex, StepId, Verdict)> {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let turns = case.turns();
+        let own = turns.iter().filter(|turn| speaks_of(steps, &turn.expanded.id));
+        own.map(|turn| {
+            let judgement = plan::judge(&case, turn, &turns, &Ahead::default()).judgement;
+            (turn.index, turn.expanded.id.clone(), judgement.verdict)
+        })
+        .collect()
+    }
+
+    async fn ask(&mut self, probes: &BTreeSet<Probe>) -> Result<(), Shut> {
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let shared = self.run.board.shared();
+        match self.link.observe(probes, &shared.secrets).await {
+            Ok(observation) => {
+                self.seen.update(observation);
+                Ok(())
+            }
+            Err(error) => {
+                self.lost = Some(error);
+                Err(Shut::Stopped)
+            }
+        }
+    }
+
+    /// Tells the host to reboot and waits until it has.
+    async fn reboot(&mut self, steps: &[StepId]) -> Result<(), Shut> {
+        let began = Instant::now();
+        self.run.in_flight.enter(self.host(), steps.iter().cloned());
+        self.run.say(Event::Rebooting { host: self.host().clone(), steps: steps.to_vec() });
+        let rebooted = self.go_down_and_up(steps, began).await;
+        self.run.in_flight.leave(self.host());
+        rebooted
+    }
+
+    async fn go_down_and_up(&mut self, steps: &[StepId], began: Instant) -> Result<(), Shut> {
+        let from = self.trigger(steps).await?;
+        match self.come_back(&from, began).await {
+            Ok(to) => {
+                let reboot = Rebooted { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
+                self.run.say(Event::Rebooted { host: self.host().clone(), reboot: reboot.clone() });
+                self.passage.reboots.push(reboot);
+                Ok(())
+            }
+            Err(error) => {
+                self.lost = Some(error);
+                Err(Shut::Stopped)
+            }
+        }
+    }
+
+    /// Returns the boot id before. The session may end under the script, which is no failure once the id is known.
+    async fn trigger(&mut self, steps: &[StepId]) -> Result<String, Shut> {
+        let known = self.boot_id();
+        // From here on the host may be down, whatever comes back.
+        self.changed.extend(steps.iter().cloned());
+        let said = match (self.own_script(script::reboot(self.run.options.boot_id.as_deref()), SHORT).await, known) {
+            (Ok(said), _) => said,
+            (Err(Shut::Stopped), Some(known)) => {
+                self.lost = None;
+                known
+            }
+            (Err(shut), _) => return Err(shut),
+        };
+        match said.lines().next().map(str::trim).filter(|id| !id.is_empty()) {
+            Some(id) => Ok(id.to_owned()),
+            None => Err(Shut::Failed(format!("not rebooted: `{BOOT_ID}` could not be read"))),
+        }
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        boot_id(&self.seen.facts)
+    }
+
+    /// Waits for another boot id over a new session, then for systemd, then takes the lock anew.
+    async fn come_back(&mut self, from: &str, began: Instant) -> Result<String, TransportError> {
+        let limit = Duration::from_secs(self.run.project.rollout.reboot_timeout_s);
+        let mut last = format!("boot id is still {from}");
+        loop {
+            if began.elapsed() >= limit {
+                let limit = span(limit.as_secs());
+                return Err(broken(format!("did not come back within {limit} after its reboot: {last}")));
+            }
+            tokio::time::sleep(PAUSE).await;
+            match self.arrived(from).await {
+                Ok((link, to)) => {
+                    let old = std::mem::replace(&mut self.link, link);
+                    // It ended with the host; only its own end is waited for.
+                    let _ = tokio::time::timeout(FAREWELL, old.close()).await;
+                    self.lock_anew().await?;
+                    return Ok(to);
+                }
+                Err(why) => last = why,
+            }
+        }
+    }
+
+    /// Returns a new session and the boot id that was read over it.
+    ///
+    /// # Errors
+    /// The host is not there yet: how it stands.
+    async fn arrived(&self, from: &str) -> Result<(Link, String), String> {
+        let shared = self.run.board.shared();
+        let opened = Link::open(self.run.project, self.run.options, self.host(), &shared.secrets).await;
+        let link = opened.map_err(|error| reason(&error).raw().to_owned())?;
+        let state = up();
+        let probes = BTreeSet::from([Probe::Fact { name: "boot".to_owned() }, state.clone()]);
+        let seen = link.observe(&probes, &shared.secrets).await;
+        let (id, state) = match &seen {
+            Ok(observation) => (boot_id(&Facts::from_observation(observation)), observation.get(&state).cloned()),
+            Err(error) => return Err(reason(error).raw().to_owned()),
+        };
+        match (id, state) {
+            (None, _) => Err("its boot id cannot be read".to_owned()),
+            (Some(id), _) if id == from => Err(format!("boot id is still {from}")),
+            (Some(id), Ok(Reading::Output(output))) if is_up(output.stdout.raw().trim()) => Ok((link, id)),
+            (Some(_), Ok(Reading::Output(output))) => {
+                Err(format!("booted, and systemd says `{}`", output.stdout.raw().trim()))
+            }
+            (Some(_), _) => Err("booted, and systemd does not answer".to_owned()),
+        }
+    }
+
+    async fn lock_anew(&mut self) -> Result<(), TransportError> {
+        let owner = crate::engine::host::owner(self.run);
+        match self.link.lock(&owner).await? {
+            Locked::Ours => Ok(()),
+            Locked::Held(other) => Err(broken(format!("after its reboot another run holds the host: {}", other.raw()))),
+            Locked::Busy(_) => Err(broken("after its reboot something of an earlier run is at work there".to_owned())),
+        }
+    }
+
+    /// Looks at the whole host: a boot changes what nobody declared, facts first, since they are read by others.
+    async fn look_at_all(&mut self) -> Result<(), Shut> {
+        let facts = self.run.facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+        self.ask(&facts).await?;
+        let shared = self.run.board.shared();
+        let rest: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
+            Some(case) => plan::demand(&case, self.run.facts).difference(&facts).cloned().collect(),
+            None => BTreeSet::new(),
+        };
+        self.ask(&rest).await
+    }
+
+    /// Tells others how far the steps got that waited for a reboot.
+    fn publish(&self, steps: &[StepId]) {
+        let mut reached = BTreeMap::new();
+        for (index, _, verdict) in self.verdicts_of(steps) {
+            let own = crate::engine::host::reached_by_verdict(verdict);
+            let least = reached.entry(index).or_insert(own);
+            *least = own.min(*least);
+        }
+        reached.into_iter().for_each(|(index, reached)| self.run.board.reach(index, self.host(), reached));
+    }
+}
+
+fn boot_id(facts: &Facts) -> Option<String> {
+    match facts.0.get("boot") {
+        Some(Ok(boot)) => boot.get("id")?.as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn span(seconds: u64) -> String {
+    match seconds % 60 {
+        0 => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
+}
+
+/// Whether one of `steps` is the one of that name. Turns whose list was not known yet were planned as one.
+fn speaks_of(steps: &[StepId], id: &StepId) -> bool {
+    steps.iter().any(|s| s.recipe == id.recipe && s.step == id.step && (s.key == id.key || s.key.is_none()))
+}
+
+/// The question whether the host has booted to its end.
+fn up() -> Probe {
+    Probe::Check {
+        id: "the state of systemd".to_owned(),
+        script: "command -v systemctl >/dev/null || { echo none; exit 0; }; systemctl is-system-running; exit 0"
+            .to_owned(),
+        user: None,
+        cwd: None,
+        env: Vec::new(),
+        timeout_s: Some(10),
+    }
+}
+
+/// A host without systemd is up when it answers; one that is `maintenance` or still `starting` is not.
+fn is_up(state: &str) -> bool {
+    matches!(state, "running" | "degraded" | "none" | "offline")
+}

@@ -1,0 +1,134 @@
+//! What opening and closing a window, and rebooting, run on a host.
+
+use crate::plan::WINDOW_MARK;
+use crate::script::Fragment;
+
+/// Lets the session end before the host goes down. Simulated hosts put something else in its place.
+pub const REBOOT: &str = "systemd-run --quiet --collect -- sh -c 'sleep 1; systemctl reboot'";
+
+/// Where the boot id lies.
+pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Prints the units that it stopped. What it stopped is started again when it cannot go on, and no mark is left that
+/// was not there before.
+const OPEN: &str = r#"
+forge_file=/var/lib/forge/window.json
+forge_stopped=
+forge_was=
+[ ! -e "$forge_file" ] || forge_was=1
+forge_undo() {
+  printf '%s\n' "$1" >&2
+  for u in $forge_stopped; do systemctl start -- "$u"; done
+  [ -n "$forge_was" ] || rm -f "$forge_file"
+  exit 1
+}
+forge_stop() {
+  s=$(systemctl show -p ActiveState --value -- "$1") || forge_undo "the state of \`$1\` cannot be read"
+  case $s in inactive|failed) return 0 ;; esac
+  systemctl stop -- "$1" || forge_undo "\`$1\` cannot be stopped"
+  forge_stopped="$1 $forge_stopped"
+  printf '%s\n' "$1"
+}
+forge_unload() {
+  grep -q "^$1 " /proc/modules || return 0
+  modprobe -r -- "$1" || forge_undo "the module \`$1\` cannot be unloaded"
+}
+forge_mark() {
+  umask 077
+  t=${forge_file%/*}/.window.new
+  printf %s "$1" >"$t" && sync "$t" && mv -f "$t" "$forge_file" || forge_undo "\`$forge_file\` cannot be written"
+}
+"#;
+
+/// Returns the script that notes that a window is open, stops units and unloads modules.
+pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> Fragment {
+    let start = Fragment::new().code(OPEN).code("forge_mark ").word(mark).code("\n");
+    let stops = units.iter().fold(start, |script, unit| script.code("forge_stop ").word(*unit).code("\n"));
+    modules.iter().fold(stops, |script, module| script.code("forge_unload ").word(*module).code("\n"))
+}
+
+/// Starts a unit that this run stopped, unless a step has brought it back.
+const START: &str = r#"
+forge_start() {
+  if systemctl is-active --quiet -- "$1" || systemctl start -- "$1"; then return 0; fi
+  printf '`%s` was stopped for the window and cannot be started\n' "$1" >&2
+  exit 1
+}
+"#;
+
+/// Returns the script that starts `units`, which this run stopped, where no step brought them back.
+pub fn start(units: &[String]) -> Fragment {
+    let start = Fragment::new().code(START);
+    units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
+}
+
+/// Returns the script that notes that a window is closed.
+pub fn close() -> Fragment {
+    Fragment::new().code("rm -f -- ").word(WINDOW_MARK)
+}
+
+/// Returns the script that reboots. It prints the boot id before. The machine that forge runs on, known by `own`, its
+/// boot id, is never rebooted, whatever the inventory calls it.
+pub fn reboot(own: Option<&str>) -> Fragment {
+    let read = Fragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
+    let refused = |script: Fragment, own: &str| {
+        let test = script.code("if [ \"$i\" = ").word(own).code(" ]; then echo ");
+        test.word(OWN_MACHINE).code(" >&2; exit 1; fi\n")
+    };
+    let guarded = match own {
+        Some(own) => refused(read, own),
+        None => read,
+    };
+    guarded.code(READY).code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
+}
+
+/// A host that somebody repairs, or that goes down already, is left to them. One without systemd cannot be asked.
+const READY: &str = r#"case $(systemctl is-system-running 2>/dev/null) in
+maintenance) echo 'it is in maintenance: somebody is at work there' >&2; exit 1 ;;
+stopping) echo 'it is going down already' >&2; exit 1 ;;
+esac
+"#;
+
+/// Why the machine that forge runs on is not rebooted.
+pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from another one, or reboot it yourself";
+
+/// Ends processes: politely, then not. Only who holds a device right now is ended, and no longer than it does: a
+/// number that was given to another process meanwhile is nobody's to end.
+const EVICT: &str = r#"
+forge_holds() {
+  [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname '*/dev/nvidia*' -o -lname '*/dev/infiniband/*' \) -xtype c 2>/dev/null)" ]
+}
+forge_end() {
+  s=$1 n=0
+  shift
+  for p; do
+    if forge_holds "$p"; then n=1; kill "-$s" "$p" 2>/dev/null; fi
+  done
+  return $n
+}
+forge_evict() {
+  forge_end TERM "$@" && return 0
+  for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 0.5
+    forge_end 0 "$@" && return 0
+  done
+  forge_end KILL "$@" && return 0
+  sleep 1
+  return 0
+}
+forge_evict"#;
+
+/// Returns the script that ends processes.
+pub fn evict(pids: &[u32]) -> Fragment {
+    pids.iter().fold(Fragment::new().code(EVICT), |script, pid| script.code(" ").number(u64::from(*pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_lies_where_it_is_looked_for() {
+        assert!(OPEN.contains(&format!("forge_file={WINDOW_MARK}\n")));
+    }
+}

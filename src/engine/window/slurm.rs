@@ -1,0 +1,167 @@
+//! Nodes of Slurm: drained before a window opens, resumed when it was closed, by nobody but who drained them.
+
+use crate::model::Untrusted;
+use crate::probe::{Output, Probe};
+use crate::script::Fragment;
+
+/// How reasons of forge begin: a node with another reason was drained by somebody else.
+const OWN: &str = "forge ";
+/// Stands in the reason of a node that was down before it was drained: it is not brought up.
+const WAS_DOWN: &str = " (was down)";
+
+/// A node as `scontrol show node` tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    /// `IDLE`, or `MIXED+DRAIN`.
+    pub state: String,
+    pub reason: String,
+}
+
+impl Node {
+    fn has(&self, word: &str) -> bool {
+        self.state.split('+').any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
+    }
+
+    /// Whether it takes no new work.
+    pub fn is_drained(&self) -> bool {
+        self.has("DRAIN") || self.has("DRAINED") || self.has("DRAINING")
+    }
+
+    /// Whether work is running on it.
+    pub fn works(&self) -> bool {
+        ["ALLOCATED", "MIXED", "COMPLETING", "DRAINING"].iter().any(|word| self.has(word))
+    }
+
+    /// Whether Slurm gives it no work since it was down, drained or not.
+    fn is_down(&self) -> bool {
+        self.has("DOWN") || self.has("FAIL")
+    }
+
+    /// Whether forge drained it, in this run or an earlier one.
+    pub fn is_ours(&self) -> bool {
+        self.is_drained() && self.reason.starts_with(OWN)
+    }
+}
+
+/// Returns the question for a host's own node.
+pub fn probe() -> Probe {
+    Probe::Check {
+        id: "the node in Slurm".to_owned(),
+        script: "scontrol show node \"$(hostname -s)\"".to_owned(),
+        user: None,
+        cwd: None,
+        env: Vec::new(),
+        timeout_s: Some(30),
+    }
+}
+
+/// Reads what `scontrol show node` printed.
+///
+/// # Errors
+/// Slurm does not know the node or did not answer: why, as a lowercase fragment.
+pub fn read(output: &Output) -> Result<Node, String> {
+    if output.status != 0 {
+        let said = output.stderr.raw().lines().chain(output.stdout.raw().lines()).find(|line| !line.trim().is_empty());
+        return Err(format!("`scontrol` exited with {}: {}", output.status, said.unwrap_or("no message").trim()));
+    }
+    let text = output.stdout.raw();
+    let field = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let reason = text.lines().find_map(|line| line.trim_start().strip_prefix("Reason="));
+    match (field("NodeName"), field("State")) {
+        (Some(name), Some(state)) => Ok(Node {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            reason: reason.unwrap_or_default().trim().to_owned(),
+        }),
+        _ => Err("`scontrol` told of no node".to_owned()),
+    }
+}
+
+/// Returns the script that lets a node take no new work.
+pub fn drain(node: &Node, run: &str) -> Fragment {
+    let was = if node.is_down() { WAS_DOWN } else { "" };
+    update(node).code(" State=DRAIN").word(format!("Reason={OWN}{run}{was}"))
+}
+
+/// Returns the script that lets a node take work again. One that was down stays so: `RESUME` would bring it up.
+pub fn resume(node: &Node) -> Fragment {
+    update(node).code(if node.reason.contains(WAS_DOWN) { " State=UNDRAIN" } else { " State=RESUME" })
+}
+
+fn update(node: &Node) -> Fragment {
+    Fragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
+}
+
+/// Returns who drained a node that forge did not.
+pub fn others(node: &Node) -> Untrusted {
+    match node.reason.as_str() {
+        "" => "somebody else, without a reason".into(),
+        reason => format!("somebody else: {reason}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // origin: reconstructed, from the format of `slurm_sprint_node_table` in Slurm 23.02
+    const SHOWN: &str = "NodeName=gpu01 Arch=x86_64 CoresPerSocket=56 \n   CPUAlloc=0 CPUEfctv=112 CPUTot=112 CPULoad=0.01\n   \
+        State=STATE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n   Partitions=gpu \n   \
+        Reason=REASON [root@2026-11-21T09:30:15]\n";
+
+    fn node(state: &str, reason: &str) -> Node {
+        let stdout = SHOWN.replace("STATE", state).replace("REASON", reason);
+        let output = Output { status: 0, stdout: stdout.as_str().into(), stderr: "".into(), truncated: false };
+        read(&output).unwrap()
+    }
+
+    #[test]
+    fn states_are_words_joined_by_plus() {
+        let of = |state: &str| {
+            let node = node(state, "forge r1");
+            (node.is_drained(), node.works())
+        };
+        assert_eq!((of("IDLE"), of("MIXED"), of("ALLOCATED")), ((false, false), (false, true), (false, true)));
+        assert_eq!(
+            (of("IDLE+DRAIN"), of("MIXED+DRAIN"), of("IDLE*+DRAIN")),
+            ((true, false), (true, true), (true, false))
+        );
+        assert_eq!(of("DOWN*+DRAIN"), (true, false));
+    }
+
+    #[test]
+    fn only_what_forge_drained_is_ours() {
+        assert!(node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_ours());
+        assert!(!node("IDLE+DRAIN", "bad DIMM").is_ours());
+        assert!(!node("IDLE", "forge 20261121T093015-4f2a").is_ours());
+        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "somebody else: bad DIMM [root@2026-11-21T09:30:15]");
+    }
+
+    #[test]
+    fn a_node_that_was_down_is_not_brought_up() {
+        let text = |script: Fragment| {
+            use secrecy::ExposeSecret as _;
+            script.render(&Default::default()).unwrap().expose_secret().to_owned()
+        };
+        let down = "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1 (was down)'";
+        assert_eq!(text(drain(&node("DOWN*", ""), "r1")), down);
+        assert_eq!(
+            text(drain(&node("IDLE", ""), "r1")),
+            "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1'"
+        );
+        assert!(text(resume(&node("DOWN+DRAIN", "forge r1 (was down)"))).ends_with(" State=UNDRAIN"));
+        assert!(text(resume(&node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));
+    }
+
+    #[test]
+    fn a_node_that_slurm_does_not_know_is_told() {
+        let output =
+            |status, stdout: &str| Output { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
+        assert_eq!(
+            read(&output(1, "Node x not found\n")),
+            Err("`scontrol` exited with 1: Node x not found".to_owned())
+        );
+        assert_eq!(read(&output(0, "")), Err("`scontrol` told of no node".to_owned()));
+    }
+}

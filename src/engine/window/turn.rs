@@ -1,0 +1,58 @@
+//! Waiting until a host may be taken out of service: its wave, the budget, the hours.
+
+use super::Shut;
+use crate::engine::cancel::Stop;
+use crate::engine::event::Event;
+use crate::engine::host::HostRun;
+use crate::engine::rollout::{spent, stop_for};
+use crate::engine::run::Run;
+use jiff::tz::TimeZone;
+
+impl HostRun<'_> {
+    /// Returns when the host may be taken out of service. From then on it counts as unavailable.
+    ///
+    /// # Errors
+    /// It will not be its turn in this run.
+    pub(super) async fn take_turn(&mut self) -> Result<(), Shut> {
+        in_hours(self.run)?;
+        let (board, host) = (self.run.board, self.host());
+        let wave = self.run.rollout.wave_of(host).unwrap_or_default();
+        if !board.may_enter_now(host, wave) {
+            self.run.say(Event::AwaitingWindow { host: host.clone(), wave });
+        }
+        // A waiting host gives its place among those at work away, else hosts of earlier waves might never begin.
+        self.run.window.add_permits(1);
+        let entered = tokio::select! {
+            biased;
+            () = self.run.cancel.reached(Stop::Finish) => Err(Shut::Stopped),
+            entered = board.enter(host, wave) => entered.map_err(Shut::Never),
+        };
+        if let Ok(permit) = self.run.window.acquire().await {
+            permit.forget();
+        }
+        if let Err(Shut::Never(why)) = &entered {
+            stop_for(self.run, why);
+        }
+        entered?;
+        let allowed = match spent(self.run) {
+            Some(why) => Err(Shut::Never(why)),
+            None => in_hours(self.run),
+        };
+        if allowed.is_err() {
+            board.leave_window(host);
+        }
+        allowed
+    }
+}
+
+/// Checks the hours in which windows may open.
+fn in_hours(run: &Run<'_>) -> Result<(), Shut> {
+    let Some(hours) = run.project.rollout.hours else { return Ok(()) };
+    let now = (run.options.clock)().to_zoned(TimeZone::system());
+    // Hour and minute are below 24 and 60.
+    let minute = now.hour() as u16 * 60 + now.minute() as u16;
+    match hours.holds(minute) {
+        true => Ok(()),
+        false => Err(Shut::Held(format!("windows open {hours}, and it is {:02}:{:02}", now.hour(), now.minute()))),
+    }
+}

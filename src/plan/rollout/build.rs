@@ -1,0 +1,70 @@
+//! From what is declared and what is planned to the portions it goes out in.
+
+use super::waves::waves;
+use super::{Quorum, Rollout};
+use crate::config::{self, Project};
+use crate::model::{HostName, Verdict};
+use crate::plan::{HostPlan, Reach};
+use std::collections::BTreeSet;
+
+/// Returns in which portions `hosts` change. Percentages are of all of them.
+pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout {
+    let declared = &project.rollout;
+    let of = |share: config::Share| share.of(hosts.len());
+    let canaries = canaries(declared, hosts);
+    let windows = windows(hosts);
+    let unavailable: Vec<HostName> = hosts.iter().filter(|host| is_out(host)).map(|host| host.host.clone()).collect();
+    let quorum = quorum(project, &windows);
+    let max_unavailable = of(declared.max_unavailable);
+    let room = max_unavailable.saturating_sub(unavailable.len());
+    let waves = waves(&windows, &canaries.iter().cloned().collect(), room, &quorum);
+    Rollout {
+        canaries,
+        max_unavailable,
+        max_restarting: declared.max_restarting.map(of),
+        max_failed: declared.max_failed.map(of),
+        unavailable: if waves.is_empty() { Vec::new() } else { unavailable },
+        quorum: if waves.is_empty() { Vec::new() } else { quorum },
+        hours: declared.hours.filter(|_| !waves.is_empty()).map(|hours| hours.to_string()),
+        waves,
+    }
+}
+
+/// Returns the hosts that are taken out of service, those first that an earlier run did not bring back: nobody else is
+/// taken out before they were tried.
+fn windows(hosts: &[HostPlan]) -> Vec<HostName> {
+    let mut windows: Vec<&HostPlan> = hosts.iter().filter(|host| host.window.is_some() && host.acts()).collect();
+    windows.sort_by_key(|host| !is_left_open(host));
+    windows.into_iter().map(|host| host.host.clone()).collect()
+}
+
+fn is_left_open(host: &HostPlan) -> bool {
+    host.window.as_ref().is_some_and(|window| window.left_open.is_some())
+}
+
+/// Whether a host is out of service and, as far as can be told, stays so.
+fn is_out(host: &HostPlan) -> bool {
+    host.reach != Reach::Observed || (is_left_open(host) && !gets_through(host))
+}
+
+/// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Before all others come
+/// those that are out of service anyway, behind them those that cannot get through.
+fn canaries(declared: &config::Rollout, hosts: &[HostPlan]) -> Vec<HostName> {
+    let Some(share) = declared.canary else { return Vec::new() };
+    let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes()).collect();
+    changing.sort_by_key(|host| (!gets_through(host), !is_left_open(host)));
+    changing.iter().take(share.of(hosts.len())).map(|host| host.host.clone()).collect()
+}
+
+fn gets_through(host: &HostPlan) -> bool {
+    let hindered = |verdict| matches!(verdict, Verdict::Blocked(_) | Verdict::Unknown);
+    host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
+}
+
+/// Returns the declared quorums, for as far as hosts of theirs are taken out of service.
+fn quorum(project: &Project, windows: &[HostName]) -> Vec<Quorum> {
+    let windows: BTreeSet<&HostName> = windows.iter().collect();
+    let hosts = |group: &str| project.groups.get(group).into_iter().flatten().cloned().collect::<BTreeSet<_>>();
+    let named = project.rollout.quorum.iter().map(|(group, _)| Quorum { group: group.clone(), hosts: hosts(group) });
+    named.filter(|quorum| quorum.hosts.iter().any(|host| windows.contains(host))).collect()
+}

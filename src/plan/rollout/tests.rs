@@ -1,0 +1,275 @@
+//! Whole rollouts, played through without hosts: sizes × budgets × outcomes.
+
+use super::waves::waves;
+use super::{Progress, Quorum, Rollout, Turn, Waited};
+use crate::model::HostName;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What becomes of a host in its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It comes back as it should.
+    Sound,
+    /// It goes out of service and stays there.
+    Lost,
+    /// Its devices are held: nothing happens to it.
+    Busy,
+}
+
+fn name(at: usize) -> HostName {
+    HostName::new(format!("n{at}"))
+}
+
+fn names(count: usize) -> Vec<HostName> {
+    (0..count).map(name).collect()
+}
+
+fn rollout(hosts: usize, canaries: usize, most: usize, silent: usize, quorum: &[&[usize]]) -> Rollout {
+    let windows = names(hosts);
+    let canaries: Vec<HostName> = names(canaries.min(hosts));
+    let unavailable: Vec<HostName> = (0..silent).map(|at| HostName::new(format!("silent{at}"))).collect();
+    let group = |(at, hosts): (usize, &&[usize])| Quorum {
+        group: format!("q{at}"),
+        hosts: hosts.iter().map(|at| name(*at)).collect(),
+    };
+    let quorum: Vec<Quorum> = quorum.iter().enumerate().map(group).collect();
+    let room = most.saturating_sub(unavailable.len());
+    Rollout {
+        waves: waves(&windows, &canaries.iter().cloned().collect(), room, &quorum),
+        canaries,
+        max_unavailable: most,
+        unavailable,
+        quorum,
+        ..Rollout::default()
+    }
+}
+
+/// What a rollout came to: who began in which order, how many were out of service at most, who never began and why.
+#[derive(Debug, Default)]
+struct Played {
+    began: Vec<HostName>,
+    most: usize,
+    never: BTreeMap<HostName, String>,
+    /// Pairs of hosts that were inside at once.
+    together: BTreeSet<(HostName, HostName)>,
+    /// Whether a host began while one of an earlier wave was not over.
+    overtook: bool,
+}
+
+/// Plays a rollout: whoever may begin does, then one of those inside (the `pick`th) comes out.
+fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Played {
+    let mut played = Played::default();
+    let mut progress = Progress::default();
+    let mut open: Vec<HostName> = plan.waves.iter().flatten().cloned().collect();
+    for _ in 0..open.len() * 4 + 4 {
+        let mut waiting = Vec::new();
+        for host in std::mem::take(&mut open) {
+            progress.count(plan);
+            match turn(plan, &host, &progress) {
+                Turn::Go => begin(plan, host, fates, &mut progress, &mut played),
+                Turn::Wait => waiting.push(host),
+                Turn::Never(why) => {
+                    progress.past.insert(host.clone());
+                    played.never.insert(host, why);
+                }
+            }
+            played.most = played.most.max(out(plan, &progress));
+        }
+        open = waiting;
+        let Some(host) = progress.inside.iter().nth(pick % progress.inside.len().max(1)).cloned() else {
+            if open.is_empty() {
+                return played;
+            }
+            continue;
+        };
+        progress.inside.remove(&host);
+        progress.past.insert(host.clone());
+        if fates(&host) == Fate::Lost {
+            progress.down.insert(host);
+        }
+    }
+    panic!("{open:?} wait for ever: {plan:?} {progress:?}");
+}
+
+fn turn(plan: &Rollout, host: &HostName, progress: &Progress) -> Turn {
+    plan.turn(host, plan.wave_of(host).unwrap(), progress, Waited::default)
+}
+
+fn begin(
+    plan: &Rollout,
+    host: HostName,
+    fates: &dyn Fn(&HostName) -> Fate,
+    progress: &mut Progress,
+    played: &mut Played,
+) {
+    let own = plan.wave_of(&host).unwrap();
+    played.overtook |= plan.waves[..own].iter().flatten().any(|other| !progress.past.contains(other));
+    played.began.push(host.clone());
+    if fates(&host) == Fate::Busy {
+        progress.past.insert(host);
+        return;
+    }
+    played.together.extend(progress.inside.iter().map(|other| (other.clone(), host.clone())));
+    progress.inside.insert(host);
+}
+
+fn out(plan: &Rollout, progress: &Progress) -> usize {
+    plan.unavailable.len() + progress.inside.len() + progress.down.len()
+}
+
+/// One row: hosts, canaries, budget, silent hosts; the hosts that are lost and those that are busy; then the sizes of
+/// the waves, how many begin, and how many never do.
+type Row = (usize, usize, usize, usize, &'static [usize], &'static [usize], &'static [usize], usize, usize);
+
+const TABLE: &[Row] = &[
+    // Nothing to do.
+    (0, 0, 1, 0, &[], &[], &[], 0, 0),
+    // One host.
+    (1, 0, 1, 0, &[], &[], &[1], 1, 0),
+    (1, 1, 1, 0, &[0], &[], &[1], 1, 0),
+    // The budget is larger than the cluster.
+    (3, 0, 9, 0, &[], &[], &[3], 3, 0),
+    (3, 1, 9, 0, &[], &[], &[1, 2], 3, 0),
+    // One at a time.
+    (4, 0, 1, 0, &[], &[], &[1, 1, 1, 1], 4, 0),
+    (4, 0, 1, 0, &[0], &[], &[1, 1, 1, 1], 1, 3),
+    (4, 0, 1, 0, &[2], &[], &[1, 1, 1, 1], 3, 1),
+    (4, 0, 1, 0, &[], &[0, 1, 2, 3], &[1, 1, 1, 1], 4, 0),
+    // In pairs.
+    (5, 0, 2, 0, &[], &[], &[2, 2, 1], 5, 0),
+    (5, 1, 2, 0, &[], &[], &[1, 2, 2], 5, 0),
+    (5, 0, 2, 0, &[0], &[], &[2, 2, 1], 5, 0),
+    (5, 0, 2, 0, &[0, 1], &[], &[2, 2, 1], 2, 3),
+    (5, 0, 2, 0, &[0, 3], &[], &[2, 2, 1], 4, 1),
+    (5, 0, 2, 0, &[4], &[], &[2, 2, 1], 5, 0),
+    // More canaries than may be out of service.
+    (5, 3, 2, 0, &[], &[], &[2, 1, 2], 5, 0),
+    // Silent hosts use the budget up.
+    (4, 0, 2, 1, &[], &[], &[1, 1, 1, 1], 4, 0),
+    (4, 0, 2, 1, &[1], &[], &[1, 1, 1, 1], 2, 2),
+    (4, 0, 2, 2, &[], &[], &[1, 1, 1, 1], 0, 4),
+    (4, 1, 2, 3, &[], &[], &[1, 1, 1, 1], 0, 4),
+    // Nothing may be out of service.
+    (2, 0, 0, 0, &[], &[], &[1, 1], 0, 2),
+];
+
+#[test]
+fn the_truth_table() {
+    for (hosts, canaries, most, silent, lost, busy, sizes, begin, never) in TABLE {
+        let plan = rollout(*hosts, *canaries, *most, *silent, &[]);
+        let fate = |host: &HostName| match host.as_str()[1..].parse().unwrap() {
+            at if lost.contains(&at) => Fate::Lost,
+            at if busy.contains(&at) => Fate::Busy,
+            _ => Fate::Sound,
+        };
+        let row = format!(
+            "{hosts} hosts, {canaries} canaries, {most} at once, {silent} silent, {lost:?} lost, {busy:?} busy"
+        );
+        assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), *sizes, "{row}");
+        let played = play(&plan, &fate, 0);
+        assert_eq!((played.began.len(), played.never.len()), (*begin, *never), "{row}: {played:?}");
+        assert!(played.most <= (*most).max(*silent) && !played.overtook, "{row}: {played:?}");
+    }
+}
+
+#[test]
+fn who_never_begins_is_told_why() {
+    let plan = rollout(3, 0, 1, 0, &[]);
+    let played = play(&plan, &|host| if host.as_str() == "n0" { Fate::Lost } else { Fate::Sound }, 0);
+    let why = "`max_unavailable` (1) is used up by n0";
+    assert_eq!(played.never.values().map(String::as_str).collect::<Vec<_>>(), [why, why]);
+    let plan = rollout(3, 0, 2, 0, &[&[0, 2]]);
+    let played = play(&plan, &|host| if host.as_str() == "n0" { Fate::Lost } else { Fate::Sound }, 0);
+    assert_eq!(played.never[&name(2)], "`n0` of the quorum `q0` is out of service");
+    assert!(played.began.contains(&name(1)));
+}
+
+#[test]
+fn a_quorum_is_spread_over_waves() {
+    let plan = rollout(6, 0, 3, 0, &[&[0, 1, 2]]);
+    let shown: Vec<Vec<&str>> = plan.waves.iter().map(|wave| wave.iter().map(HostName::as_str).collect()).collect();
+    assert_eq!(shown, [vec!["n0", "n3", "n4"], vec!["n1", "n5"], vec!["n2"]]);
+}
+
+/// A host that an earlier run left out of service counts against all others, but may be brought back.
+#[test]
+fn who_is_out_of_service_already_may_come_back() {
+    let mut plan = rollout(3, 0, 1, 0, &[]);
+    plan.unavailable = vec![name(0)];
+    let progress = Progress::default();
+    assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
+    let why = "`max_unavailable` (1) is used up by n0";
+    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+    let mut plan = rollout(3, 0, 2, 0, &[&[0, 1]]);
+    plan.unavailable = vec![name(0)];
+    let why = "`n0` of the quorum `q0` is out of service";
+    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+}
+
+/// A host that is held up for hours does not hold the others up, and comes when it is free.
+#[test]
+fn nobody_waits_for_a_busy_host() {
+    let plan = rollout(3, 0, 1, 0, &[]);
+    let mut progress = Progress::default();
+    progress.busy.insert(name(0));
+    progress.count(&plan);
+    assert_eq!([1, 2].map(|at| turn(&plan, &name(at), &progress)), [Turn::Go, Turn::Wait]);
+    progress.busy.remove(&name(0));
+    progress.past.extend([name(1), name(2)]);
+    progress.count(&plan);
+    assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
+}
+
+/// Whom somebody inside waits for does not stand in line; where there is no room for it, nobody waits for ever.
+#[test]
+fn who_is_waited_for_comes_first_or_never() {
+    let plan = rollout(3, 0, 2, 0, &[]);
+    assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    let mut progress = Progress { inside: BTreeSet::from([name(0)]), ..Progress::default() };
+    let last = |progress: &Progress, wanted, stuck| plan.turn(&name(2), 1, progress, || Waited { wanted, stuck });
+    assert_eq!((last(&progress, false, true), last(&progress, true, true)), (Turn::Wait, Turn::Go));
+    progress.inside.insert(name(1));
+    let why = "hosts inside their windows wait for this one, and `max_unavailable` (2) leaves it no room";
+    assert_eq!(last(&progress, true, true), Turn::Never(why.to_owned()));
+    assert_eq!(last(&progress, true, false), Turn::Wait, "somebody inside still gets on");
+}
+
+proptest! {
+    /// Whatever becomes of the hosts: never more than the budget at once, canaries first, every host once, no two of a
+    /// quorum together, and nobody waits for ever.
+    #[test]
+    fn no_rollout_breaks_its_promises(
+        hosts in 0usize..24,
+        canaries in 0usize..4,
+        most in 0usize..9,
+        silent in 0usize..3,
+        quorum in proptest::collection::vec(0usize..24, 0..6),
+        fates in proptest::collection::vec(0u8..6, 24),
+        pick in 0usize..7,
+    ) {
+        let plan = rollout(hosts, canaries, most, silent, &[&quorum]);
+        let fate = |host: &HostName| match fates[host.as_str()[1..].parse::<usize>().unwrap()] {
+            0 => Fate::Lost,
+            1 => Fate::Busy,
+            _ => Fate::Sound,
+        };
+        let room = most.saturating_sub(silent).max(1);
+        prop_assert!(plan.waves.iter().all(|wave| !wave.is_empty() && wave.len() <= room));
+        let mut all: Vec<&HostName> = plan.waves.iter().flatten().collect();
+        prop_assert_eq!(all.len(), hosts);
+        all.sort();
+        all.dedup();
+        prop_assert_eq!(all.len(), hosts, "every host once");
+
+        let played = play(&plan, &fate, pick);
+        prop_assert_eq!(played.began.len() + played.never.len(), hosts);
+        prop_assert!(played.most <= most.max(silent), "{} out of service", played.most);
+        prop_assert!(!played.overtook);
+        let group = &plan.quorum[0].hosts;
+        prop_assert!(played.together.iter().all(|(a, b)| !(group.contains(a) && group.contains(b))));
+        let first = played.began.iter().take_while(|host| plan.canaries.contains(host)).count();
+        let canaries_begun = played.began.iter().filter(|host| plan.canaries.contains(host)).count();
+        prop_assert_eq!(first, canaries_begun, "canaries first");
+    }
+}

@@ -1,0 +1,40 @@
+//! Hosts in portions: never more than the budget in one, canaries in portions of their own before all others, and
+//! never two of a quorum together.
+
+use super::Quorum;
+use crate::model::HostName;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns the portions of `hosts`, in their order: each host stands in the first one after the canaries that has room
+/// and none of its quorum. With no room at all there is one host in each: nothing of that may begin, but it is planned.
+pub(super) fn waves(
+    hosts: &[HostName],
+    canaries: &BTreeSet<HostName>,
+    room: usize,
+    quorum: &[Quorum],
+) -> Vec<Vec<HostName>> {
+    let (first, rest): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| canaries.contains(*host));
+    let mut waves = portions(&first, room.max(1), quorum);
+    waves.extend(portions(&rest, room.max(1), quorum));
+    waves
+}
+
+fn portions(hosts: &[&HostName], room: usize, quorum: &[Quorum]) -> Vec<Vec<HostName>> {
+    let mut waves: Vec<Vec<HostName>> = Vec::new();
+    // What is full is not looked at again, and of each quorum it is known where its next host may stand.
+    let (mut full, mut next): (usize, BTreeMap<usize, usize>) = (0, BTreeMap::new());
+    for host in hosts {
+        let own: Vec<usize> = (0..quorum.len()).filter(|at| quorum[*at].hosts.contains(*host)).collect();
+        let from = own.iter().filter_map(|at| next.get(at)).copied().fold(full, usize::max);
+        let at = (from..waves.len()).find(|at| waves[*at].len() < room).unwrap_or(waves.len());
+        if at == waves.len() {
+            waves.push(Vec::new());
+        }
+        waves[at].push((*host).clone());
+        next.extend(own.into_iter().map(|quorum| (quorum, at + 1)));
+        while waves.get(full).is_some_and(|wave| wave.len() >= room) {
+            full += 1;
+        }
+    }
+    waves
+}

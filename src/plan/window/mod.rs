@@ -1,0 +1,200 @@
+//! A host's window: the changes that take it out of service, as one transaction. What belongs to it, what stops
+//! meanwhile, and which reboots it needs.
+//!
+//! All of it follows from the steps as they were judged; nothing is remembered of earlier runs but a mark on the host
+//! that a window was left open.
+
+mod members;
+mod stage;
+
+pub(super) use members::may_reboot;
+pub use members::{Scope, class, ways};
+pub use stage::Stage;
+
+use super::{Case, Envelope, HostSeen, Ruling, StepPlan, Turn, resource_of};
+use crate::config::State;
+use crate::graph::StepIndex;
+use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
+use crate::resource::{Change, Judgement};
+use members::Members;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stage::{Node, stages};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a host notes that its window is open.
+pub const MARK: &str = "/var/lib/forge/window.json";
+
+/// The changes of a host that take it out of service, and what goes with them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// The steps that make it necessary, and those that are tied to them by a version.
+    pub steps: Vec<StepId>,
+    /// Units that are stopped while it is open. They are started again by the steps that declare them running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<Stop>,
+    /// Kernel modules that are unloaded while it is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unloads: Vec<Stop>,
+    /// In their order. A host reboots no oftener than this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reboots: Vec<Reboot>,
+    /// Whether the host is a node of Slurm that is drained first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slurm: bool,
+    /// The run that left it open, if one did: it is closed in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_open: Option<Untrusted>,
+}
+
+/// Something that may not run while a recipe changes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Stop {
+    /// A unit with its type, or a module.
+    pub name: String,
+    /// The recipe that changes meanwhile.
+    pub during: String,
+}
+
+/// One reboot, for all steps that wait for one by then.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Reboot {
+    /// The steps that it brings into force.
+    pub steps: Vec<StepId>,
+    /// Whether nothing else may bring them into force before: else it happens only where they are not by then.
+    pub certain: bool,
+}
+
+/// A window with the stage of each step.
+pub(super) struct Opened {
+    pub window: Option<Window>,
+    pub stages: BTreeMap<StepIndex, Stage>,
+}
+
+/// Finds the window that a host's steps call for.
+pub(super) fn open(
+    case: &Case<'_>,
+    turns: &[Turn<'_>],
+    steps: &[StepPlan],
+    scope: &Scope,
+    crosses: &dyn Fn(StepIndex) -> bool,
+) -> Opened {
+    let members = Members::new(case, scope);
+    let is_of = |(turn, step): (&Turn<'_>, &StepPlan)| members.is_member(turn, step) || members.awaits(turn, step);
+    if !turns.iter().zip(steps).any(is_of) {
+        let stages = BTreeMap::new();
+        return Opened { window: window(case, turns, steps, &members, &stages), stages };
+    }
+    let mut nodes: Vec<Node> = Vec::new();
+    for (turn, step) in turns.iter().zip(steps) {
+        let (member, awaits) = (members.is_member(turn, step), members.awaits(turn, step));
+        match nodes.last_mut().filter(|node| node.index == turn.index) {
+            Some(node) => (node.member, node.awaits) = (node.member | member, node.awaits | awaits),
+            None => nodes.push(Node { index: turn.index, member, awaits, crosses: crosses(turn.index) }),
+        }
+    }
+    let stages = stages(case.graph, &nodes);
+    Opened { window: window(case, turns, steps, &members, &stages), stages }
+}
+
+fn window(
+    case: &Case<'_>,
+    turns: &[Turn<'_>],
+    steps: &[StepPlan],
+    members: &Members<'_>,
+    stages: &BTreeMap<StepIndex, Stage>,
+) -> Option<Window> {
+    let both = || turns.iter().zip(steps);
+    let own = both().filter(|(turn, step)| members.is_member(turn, step)).map(|(_, step)| step.id.clone());
+    let mut window = Window { steps: own.collect(), left_open: left_open(case.seen), ..Window::default() };
+    let changing: BTreeSet<&str> = window.steps.iter().map(|id| &*id.recipe).collect();
+    (window.stops, window.unloads) = members::stops(case, &changing);
+    for (turn, step) in both().filter(|(turn, step)| members.awaits(turn, step)) {
+        let round = match stages.get(&turn.index) {
+            Some(Stage::Inside(reboots)) => *reboots as usize,
+            _ => 0,
+        };
+        while window.reboots.len() <= round {
+            window.reboots.push(Reboot { steps: Vec::new(), certain: false });
+        }
+        let reboot = &mut window.reboots[round];
+        reboot.certain |= ways(turn).all(|way| way == "reboot");
+        reboot.steps.push(step.id.clone());
+    }
+    // A selection of steps cannot tell whether all that belongs to a window is in place: it closes none.
+    let closes = window.left_open.is_some() && case.ground.filter.is_empty();
+    let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
+    window.slurm = needed && members::is_slurm_node(case);
+    needed.then_some(window)
+}
+
+/// Returns the run that left a window open on a host. A mark that cannot be read is one all the same.
+pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
+    let mark = serde_json::from_str::<Value>(seen.window.as_ref()?.raw()).ok();
+    let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
+    Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
+}
+
+impl Window {
+    /// Returns the recipes that change, or come into force, while it is open.
+    pub fn recipes(&self) -> BTreeSet<&str> {
+        let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
+        self.steps.iter().chain(awaited).map(|id| &*id.recipe).collect()
+    }
+
+    /// Returns whether the host reboots whatever else happens.
+    pub fn reboots_certainly(&self) -> bool {
+        self.reboots.iter().any(|reboot| reboot.certain)
+    }
+
+    /// Returns whether a step waits for one of its reboots.
+    pub fn reboots_for(&self, id: &StepId) -> bool {
+        self.reboots.iter().any(|reboot| reboot.steps.contains(id))
+    }
+}
+
+/// Returns the unit that a step declares to run, if it is one that does.
+pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
+    let State::Resource(resource) = &turn.expanded.state else { return None };
+    let desired = resource.desired();
+    let text = |key: &str| desired.get(key).and_then(Value::as_str);
+    let runs = turn.step.kind == "service" && !turn.expanded.absent && text("state") == Some("running");
+    text("name").filter(|_| runs).map(str::to_owned)
+}
+
+/// Returns the ruling of a service that runs now and stops while the window is open: it is started again.
+pub(super) fn started_again(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
+    if ruling.judgement.verdict != Verdict::Ok || scope.stops.is_empty() {
+        return ruling;
+    }
+    let unit = runs_unit(turn);
+    let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) else { return ruling };
+    let reason = format!("runs now; it is stopped while `{recipe}` changes, and started again");
+    let change = Change::new("state", Some("stopped"), Some("running"));
+    let basis = ruling.judgement.basis.clone();
+    Ruling {
+        judgement: Judgement::change(reason, vec![change], Disruption::D1, basis),
+        until: Some(format!("`{recipe}` has changed")),
+        ..ruling
+    }
+}
+
+/// Enters when each step runs. What runs after a reboot is judged again then: a reboot may change what it reads.
+pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &BTreeMap<StepIndex, Stage>) {
+    for (turn, step) in turns.iter().zip(steps) {
+        step.stage = stages.get(&turn.index).copied().unwrap_or_default();
+        let rebooted = matches!(step.stage, Stage::Inside(1..));
+        if rebooted && step.acts() && step.envelope.is_none() {
+            step.envelope = Some(Envelope {
+                until: "the host has rebooted".into(),
+                disruption: step.disruption,
+                resource: resource_of(turn).into(),
+            });
+        }
+    }
+}
+
+/// Returns whether a step is one that waits for its effect, or would.
+pub(super) fn is_open(step: &StepPlan) -> bool {
+    step.acts() || (step.verdict == Verdict::Pending && step.waits_for.is_none())
+}

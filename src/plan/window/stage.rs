@@ -1,0 +1,216 @@
+//! When a step runs, as seen from the window of its host: before it opens, while it is open, after it was closed.
+
+use crate::graph::{Edge, Graph, StepIndex, Why};
+use crate::model::Phase;
+use crate::plan::above;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// When a step runs. Ordered as it happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Beside other hosts: the host stays in service, or has no window at all.
+    #[default]
+    Before,
+    /// While the window is open, after so many reboots.
+    Inside(u32),
+    /// Once the window was closed: it waits for other hosts, which may wait for this one.
+    After,
+}
+
+impl Stage {
+    pub fn is_before(&self) -> bool {
+        *self == Self::Before
+    }
+}
+
+/// What decides when a step runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    pub index: StepIndex,
+    /// Whether it belongs to the window by itself.
+    pub member: bool,
+    /// Whether a reboot is to bring it into force.
+    pub awaits: bool,
+    /// Whether it waits for other hosts.
+    pub crosses: bool,
+}
+
+/// Returns when each step runs. `nodes` are the steps of a host in the order of its graph. No step runs in an earlier
+/// stage than one that it waits for, and what needs a step to be effective runs after the reboot that makes it so.
+pub fn stages(graph: &Graph, nodes: &[Node]) -> BTreeMap<StepIndex, Stage> {
+    let mut rounds = Rounds { graph, nodes, known: BTreeMap::new() };
+    for node in nodes {
+        let round = rounds.of(node);
+        let effective = if node.awaits { Some(round.unwrap_or(0) + 1) } else { round };
+        rounds.known.insert(node.index, Round { own: round, effective });
+    }
+    let late = rounds.late();
+    let stage = |node: &Node| match rounds.known.get(&node.index).and_then(|round| round.own) {
+        None => Stage::Before,
+        Some(_) if late.contains(&node.index) => Stage::After,
+        Some(reboots) => Stage::Inside(reboots),
+    };
+    nodes.iter().map(|node| (node.index, stage(node))).collect()
+}
+
+/// After how many reboots a step runs, and after how many it is in force; `None` outside of the window.
+#[derive(Clone, Copy)]
+struct Round {
+    own: Option<u32>,
+    effective: Option<u32>,
+}
+
+struct Rounds<'g> {
+    graph: &'g Graph,
+    nodes: &'g [Node],
+    known: BTreeMap<StepIndex, Round>,
+}
+
+impl Rounds<'_> {
+    fn of(&self, node: &Node) -> Option<u32> {
+        let own = node.member.then_some(0);
+        let others = self.graph.waits_for(node.index).filter_map(|edge| self.through(edge));
+        others.chain(own).max()
+    }
+
+    /// Returns the round that an edge lets its end begin in.
+    fn through(&self, edge: &Edge) -> Option<u32> {
+        let round = self.known.get(&self.begins(edge)?)?;
+        match edge.why {
+            Why::Needs | Why::Barrier | Why::Export if edge.phase >= Phase::Effective => round.effective,
+            _ => round.own,
+        }
+    }
+
+    fn begins(&self, edge: &Edge) -> Option<StepIndex> {
+        above(self.graph, edge, |step| self.known.contains_key(&step))
+    }
+
+    /// Returns what runs when the window was closed: what waits for other hosts, and what waits for that, unless
+    /// the window itself waits for it.
+    fn late(&self) -> BTreeSet<StepIndex> {
+        let wanted = self.wanted();
+        let mut late = BTreeSet::new();
+        for node in self.nodes.iter().filter(|node| !wanted.contains(&node.index)) {
+            let behind = || self.graph.waits_for(node.index).filter_map(|edge| self.begins(edge));
+            if node.crosses || behind().any(|from| late.contains(&from)) {
+                late.insert(node.index);
+            }
+        }
+        late
+    }
+
+    /// Returns the steps of the window with all that they wait for.
+    fn wanted(&self) -> BTreeSet<StepIndex> {
+        let mut wanted: BTreeSet<StepIndex> =
+            self.nodes.iter().filter(|node| node.member || node.awaits).map(|node| node.index).collect();
+        for node in self.nodes.iter().rev() {
+            if wanted.contains(&node.index) {
+                wanted.extend(self.graph.waits_for(node.index).filter_map(|edge| self.begins(edge)));
+            }
+        }
+        wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{FileId, Span};
+    use crate::graph::{Declared, Endpoint, Link};
+
+    const SPAN: Span = Span { file: FileId(0), start: 0, end: 0 };
+
+    fn end(text: &str) -> Endpoint {
+        let (recipe, step) = text.split_once('/').unwrap();
+        Endpoint { recipe: recipe.into(), step: Some(step.into()) }
+    }
+
+    fn graph(links: &[(&str, &str, Why, Phase)]) -> Graph {
+        let steps = ["nouveau/file", "gsp/file", "driver/pkg", "fm/pkg", "fm/svc", "motd/file", "nccl/test", "late/x"];
+        let declared = |name: &&str| {
+            let (recipe, step) = name.split_once('/').unwrap();
+            Declared { recipe: recipe.into(), step: step.into(), span: SPAN }
+        };
+        let link = |(to, from, why, phase): &(&str, &str, Why, Phase)| Link {
+            from: end(from),
+            phase: *phase,
+            to: end(to),
+            why: *why,
+            span: SPAN,
+        };
+        Graph::build(&steps.iter().map(declared).collect::<Vec<_>>(), &links.iter().map(link).collect::<Vec<_>>())
+            .unwrap()
+    }
+
+    /// `member`, `awaits` and `crosses` are names of steps.
+    fn of(graph: &Graph, member: &[&str], awaits: &[&str], crosses: &[&str]) -> Vec<(String, Stage)> {
+        let has = |list: &[&str], index| list.contains(&graph.step(index).to_string().as_str());
+        let node = |index: &StepIndex| Node {
+            index: *index,
+            member: has(member, *index),
+            awaits: has(awaits, *index),
+            crosses: has(crosses, *index),
+        };
+        let nodes: Vec<Node> = graph.order().iter().map(node).collect();
+        let stages = stages(graph, &nodes);
+        let named = stages.iter().map(|(index, stage)| (graph.step(*index).to_string(), *stage));
+        named.filter(|(_, stage)| *stage != Stage::Before).collect()
+    }
+
+    fn named(list: &[(&str, Stage)]) -> Vec<(String, Stage)> {
+        list.iter().map(|(name, stage)| ((*name).to_owned(), *stage)).collect()
+    }
+
+    const CHAIN: [(&str, &str, Why, Phase); 3] = [
+        ("driver/pkg", "nouveau/file", Why::Needs, Phase::Effective),
+        ("driver/pkg", "gsp/file", Why::After, Phase::Configured),
+        ("fm/pkg", "driver/pkg", Why::Needs, Phase::Effective),
+    ];
+
+    #[test]
+    fn what_waits_for_a_change_of_the_window_is_inside_too() {
+        let graph = graph(&CHAIN);
+        let found = of(&graph, &["driver/pkg"], &[], &[]);
+        let inside = Stage::Inside(0);
+        assert_eq!(found, named(&[("driver/pkg", inside), ("fm/pkg", inside), ("fm/svc", inside)]));
+        assert_eq!(of(&graph, &[], &[], &[]), []);
+    }
+
+    #[test]
+    fn two_steps_that_wait_for_a_reboot_share_it() {
+        let found = of(&graph(&CHAIN), &[], &["nouveau/file", "gsp/file"], &[]);
+        let after = Stage::Inside(1);
+        assert_eq!(found, named(&[("driver/pkg", after), ("fm/pkg", after), ("fm/svc", after)]));
+    }
+
+    #[test]
+    fn what_must_equal_the_loaded_version_waits_for_its_reboot() {
+        let found = of(&graph(&CHAIN), &["driver/pkg", "fm/pkg"], &["nouveau/file", "driver/pkg"], &[]);
+        let (first, second) = (Stage::Inside(1), Stage::Inside(2));
+        assert_eq!(found, named(&[("driver/pkg", first), ("fm/pkg", second), ("fm/svc", second)]));
+    }
+
+    #[test]
+    fn who_only_comes_after_does_not_wait_for_the_reboot() {
+        let links = [("driver/pkg", "gsp/file", Why::After, Phase::Effective)];
+        assert_eq!(of(&graph(&links), &["driver/pkg"], &["gsp/file"], &[]), named(&[("driver/pkg", Stage::Inside(0))]));
+    }
+
+    #[test]
+    fn who_waits_for_other_hosts_has_left_the_window() {
+        let links = [
+            ("nccl/test", "driver/pkg", Why::Barrier, Phase::Effective),
+            ("late/x", "nccl/test", Why::Needs, Phase::Effective),
+        ];
+        let found = of(&graph(&links), &["driver/pkg"], &[], &["nccl/test"]);
+        let driver = ("driver/pkg", Stage::Inside(0));
+        assert_eq!(found, named(&[driver, ("nccl/test", Stage::After), ("late/x", Stage::After)]));
+        // Unless the window cannot do without it.
+        let found = of(&graph(&links), &["driver/pkg", "late/x"], &[], &["nccl/test"]);
+        assert!(found.iter().all(|(_, stage)| *stage == Stage::Inside(0)), "{found:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What takes hosts out of service: windows, reboots, and in which portions they go out.
+
+use super::{group, on_hosts};
+use crate::model::HostName;
+use crate::plan::{HostPlan, Plan, Reboot, Rollout, Stop, Window};
+use crate::view::fold::fold;
+use crate::view::style::{DIM, DISRUPT, HEAD, paint};
+use crate::view::{count, escape, words};
+use std::io::{self, Write};
+
+/// Waves that are shown; the JSON output has all of them.
+const SHOWN: usize = 12;
+
+/// Writes the windows of a plan, equal ones once, then the portions that it goes out in.
+pub fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    windows(plan, out)?;
+    rollout(plan, out)
+}
+
+fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = plan.hosts.iter().filter_map(|host| Some((&host.host, (host, host.window.as_ref()?))));
+    let groups = group::equal(hosts, |(host, window)| lines(host, window));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "windows: hosts that are taken out of service"))?;
+    for (lines, (_, hosts)) in &groups {
+        for (at, line) in lines.iter().enumerate() {
+            match at {
+                0 => writeln!(out, "{} {}", paint(DISRUPT, "!"), escape::line(line))?,
+                _ => writeln!(out, "    {}", escape::line(line))?,
+            }
+        }
+        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    writeln!(out)
+}
+
+/// Returns what a window is, in lines.
+fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
+    let names: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
+    let what = match (names.is_empty(), window.reboots.is_empty()) {
+        (true, true) => "nothing changes".to_owned(),
+        (true, false) => "nothing but what waits for a reboot".to_owned(),
+        (false, _) => words::some(&names),
+    };
+    let mut lines = vec![format!("{}: {what}", host.at_most())];
+    lines.extend(window.left_open.iter().map(|run| format!("was left open by run {}; it is closed", run.raw())));
+    lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
+    lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
+    lines.extend(window.unloads.iter().map(|stop| meanwhile("unloads", stop)));
+    lines.extend(window.reboots.iter().map(reboot));
+    lines
+}
+
+fn meanwhile(verb: &str, stop: &Stop) -> String {
+    format!("{verb} {} while {} changes", stop.name, stop.during)
+}
+
+fn reboot(reboot: &Reboot) -> String {
+    let steps: Vec<String> = reboot.steps.iter().map(ToString::to_string).collect();
+    let unless = if reboot.certain { "" } else { ", unless a reload makes them effective before" };
+    format!("reboots for {}{unless}", words::some(&steps))
+}
+
+fn rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let rollout = &plan.rollout;
+    if rollout.waves.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "rollout"))?;
+    writeln!(out, "  {}", escape::line(&budgets(rollout)))?;
+    for (at, wave) in rollout.waves.iter().enumerate().take(SHOWN) {
+        let canaries = wave.iter().all(|host| rollout.canaries.contains(host));
+        let names = escape::line(&names(wave)).into_owned();
+        writeln!(out, "  wave {}: {names}{}", at + 1, if canaries { " (canary)" } else { "" })?;
+    }
+    if rollout.waves.len() > SHOWN {
+        writeln!(out, "  and {} more waves", rollout.waves.len() - SHOWN)?;
+    }
+    writeln!(out)
+}
+
+/// Returns `at most 2 hosts out of service at once; …`.
+fn budgets(rollout: &Rollout) -> String {
+    let mut parts = vec![format!("at most {} out of service at once", count(rollout.max_unavailable, "host"))];
+    if !rollout.unavailable.is_empty() {
+        parts.push(format!("{} out of service already", names(&rollout.unavailable)));
+    }
+    parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
+    parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} failed")));
+    parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
+    let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
+    if !quorum.is_empty() {
+        parts.push(format!("never two of {} at once", words::some(&quorum)));
+    }
+    parts.join("; ")
+}
+
+fn names(hosts: &[HostName]) -> String {
+    fold(hosts.iter().map(HostName::as_str))
+}
