@@ -5,7 +5,7 @@ use crate::graph::Graph;
 use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// An inventory with its recipes, read and checked. Nothing has been contacted.
@@ -142,6 +142,8 @@ pub struct Recipe {
     pub after: Vec<Edge>,
     pub rules: Vec<Rule>,
     pub steps: Vec<Arc<Step>>,
+    /// Names of steps that could not be read: what is wrong with them is told.
+    pub unread: BTreeSet<String>,
     pub verify: Vec<Verify>,
     /// For a stack: the recipes it uses. A stack has no steps.
     pub uses: Vec<Use>,
@@ -162,6 +164,8 @@ pub struct Param {
     pub name: String,
     pub ty: ParamType,
     pub default: Option<Value>,
+    /// Whether it has a default that could not be read: what is wrong with it is told.
+    pub unread: bool,
     pub doc: String,
     pub span: Span,
 }
