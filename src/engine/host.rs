@@ -60,6 +60,7 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
         },
     };
     report.took = began.elapsed();
+    report.undeclared = plan.undeclared.clone();
     leave(run, plan, report)
 }
 
@@ -109,6 +110,7 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
         hint: None,
         steps: Vec::new(),
         verify: Vec::new(),
+        undeclared: Vec::new(),
         took: Default::default(),
     }
 }

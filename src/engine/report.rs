@@ -2,6 +2,7 @@
 
 use super::event::{StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
+use crate::plan::LeftBehind;
 use crate::resource::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub struct HostReport {
     pub hint: Option<Untrusted>,
     pub steps: Vec<StepReport>,
     pub verify: Vec<VerifyReport>,
+    /// What was applied once and is declared by no step any more: it was left as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undeclared: Vec<LeftBehind>,
     pub took: Duration,
 }
 

@@ -50,7 +50,16 @@ fn of_host(plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
-    let mut report = HostReport { host: plan.host.clone(), outcome, reason, hint, steps: Vec::new(), verify, took };
+    let mut report = HostReport {
+        host: plan.host.clone(),
+        outcome,
+        reason,
+        hint,
+        steps: Vec::new(),
+        verify,
+        undeclared: plan.undeclared.clone(),
+        took,
+    };
     if report.outcome == Outcome::Ok {
         report.outcome = HostReport::outcome_of(&[], &report.verify);
     }

@@ -113,6 +113,13 @@ impl<'a> Case<'a> {
         })
     }
 
+    /// Expands every step that is declared for the host, also those that the filter leaves out or that run elsewhere.
+    pub(super) fn declared_turns(&self) -> Vec<Arc<[Expanded]>> {
+        let known = self.known();
+        let steps = self.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (i, step)));
+        steps.map(|(instance, step)| self.ground.expander.expand(self.host, instance, step, &known)).collect()
+    }
+
     fn expand(&self, admits: impl Fn(&Self, StepIndex, &Instance, &Step) -> bool) -> Vec<Turn<'a>> {
         let known = self.known();
         let mut turns = Vec::new();
