@@ -29,5 +29,5 @@ pub use planner::{Inputs, hosts_of, plan};
 pub use scope::{Published, choose, exported, published, read_turn};
 pub use seen::{HostSeen, Reach, Refused, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
-pub use verify::{unproven, verification};
+pub use verify::{despite, unproven, verification};
 pub use walk::{provided, resource_of, rule, title};

@@ -48,7 +48,7 @@ const PARTS: &[Part] = &[
         ..part(
             "pending: configured, not yet effective",
             |s| is(s, Verdict::Pending),
-            "a reload or reboot puts them into force",
+            "",
         )
     },
     part(
@@ -201,8 +201,8 @@ pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn W
 
 fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
     let all = || plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
-    let later = all().filter(|(_, verify)| verify.verdict == Verdict::Pending).count();
-    if counts.verify_failed + counts.verify_unknown + later == 0 {
+    let (later, never) = later(plan);
+    if counts.verify_failed + counts.verify_unknown + later + never == 0 {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "verification"))?;
@@ -214,7 +214,22 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
     if later > 0 {
         writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
     }
+    if never > 0 {
+        let why = "not judged: steps of their recipes do not get through";
+        writeln!(out, "{} {} {why}", paint(DIM, "."), count(never, "verification"))?;
+    }
     writeln!(out)
+}
+
+/// Counts verifications that the changes of their recipes put off, and those whose recipes change nothing.
+fn later(plan: &Plan) -> (usize, usize) {
+    let put_off = |host: &HostPlan| {
+        let all = host.verify.iter().filter(|verify| verify.verdict == Verdict::Pending);
+        let acts = |verify: &VerifyPlan| host.steps.iter().any(|s| s.acts() && *s.id.recipe == *verify.recipe);
+        let (later, never): (Vec<_>, Vec<_>) = all.partition(|verify| acts(verify));
+        (later.len(), never.len())
+    };
+    plan.hosts.iter().map(put_off).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
