@@ -125,7 +125,7 @@ fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     }
     attest_as_planned(run, plan);
     let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
-    finish(empty(&plan.host, Outcome::Ok, Untrusted::default()), steps, verify)
+    finish(empty(&plan.host, Outcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
 }
 
 /// Tells those who wait for a verification what the plan's observation says of it.
