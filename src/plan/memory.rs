@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::undeclared::removed;
 use crate::model::{SecretStore, StepId, Value};
-use crate::probe::{PathState, Probe, Reading};
+use crate::probe::{Offers, PathState, Probe, Reading, UserState};
 use crate::resource::Resource;
 use crate::state::{Former, Identity};
 use jiff::Timestamp;
@@ -127,16 +127,55 @@ impl Owned {
 
 /// Whether the host says that there is no such thing. What it was not asked it does not say.
 fn is_gone(case: &Case<'_>, claim: &Claim) -> bool {
-    probe(claim).is_some_and(|probe| {
-        matches!(case.seen.observation.get(&probe), Ok(Reading::Path(PathState::Absent)))
-    })
+    probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok()).is_some_and(says_gone)
+}
+
+fn says_gone(reading: &Reading) -> bool {
+    match reading {
+        Reading::Path(path) => *path == PathState::Absent,
+        Reading::User(user) => *user == UserState::Absent,
+        Reading::Unit(unit) => unit.load == "not-found",
+        Reading::Package(package) => package.version.is_none(),
+        _ => false,
+    }
 }
 
 fn probe((kind, name): &Claim) -> Option<Probe> {
-    (kind == "path").then(|| Probe::Path { path: name.clone(), want: None })
+    let name = name.clone();
+    Some(match kind.as_str() {
+        "path" => Probe::Path { path: name, want: None },
+        "user" => Probe::User { name },
+        "service" => Probe::Unit { name },
+        "package" => Probe::Package { name, offers: Offers::Unneeded },
+        _ => return None,
+    })
 }
 
 /// Returns the questions whether things are gone that may be left behind.
 pub(super) fn probes<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet<Probe> {
     memories.filter_map(|memory| memory.identity.as_ref()).flat_map(|identity| &identity.claims).filter_map(probe).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{PackageState, UnitState};
+
+    #[test]
+    fn what_hosts_say_of_things_that_are_gone() {
+        let unit = |load: &str| Reading::Unit(UnitState { load: load.into(), ..UnitState::default() });
+        assert!(says_gone(&unit("not-found")) && !says_gone(&unit("loaded")) && !says_gone(&unit("")));
+        let package = |version: Option<&str>| {
+            Reading::Package(PackageState { version: version.map(Into::into), ..PackageState::default() })
+        };
+        assert!(says_gone(&package(None)) && !says_gone(&package(Some("1"))));
+        assert!(says_gone(&Reading::User(UserState::Absent)) && says_gone(&Reading::Path(PathState::Absent)));
+    }
+
+    #[test]
+    fn what_can_be_asked_for_is_asked_for() {
+        let claim = |kind: &str| probe(&(kind.to_owned(), "x".to_owned()));
+        assert!(["path", "user", "service", "package"].into_iter().all(|kind| claim(kind).is_some()));
+        assert_eq!(claim("line"), None);
+    }
 }
