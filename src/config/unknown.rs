@@ -67,7 +67,9 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         ("a step", "loop" | "with_items" | "for_each") => "did you mean `each`?".to_owned(),
         ("a step", "if") => "did you mean `when`?".to_owned(),
         ("a step", "tags") => "steps are picked by their names: `--step` and `--skip`".to_owned(),
-        ("a step", "become") => "how a host's root is reached is said by `connect: { sudo: … }` in the inventory".to_owned(),
+        ("a step", "become") => {
+            "how a host's root is reached is said by `connect: { sudo: … }` in the inventory".to_owned()
+        }
         ("a parameter", "min" | "max" | "range" | "minimum" | "maximum" | "pattern" | "regex" | "validate") => {
             "a rule does that: `rules: [{ require: params.port >= 1024, else: … }]`".to_owned()
         }
@@ -75,7 +77,8 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         ("a parameter", "choices" | "options" | "enum") => "write `type: enum` and `values: […]`".to_owned(),
         ("a parameter", "description") => "did you mean `doc`?".to_owned(),
         ("a recipe", "when" | "on" | "hosts") => {
-            "which hosts it is for is said by `on` of its entry in `apply`; a stack says `when` beside a recipe it uses".to_owned()
+            "which hosts it is for is said by `on` of its entry in `apply`; a stack says `when` beside a recipe it uses"
+                .to_owned()
         }
         ("a recipe", "tasks") => "did you mean `steps`?".to_owned(),
         ("a recipe", "vars" | "defaults") => "did you mean `params`?".to_owned(),
@@ -85,7 +88,9 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         (_, "state") if of_kind && !known.contains(&"state") => {
             "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
         }
-        _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::COMMON.contains(&typed) => format!("`{typed}` belongs beside {what}, not inside"),
+        _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::COMMON.contains(&typed) => {
+            format!("`{typed}` belongs beside {what}, not inside")
+        }
         _ => return None,
     })
 }

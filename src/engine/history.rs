@@ -137,7 +137,16 @@ impl Trace {
             None => "the run did not end".to_owned(),
         };
         let (outcome, reason) = self.end.unwrap_or((Outcome::Cancelled, open.into()));
-        HostReport { host, outcome, reason, hint: None, steps: self.steps, verify: self.verify, undeclared: Vec::new(), took }
+        HostReport {
+            host,
+            outcome,
+            reason,
+            hint: None,
+            steps: self.steps,
+            verify: self.verify,
+            undeclared: Vec::new(),
+            took,
+        }
     }
 }
 

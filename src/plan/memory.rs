@@ -102,7 +102,8 @@ impl Memory {
         let Some(identity) = &self.identity else { return false };
         let later = |claim: &Claim| all.iter().any(|memory| memory.succeeds(self, claim));
         let told = |claim: &Claim| owned.wholes.contains(claim) || is_gone(case, claim) || later(claim);
-        !identity.part_of.iter().any(told) && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
+        !identity.part_of.iter().any(told)
+            && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
     }
 
     /// Whether this was recorded of the same thing after `other` was: then this is what is known of it.
@@ -153,7 +154,11 @@ fn probe((kind, name): &Claim) -> Option<Probe> {
 
 /// Returns the questions whether things are gone that may be left behind.
 pub(super) fn probes<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet<Probe> {
-    memories.filter_map(|memory| memory.identity.as_ref()).flat_map(|identity| &identity.claims).filter_map(probe).collect()
+    memories
+        .filter_map(|memory| memory.identity.as_ref())
+        .flat_map(|identity| &identity.claims)
+        .filter_map(probe)
+        .collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ directory above must exist or come from an earlier step: forge makes no parents 
 at the path blocks the step; nothing is ever replaced by a directory.
 
 **Removal** removes an empty directory. One that is not empty blocks the step unless `recursive: true`, which
-removes everything in it on the same file system. What no earlier step of a removal takes out of it is named by the plan already. Directories of the top level (`/etc`) are never removed.",
+removes everything in it on the same file system. What no earlier step takes out of it is named by the plan already.
+Directories of the top level (`/etc`) are never removed.",
     fields: &[
         Field::required("path", Type::Path, "Where the directory stands on the host."),
         Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),

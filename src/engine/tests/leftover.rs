@@ -80,7 +80,8 @@ fn another_kind_for_the_same_path_is_about_the_same() {
 fn a_renamed_step_or_key_leaves_nothing() {
     let stage = stage(&file("page", "one"));
     assert_eq!(left(&stage, &file("site", "one")), NOTHING);
-    let each = "  - name: site\n    each: \"['one', 'two']\"\n    file: { path: '@root/{{ item }}', content: x, @own }\n";
+    let each =
+        "  - name: site\n    each: \"['one', 'two']\"\n    file: { path: '@root/{{ item }}', content: x, @own }\n";
     assert_eq!(left(&stage, each), NOTHING);
     let keyed = each.replace("['one', 'two']", "{'a': 'one', 'b': 'two'}");
     assert_eq!(left(&stage, &keyed), NOTHING);

@@ -47,7 +47,8 @@ impl Stage {
     /// Writes a recipe, in the place of one of the same name.
     pub fn recipe(&self, name: &str, steps: &str) {
         let (user, group) = (id("-un"), id("-gn"));
-        let steps = steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
+        let steps =
+            steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
         let text = format!("recipe: {name}\nsummary: Under test\n{steps}");
         std::fs::write(self.path().join(format!("recipes/{name}.yaml")), text).unwrap();
     }

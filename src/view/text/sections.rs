@@ -45,11 +45,7 @@ const PARTS: &[Part] = &[
     Part {
         symbol: ".",
         style: UNKNOWN,
-        ..part(
-            "pending: configured, not yet effective",
-            |s| is(s, Verdict::Pending),
-            "",
-        )
+        ..part("pending: configured, not yet effective", |s| is(s, Verdict::Pending), "")
     },
     part(
         "blocked by hardware",
@@ -215,7 +211,7 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
         writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
     }
     if never > 0 {
-        let why = "not judged: steps of their recipes do not get through";
+        let why = "not judged: steps of the recipe do not get through";
         writeln!(out, "{} {} {why}", paint(DIM, "."), count(never, "verification"))?;
     }
     writeln!(out)
@@ -287,7 +283,10 @@ pub fn left_behind<'a>(
         hint("declare an entry with `ensure: absent` to remove what a recipe made", out)?;
     }
     if groups.keys().any(|left| left.applied) {
-        hint("a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays", out)?;
+        hint(
+            "a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays",
+            out,
+        )?;
     }
     writeln!(out)
 }

@@ -86,7 +86,8 @@ fn what_is_left_behind_is_named_with_how_to_remove_it() {
         let at = shown.find("no longer declared").unwrap();
         shown[at..].split("\n\n").next().unwrap().to_owned()
     };
-    let (gone, moved) = (sample::left("old/a", "package", "agent", false), sample::left("web/b[1]", "file", "/etc/b", true));
+    let (gone, moved) =
+        (sample::left("old/a", "package", "agent", false), sample::left("web/b[1]", "file", "/etc/b", true));
     assert_eq!(
         shown(vec![gone.clone(), moved.clone()]),
         "no longer declared: applied once, left as they are\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
