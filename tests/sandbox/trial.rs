@@ -36,7 +36,9 @@ verify:
 fn timed(lab: &Lab) {
     lab.file("recipes/r.yaml", TIMED);
     // A machine without cron has no such folder.
-    ["a", "b"].map(|host| lab.inside("inventory.yaml", host, "mkdir -p /etc/cron.d"));
+    for host in ["a", "b"] {
+        lab.inside("inventory.yaml", host, "mkdir -p /etc/cron.d");
+    }
     let apply = lab.forge(&["apply", "--yes"]);
     assert!(apply.starts_with("exit 0\n"), "{apply}");
 }
