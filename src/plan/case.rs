@@ -1,7 +1,9 @@
 //! One host with everything that is known of it: the ground that planner and engine judge on.
 
 use super::{HostSeen, undeclared};
-use crate::config::{Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter};
+use crate::config::{
+    Expanded, Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter,
+};
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Scope, StepId, Value};
 use std::collections::{BTreeMap, BTreeSet};
