@@ -77,7 +77,7 @@ fn what_steps_were_about_before_is_told_until_it_is_gone() {
     assert!(!live.stdout.contains("\n~ "), "{live}");
 
     let job = "cron: { name: forge-one, schedule: \"@daily\", command: \"true\" }";
-    let timer = "timer: { name: forge-two, calendar: daily, command: \"true\" }";
+    let timer = "timer: { name: forge-three, calendar: daily, command: \"true\" }";
     let moved = MOVED.replace(job, timer).replace("forge-one", "forge-two").replace("forgeone", "forgetwo");
     project = project.recipe("moved", &moved);
     let left = [
