@@ -15,6 +15,8 @@
 mod host;
 #[path = "sandbox/machine.rs"]
 mod machine;
+#[path = "sandbox/trial.rs"]
+mod trial;
 #[path = "sandbox/tutorial.rs"]
 mod tutorial;
 
@@ -260,6 +262,11 @@ systemctl restart up; tr '\0' ' ' <"/proc/$(systemctl show -p MainPID --value up
 systemctl stop up; state up; ps ax -o args= | grep -cx -e 'sleep 600' -e '/bin/sleep 601'
 systemctl mask nothing; systemctl start nothing 2>&1
 systemctl start some.timer 2>&1; touch /etc/systemd/system/some.timer; systemctl start some.timer 2>&1
+printf '[Timer]\nOnCalendar=daily\n' >/etc/systemd/system/some.timer; systemctl start some.timer 2>&1
+cp /etc/systemd/system/some.timer /etc/systemd/system/up.timer; systemctl stop up; systemctl start up.timer
+systemctl show -p ActiveState,SubState,Type,MainPID up.timer; systemctl status up.timer | tail -n 2; state up
+systemctl stop up.timer; state up.timer
+systemctl start multi-user.target; systemctl stop multi-user.target; state multi-user.target
 systemctl reboot 2>&1
 "#;
 
@@ -271,7 +278,12 @@ fn the_stand_in_for_systemctl_starts_stops_and_refuses() {
                         odd: inactive success\nnothing: inactive success\nonce.service\nrestarted\ndisabled\nenabled\n\
                         /bin/sleep 601 \nup: inactive success\n0\n\
                         forge sandbox: unit nothing.service is masked\n\
-                        forge sandbox: unit some.timer not found\nforge sandbox: a timer is not simulated: some.timer\n\
+                        forge sandbox: unit some.timer not found\n\
+                        forge sandbox: some.timer has no time: its section [Timer] needs OnCalendar= or the like\n\
+                        forge sandbox: some.timer cannot start: there is no unit some.service to trigger\n\
+                        ActiveState=active\nSubState=waiting\n     Active: active (success), status=0\n    \
+                        Trigger: never: nothing starts by itself in a sandbox\nup: inactive success\n\
+                        up.timer: inactive success\nmulti-user.target: inactive success\n\
                         forge sandbox: a sandbox does not reboot: `forge sandbox reset` makes it anew\n";
         assert_eq!(said, expected);
     });

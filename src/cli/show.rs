@@ -22,7 +22,7 @@ use camino::Utf8Path;
   forge show plan.json                           a plan that `plan --json-into plan.json` wrote")]
 pub struct Args {
     /// A run (`last`, a name or the beginning of one), or the path of a JSON file
-    pub run: String,
+    pub run: Option<String>,
 }
 
 /// What a file holds.
@@ -33,14 +33,18 @@ enum Content {
 
 pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let output = Output { console: cx.console, settings: cx.settings, target: None };
-    let path = Utf8Path::new(&args.run);
+    let Some(named) = &args.run else {
+        return Err(CliError::usage("which run is to be shown is not said")
+            .hint("`forge show last` shows the newest one, `forge runs` lists them all"));
+    };
+    let path = Utf8Path::new(named);
     if path.is_dir() {
         let run = past::read(&folder(path))?;
         output.result(&|writer, out| writer.run(&run, out))?;
-    } else if path.is_file() || args.run.contains('/') || args.run.ends_with(".json") {
+    } else if path.is_file() || named.contains('/') || named.ends_with(".json") {
         file(&output, path)?;
     } else {
-        let run = past::one(cx, &past::folders(cx)?, &args.run)?;
+        let run = past::one(cx, &past::folders(cx)?, named)?;
         output.result(&|writer, out| writer.run(&run, out))?;
     }
     Ok(ExitCode::Done)

@@ -1,10 +1,11 @@
 //! `forge validate`.
 
-use super::args::InventoryArg;
+use super::args::{Format, InventoryArg};
 use super::backend::Backend;
 use super::run::{Cx, Ending};
 use crate::diag::Diag;
 use crate::model::ExitCode;
+use crate::view::progress::Detail;
 use crate::view::{CheckedInventory, Validation};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -38,7 +39,12 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         0 => ExitCode::Done,
         _ => ExitCode::Input,
     };
-    output.result(&|writer, out| writer.validation(&validation, exit, out))?;
+    // Whoever wants to hear only what is wrong hears nothing of what is right.
+    let silent = exit == ExitCode::Done && cx.settings.detail == Detail::Quiet && cx.settings.format == Format::Text;
+    match silent {
+        true => output.file_beside(&|writer, out| writer.validation(&validation, exit, out))?,
+        false => output.result(&|writer, out| writer.validation(&validation, exit, out))?,
+    }
     Ok(exit)
 }
 

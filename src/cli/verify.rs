@@ -8,7 +8,7 @@ use super::run::{Cx, Ending, block_on};
 
 /// Prove that what is declared holds, and change nothing
 ///
-/// Judges only the verifications of the recipes. What could not be told is unknown, which counts as not proven.
+/// Judges every step and every verification of the recipes. What could not be told is unknown, which counts as not proven.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge verify cluster.yaml

@@ -1,8 +1,8 @@
 //! Checks a rendered tree against a table of fields: every mistake at once, values typed.
 
 use super::scalar::{self, describe, shorten};
-use super::table::{not_a_bool, not_a_duration, out_of_range, quoted, unknown_key, wrong_type};
-use super::{Data, Key, Need, Node};
+use super::table::{not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
+use super::{Data, Key, Need, Node, unknown};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
 use crate::resource::{Field, Fields, Type};
@@ -71,9 +71,12 @@ impl Check<'_> {
                 return fields;
             }
         };
+        let known: Vec<&str> = table.iter().map(|field| field.name).collect();
+        let mut meant = Vec::new();
         for (key, value) in entries {
             let Some(field) = table.iter().find(|field| field.name == key.text) else {
-                self.diags.push(unknown_key(key, what, table.iter().map(|field| field.name)));
+                self.diags.push(unknown::key(key, value, what, &known));
+                meant.extend(unknown::meant(&key.text, &known));
                 continue;
             };
             if matches!(value.data, Data::Null) {
@@ -83,15 +86,17 @@ impl Check<'_> {
                 fields.0.insert(field.name, value);
             }
         }
-        self.missing(entries, table, what, node.span);
+        self.missing(entries, &meant, table, what, node.span);
         fields
     }
 
-    fn missing(&mut self, entries: &[(Key, Node)], table: &[Field], what: &str, span: Span) {
+    /// What stands there under another name is not missing as well.
+    fn missing(&mut self, entries: &[(Key, Node)], meant: &[&str], table: &[Field], what: &str, span: Span) {
         let given = |field: &&Field| {
             entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null))
         };
-        for field in table.iter().filter(|field| field.required && !given(field)) {
+        let lacks = |field: &&Field| field.required && !given(field) && !meant.contains(&field.name);
+        for field in table.iter().filter(lacks) {
             self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).at(span));
         }
     }
@@ -411,10 +416,8 @@ mod tests {
                 "`names` must be a list, found the text `a` (write `[a]`)",
                 "`env` must be a map, found a list",
                 "unknown key `kye` in `inner` (did you mean `key`?)",
-                "`inner` needs `key`",
                 "`password` is a secret and must not be written down (pass it as a parameter of type `secret`)",
                 "unknown key `pth` in a thing (did you mean `path`?)",
-                "a thing needs `path`",
             ]
         );
     }

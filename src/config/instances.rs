@@ -230,6 +230,7 @@ impl Placing<'_> {
                     Some(value) => {
                         Sourced { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() }
                     }
+                    None if param.unread => continue,
                     None => {
                         cx.push(missing(job, param));
                         continue;

@@ -53,7 +53,7 @@ fn own_verification(recipe: &Recipe, edge: &Edge, diags: &mut Diags) {
 }
 
 fn step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut Diags) {
-    if !recipe.steps.iter().any(|other| other.name == step) {
+    if !recipe.steps.iter().any(|other| other.name == step) && !recipe.unread.contains(step) {
         let diag = Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).at(span);
         diags.push(diag.suggest(step, recipe.steps.iter().map(|step| step.name.as_str())));
     }

@@ -24,6 +24,7 @@ mod starting;
 mod statics;
 mod table;
 mod template;
+mod unknown;
 mod yaml;
 
 pub use ansible::{Converted, Difference, from_ansible};

@@ -146,6 +146,8 @@ pub struct Recipe {
     pub during: Vec<During>,
     pub rules: Vec<Rule>,
     pub steps: Vec<Arc<Step>>,
+    /// Names of steps that could not be read: what is wrong with them is told.
+    pub unread: BTreeSet<String>,
     pub verify: Vec<Verify>,
     /// For a stack: the recipes it uses. A stack has no steps.
     pub uses: Vec<Use>,
@@ -173,6 +175,8 @@ pub struct Param {
     pub name: String,
     pub ty: ParamType,
     pub default: Option<Value>,
+    /// Whether it has a default that could not be read: what is wrong with it is told.
+    pub unread: bool,
     pub doc: String,
     pub span: Span,
 }

@@ -1,7 +1,7 @@
 //! Reading maps with known keys: unknown keys, missing keys and wrong types are all reported, none stops
 //! the reading of the rest.
 
-use super::{Data, Key, Node, scalar};
+use super::{Data, Key, Node, scalar, unknown};
 use crate::diag::{Code, Diag, Diags, Span};
 
 /// A map whose keys have been checked against the known ones.
@@ -17,10 +17,15 @@ impl<'n> Table<'n> {
     /// Opens `node` as a map; reports another type, and every key that is not among `known`.
     pub fn open(node: &'n Node, what: &'static str, known: &[&str], diags: &mut Diags) -> Option<Self> {
         let entries = map(node, what, diags)?;
-        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
-            diags.push(unknown_key(key, what, known.iter().copied()));
+        for (key, value) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+            diags.push(unknown::key(key, value, what, known));
         }
         Some(Self { what, span: node.span, entries })
+    }
+
+    /// Returns the entries whose keys are in `names`.
+    pub fn of<'t>(&'t self, names: &'t [&str]) -> impl Iterator<Item = &'n (Key, Node)> + 't {
+        self.entries.iter().filter(|(key, _)| names.contains(&key.text.as_str()))
     }
 
     /// Returns the value of `key`; a key without a value counts as not given.
@@ -64,16 +69,6 @@ impl<'n> Table<'n> {
     /// Returns the items of a list; a single text counts as a list of one where people write either.
     pub fn items(&self, key: &str, diags: &mut Diags) -> Vec<&'n Node> {
         self.get(key).map_or_else(Vec::new, |node| items(node, key, diags))
-    }
-}
-
-pub(super) fn unknown_key<'k>(key: &Key, what: &str, known: impl IntoIterator<Item = &'k str>) -> Diag {
-    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
-    match (what, key.text.as_str()) {
-        ("a step", "ensure") => {
-            diag.hint("removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`")
-        }
-        _ => diag.suggest(&key.text, known),
     }
 }
 

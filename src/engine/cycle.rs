@@ -210,6 +210,7 @@ impl HostRun<'_> {
             },
         };
         let judgement = ruling.map(|ruling| ruling.judgement);
+        let hint = judgement.as_ref().and_then(|judgement| judgement.hint.clone());
         let result = match (acted.status, judgement) {
             (None, _) if !acted.began => Err("did not run".to_owned()),
             (Some(status), _) if status != 0 => Err(exit_text(status)),
@@ -220,7 +221,9 @@ impl HostRun<'_> {
             (None, Some(judgement)) => proven(judgement).map_err(|why| format!("its end was not seen; {why}")),
         };
         let result = result.unwrap_or_else(failure);
-        step_report(turn, result)
+        // A failure has a hint of its own.
+        let hint = hint.filter(|_| matches!(result, StepResult::Pending { .. }));
+        StepReport { hint, ..step_report(turn, result) }
     }
 
     /// Enters a report: in the events and in the list. Others learn of a step when all its turns are done.

@@ -148,6 +148,7 @@ impl Trace {
             steps: self.steps,
             verify: self.verify,
             reboots: self.reboots,
+            undeclared: Vec::new(),
             took,
         }
     }

@@ -65,6 +65,7 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
         },
     };
     report.took = began.elapsed();
+    report.undeclared = plan.undeclared.clone();
     leave(run, plan, report)
 }
 
@@ -115,6 +116,7 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
         steps: Vec::new(),
         verify: Vec::new(),
         reboots: Vec::new(),
+        undeclared: Vec::new(),
         took: Default::default(),
     }
 }
@@ -129,7 +131,7 @@ fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     }
     attest_as_planned(run, plan);
     let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
-    finish(empty(&plan.host, Outcome::Ok, Untrusted::default()), steps, verify)
+    finish(empty(&plan.host, Outcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
 }
 
 /// Tells those who wait for a verification what the plan's observation says of it.

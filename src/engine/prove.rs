@@ -100,8 +100,7 @@ impl HostRun<'_> {
     fn verifications(&self) -> Vec<VerifyReport> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
-        let unsettled = unsettled(&self.steps);
-        let reports = verify_all(&case, &unsettled);
+        let reports = verify_all(&case, &Unsettled::of(&self.steps));
         for report in &reports {
             self.run.say(Event::Verified {
                 host: self.host().clone(),
@@ -128,23 +127,32 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
     }
 }
 
-/// Returns the recipes that did not get through, with the step that stopped them.
-fn unsettled(steps: &[StepReport]) -> BTreeMap<String, String> {
-    let mut recipes = BTreeMap::new();
-    for report in steps {
-        let through = matches!(
-            report.result,
-            StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }
-        );
-        if !through {
-            recipes.entry(report.id.recipe.to_string()).or_insert_with(|| report.id.to_string());
-        }
-    }
-    recipes
+/// Recipes with steps that are not as desired, and the first such step of each.
+#[derive(Default)]
+struct Unsettled {
+    /// They did not get through.
+    stopped: BTreeMap<String, String>,
+    /// They are configured, and not effective yet.
+    pending: BTreeMap<String, String>,
 }
 
-/// Judges every `verify` of a host's recipes; those of recipes in `unsettled` are skipped and say why.
-pub(super) fn verify_all(case: &Case<'_>, unsettled: &BTreeMap<String, String>) -> Vec<VerifyReport> {
+impl Unsettled {
+    fn of(steps: &[StepReport]) -> Self {
+        let mut unsettled = Self::default();
+        for report in steps {
+            let recipes = match report.result {
+                StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => continue,
+                StepResult::Pending { .. } => &mut unsettled.pending,
+                _ => &mut unsettled.stopped,
+            };
+            recipes.entry(report.id.recipe.to_string()).or_insert_with(|| report.id.to_string());
+        }
+        unsettled
+    }
+}
+
+/// Judges every `verify` of a host's recipes; those of recipes that did not get through are skipped and say why.
+fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
     let mut reports = Vec::new();
     for instance in case.instances().iter().filter(|i| !i.absent) {
         let recipe = &instance.recipe.name;
@@ -152,9 +160,11 @@ pub(super) fn verify_all(case: &Case<'_>, unsettled: &BTreeMap<String, String>) 
             continue;
         }
         for verify in &instance.recipe.verify {
-            let result = match unsettled.get(recipe) {
+            let judged = || plan::verification(case, instance, verify);
+            let pending = unsettled.pending.get(recipe).map(String::as_str);
+            let result = match unsettled.stopped.get(recipe) {
                 Some(step) => VerifyResult::Skipped { reason: format!("`{step}` did not get through").into() },
-                None => result(plan::verification(case, instance, verify)),
+                None => result(plan::despite(pending, judged())),
             };
             let place = case.ground.project.sources.place(verify.span);
             reports.push(VerifyReport { recipe: recipe.clone(), name: verify.name.clone(), result, place });

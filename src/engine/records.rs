@@ -30,8 +30,9 @@ fn recorded(case: &Case<'_>, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
     let Some(record) = case.record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = desired_digest(resource, case.ground.secrets, case.seen.key.as_deref());
-    // One of before that knows no cluster is written anew.
-    text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
+    // One of before that knows no cluster, or does not say what it is about, is written anew.
+    let whole = record.get("identity").is_some();
+    whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
 impl HostRun<'_> {
@@ -83,6 +84,9 @@ impl HostRun<'_> {
         record.user = self.run.options.user.clone();
         record.time = (self.run.options.clock)().to_string();
         let inputs = plan::inputs(case, turn, turns, &Ahead::default());
+        let identity = plan::identity(resource.as_ref());
+        record.left = plan::left(case, &turn.expanded.id, &identity);
+        record.identity = Some(identity);
         record.started = resource.started(&case.seen.observation, &plan::context(case, turn, &inputs, None));
         Some(record)
     }

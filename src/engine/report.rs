@@ -2,6 +2,7 @@
 
 use super::event::{Rebooted, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
+use crate::plan::LeftBehind;
 use crate::resource::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,9 @@ pub struct HostReport {
     /// How often it rebooted in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reboots: Vec<Rebooted>,
+    /// What was applied once and is declared by no step any more: it was left as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undeclared: Vec<LeftBehind>,
     pub took: Duration,
 }
 

@@ -7,7 +7,7 @@ use super::prove::from_plan;
 use super::report::{HostReport, Report, VerifyReport};
 use super::run::{Events, Options};
 use crate::config::Project;
-use crate::model::{Outcome, Untrusted, Verdict};
+use crate::model::{HostName, Outcome, Untrusted, Verdict};
 use crate::plan::{self, HostPlan, Plan, Reach, Refused, StepPlan};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Opt
         cluster: project.cluster.clone(),
         plan: None,
         simulated: plan.simulated.clone(),
-        hosts: plan.hosts.iter().map(|host| of_host(host, took(host), events)).collect(),
+        hosts: plan.hosts.iter().map(|host| of_host(project, host, took(host), events)).collect(),
         budget_spent: false,
         interrupted: false,
         evict_busy: None,
@@ -42,17 +42,18 @@ pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Opt
     }
 }
 
-fn of_host(plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
+fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
         Reach::Unreachable(why) => (Outcome::Unreachable, why.why.clone(), why.hint.clone()),
         Reach::Observed => match &plan.refused {
             Some(refused) => (Outcome::Ok, unprivileged(refused), Some(refused.hint.clone())),
-            None => (Outcome::Ok, Untrusted::default(), None),
+            None => (Outcome::Ok, bare(project, &plan.host), None),
         },
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
-    let mut report = HostReport { verify, hint, took, ..super::host::empty(&plan.host, outcome, reason) };
+    let undeclared = plan.undeclared.clone();
+    let mut report = HostReport { verify, hint, undeclared, took, ..super::host::empty(&plan.host, outcome, reason) };
     if report.outcome == Outcome::Ok {
         report.outcome = HostReport::outcome_of(&[], &report.verify);
     }
@@ -65,6 +66,14 @@ fn of_host(plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
 
 fn unprivileged(refused: &Refused) -> Untrusted {
     format!("{}: what only root may read is unknown", refused.why.raw()).into()
+}
+
+/// Why there is nothing to tell of a host: nobody declares anything of it.
+pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
+    match project.instances.get(host).is_none_or(Vec::is_empty) {
+        true => "no recipe is applied to it".into(),
+        false => Untrusted::default(),
+    }
 }
 
 /// A step that is not as declared is a verification that failed.

@@ -1,7 +1,9 @@
 //! One host with everything that is known of it: the ground that planner and engine judge on.
 
 use super::{HostSeen, Policy, undeclared};
-use crate::config::{Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter};
+use crate::config::{
+    Expanded, Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter,
+};
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Scope, StepId, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +114,13 @@ impl<'a> Case<'a> {
             Scope::One if case.ground.chosen.get(&index).is_none() => true,
             _ => case.runs(index, instance, step),
         })
+    }
+
+    /// Expands every step that is declared for the host, also those that the filter leaves out or that run elsewhere.
+    pub(super) fn declared_turns(&self) -> Vec<Arc<[Expanded]>> {
+        let known = self.known();
+        let steps = self.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (i, step)));
+        steps.map(|(instance, step)| self.ground.expander.expand(self.host, instance, step, &known)).collect()
     }
 
     fn expand(&self, admits: impl Fn(&Self, StepIndex, &Instance, &Step) -> bool) -> Vec<Turn<'a>> {

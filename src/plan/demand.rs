@@ -1,6 +1,7 @@
 //! Which questions a host is asked.
 
 use super::case::{Case, Turn};
+use super::undeclared;
 use crate::config::{Instance, Judged, State, Verify};
 use crate::model::StepId;
 use crate::probe::Probe;
@@ -19,6 +20,7 @@ pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     for instance in case.instances() {
         probes.extend(of_verify(case, instance));
     }
+    probes.extend(undeclared::probes(case, &turns));
     probes
 }
 

@@ -56,9 +56,21 @@ pub struct HostPlan {
     /// What makes one doubt that this is the host that is meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// Steps recorded on the host whose declaration is gone.
+    /// What was applied once and is declared by no step of the cluster any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undeclared: Vec<Untrusted>,
+    pub undeclared: Vec<LeftBehind>,
+}
+
+/// Something that a step made, as the host remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct LeftBehind {
+    /// The step that made it: `recipe/step[key]`. It may be declared still, and be about something else now.
+    pub step: Untrusted,
+    pub kind: Untrusted,
+    /// What it is about: `/etc/motd`, `nginx`.
+    pub title: Untrusted,
+    /// Whether the recipe of the step is still declared for the host.
+    pub applied: bool,
 }
 
 /// Something odd about a host that keeps nothing from running.

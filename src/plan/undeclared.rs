@@ -1,20 +1,76 @@
-//! Steps that a host has records of and that its cluster does not declare any more. A removal is said, never implied.
+//! What a host remembers that its cluster made and no step declares any more: the step is gone, or it is about something
+//! else now. A removal is said, never implied.
 
 use super::case::{Case, Turn};
-use crate::config::State;
-use crate::model::{Untrusted, Value};
-use std::collections::BTreeSet;
+use super::memory::{self, Memory, Owned, identity, memories};
+use super::model::LeftBehind;
+use crate::config::{Expanded, State};
+use crate::model::Value;
+use crate::probe::Probe;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the steps recorded for this cluster that are not declared here any more.
-pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Untrusted> {
+/// What is declared for a host, whether or not this run looks at it.
+#[derive(Default)]
+struct Declared {
+    /// Steps, and whether it is known what they are about.
+    steps: BTreeMap<String, bool>,
+    owned: Owned,
+}
+
+impl Declared {
+    fn of(case: &Case<'_>) -> Self {
+        let mut declared = Self::default();
+        case.declared_turns().iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add(turn));
+        declared
+    }
+
+    fn add(&mut self, turn: &Expanded) {
+        let identity = match &turn.state {
+            State::Resource(resource) => Some(identity(resource.as_ref())),
+            _ => None,
+        };
+        identity.iter().for_each(|identity| self.owned.add(identity));
+        self.steps.insert(turn.id.to_string(), identity.is_some());
+    }
+}
+
+/// Returns what the records of this cluster remember that is not declared here any more.
+pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<LeftBehind> {
+    let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
+    let told = |memory: &Memory| LeftBehind {
+        step: memory.step.as_str().into(),
+        applied: applied(&memory.step),
+        kind: memory.kind.as_str().into(),
+        title: memory.title.as_str().into(),
+    };
+    forgotten(case, turns).iter().map(told).collect()
+}
+
+/// Returns the questions whether what is not declared any more is still there.
+pub(super) fn probes(case: &Case<'_>, turns: &[Turn<'_>]) -> BTreeSet<Probe> {
+    memory::probes(forgotten(case, turns).iter())
+}
+
+fn forgotten(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Memory> {
     if case.seen.records.is_empty() {
         return Vec::new();
     }
-    let declared: BTreeSet<String> = turns.iter().map(|turn| turn.expanded.id.to_string()).collect();
-    let own = |step: &String| case.seen.record(&case.ground.project.cluster, step).is_some_and(|r| !removed(r));
-    let steps = case.seen.records.keys();
-    let gone = steps.filter(|step| own(step) && !declared.contains(*step) && !known(case, turns, step));
-    gone.map(|step| step.as_str().into()).collect()
+    let (declared, all) = (Declared::of(case), memories(case));
+    let gone = |memory: &&Memory| !memory.removed && is_forgotten(case, turns, memory, &declared, &all);
+    all.iter().filter(gone).cloned().collect()
+}
+
+fn is_forgotten(case: &Case<'_>, turns: &[Turn<'_>], memory: &Memory, declared: &Declared, all: &[Memory]) -> bool {
+    let nameless = memory.identity.as_ref().is_none_or(|identity| identity.claims.is_empty());
+    match declared.steps.get(&memory.step) {
+        // What cannot be named is told by its step alone.
+        Some(_) if nameless => false,
+        // What it is about now is not known, or it does not concern the host: then it is about the same.
+        Some(false) if memory.latest => false,
+        None if memory.latest && known(case, turns, &memory.step) => false,
+        None if nameless => true,
+        _ => memory.lost(case, all, &declared.owned),
+    }
 }
 
 /// Whether the record says that a thing was taken away: nothing is left to tell. Records of before said so in the

@@ -16,11 +16,14 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
         if !case.ground.filter.admits_recipe(name) {
             continue;
         }
-        let unsettled = steps.iter().find(|s| *s.id.recipe == **name && !s.verdict.is_settled());
+        let unsettled = |s: &&StepPlan| *s.id.recipe == **name && !s.verdict.is_settled();
+        let pending = |s: &&StepPlan| s.verdict == Verdict::Pending;
+        let stops = steps.iter().filter(unsettled).find(|step| !pending(step));
+        let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());
         for verify in &instance.recipe.verify {
-            let judged = match unsettled {
+            let judged = match stops {
                 Some(step) => (Verdict::Pending, format!("judged once `{}` is done", step.id)),
-                None => verification(case, instance, verify),
+                None => despite(pending.as_deref(), verification(case, instance, verify)),
             };
             list.push(VerifyPlan {
                 recipe: name.clone(),
@@ -33,6 +36,14 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
         }
     }
     list
+}
+
+/// What does not hold while a step of the recipe is configured and not yet effective may hold later.
+pub fn despite(pending: Option<&str>, judged: (Verdict, String)) -> (Verdict, String) {
+    match (pending, judged) {
+        (Some(step), (Verdict::Change, why)) => (Verdict::Pending, format!("{why}; `{step}` is pending")),
+        (_, judged) => judged,
+    }
 }
 
 /// Judges one `verify` entry from what was seen.

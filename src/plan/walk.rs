@@ -232,6 +232,18 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.waits.insert(turn.expanded.id.clone());
             }
             self.ahead.predicted.will_exist.extend(provided(turn));
+            self.note_removal(turn);
+        }
+    }
+
+    fn note_removal(&mut self, turn: &Turn<'_>) {
+        let State::Resource(resource) = &turn.expanded.state else { return };
+        let predicted = &mut self.ahead.predicted;
+        // A user may take a home along, an archive what was unpacked.
+        predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
+        if turn.expanded.absent || turn.step.kind == "absent" {
+            let paths = resource.claims().into_iter().filter(|(kind, _)| *kind == "path");
+            predicted.will_go.extend(paths.map(|(_, path)| path));
         }
     }
 }

@@ -115,12 +115,15 @@ impl Exchange {
     }
 }
 
-/// Replaces the field after `key`, which comes first.
+/// Replaces the field after `key`, one of the named fields that come before all lines; names and values take turns.
+/// An answer without it ended before.
 fn without_key(stdout: &[u8]) -> Vec<u8> {
-    let Some(rest) = stdout.strip_prefix(b"key\0") else { return Vec::new() };
-    let Some(end) = rest.iter().position(|byte| *byte == 0) else { return Vec::new() };
-    let left = if end == 0 { "" } else { KEY_LEFT_OUT };
-    [b"key\0", left.as_bytes(), &rest[end..]].concat()
+    let mut fields: Vec<&[u8]> = stdout.split(|byte| *byte == 0).collect();
+    let at = fields.iter().step_by(2).position(|name| *name == b"key").map(|pair| 2 * pair + 1);
+    if let Some(key) = at.and_then(|at| fields.get_mut(at)).filter(|key| !key.is_empty()) {
+        *key = KEY_LEFT_OUT.as_bytes();
+    }
+    fields.join(&0)
 }
 
 /// Bodies of files travel as base64, in which no text is found: the field two after `body`.

@@ -227,7 +227,10 @@ fn predicted(given: &Value) -> Option<Predicted> {
     };
     let will_exist = given.get("will_exist").and_then(Value::as_object).into_iter().flatten().map(thing).collect();
     let after = given.get("after").and_then(Value::as_str).map(str::to_owned);
-    Some(Predicted { will_exist, after, ..Predicted::default() })
+    let paths = given.get("will_go").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let will_go = paths.map(str::to_owned).collect();
+    let takes_more = given.get("takes_more").is_some();
+    Some(Predicted { will_exist, will_go, takes_more, after, ..Predicted::default() })
 }
 
 /// Answers exactly the questions that the resource asks, and those about its inputs.

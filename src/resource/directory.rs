@@ -21,7 +21,8 @@ directory above must exist or come from an earlier step: forge makes no parents 
 at the path blocks the step; nothing is ever replaced by a directory.
 
 **Removal** removes an empty directory. One that is not empty blocks the step unless `recursive: true`, which
-removes everything in it on the same file system. Directories of the top level (`/etc`) are never removed.",
+removes everything in it on the same file system. What no earlier step takes out of it is named by the plan already.
+Directories of the top level (`/etc`) are never removed.",
     fields: &[
         Field::required("path", Type::Path, "Where the directory stands on the host."),
         Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
@@ -34,10 +35,11 @@ removes everything in it on the same file system. Directories of the top level (
 
 /// Exits 0 when `$FORGE_PATH` holds nothing, 1 when it holds something.
 const IS_EMPTY: &str = r#"cd -- "$FORGE_PATH" || exit 2
+n=0
 for entry in * .[!.]* ..?*; do
-  if [ -e "$entry" ] || [ -L "$entry" ]; then exit 1; fi
+  if [ -e "$entry" ] || [ -L "$entry" ]; then printf '%s/' "$entry"; n=$((n + 1)); [ "$n" -lt 50 ] || break; fi
 done
-exit 0"#;
+[ "$n" = 0 ]"#;
 
 /// Seconds that looking for entries may take.
 const IS_EMPTY_LIMIT: u64 = 10;
@@ -150,7 +152,13 @@ impl Directory {
         Ok(match (empty.status, after) {
             (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
             (1, Some(step)) => {
-                remove(format!("`{}` is not empty now, and `{step}` runs before", self.path), json!(false)).predicted()
+                let now = format!("`{}` is not empty now, and `{step}` runs before", self.path);
+                match self.stays(empty.stdout.raw(), cx) {
+                    Some(stays) => remove(format!("{now}, but no step removes `{stays}`"), json!(false))
+                        .predicted()
+                        .hint("let another step remove it before, or say `recursive: true`, which removes all that is in it"),
+                    None => remove(now, json!(false)).predicted(),
+                }
             }
             (1, None) => Judgement::blocked(
                 BlockClass::Host,
@@ -163,6 +171,13 @@ impl Directory {
                 return Err(Unknown::new(why).said(empty.stderr.clone()));
             }
         })
+    }
+
+    /// Returns the first of the `/`-separated entries that no earlier step is going to remove, if that can be told.
+    fn stays<'e>(&self, entries: &'e str, cx: &Context<'_>) -> Option<&'e str> {
+        let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
+        let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
+        entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }
 
     fn action(&self, judgement: &Judgement) -> Fragment {

@@ -150,6 +150,10 @@ pub struct Context<'a> {
 pub struct Predicted {
     /// Things that will exist.
     pub will_exist: BTreeSet<Provision>,
+    /// Paths that earlier steps are going to remove.
+    pub will_go: BTreeSet<String>,
+    /// Whether some earlier step may remove what cannot be named before: a package, a command.
+    pub takes_more: bool,
     /// Whether some earlier step that this one may depend on has changes (for commands: their check may
     /// answer differently then). Holds the step's name.
     pub after: Option<String>,

@@ -5,5 +5,5 @@ mod record;
 mod store;
 
 pub use history::{RunFolder, RunInfo, VERSION as RUN_VERSION, runs};
-pub use record::{APPLIED_DIR, Record, STATE_DIR, Started, prepare, write};
+pub use record::{APPLIED_DIR, Former, Identity, Record, STATE_DIR, Started, prepare, write};
 pub use store::{RunDir, Store, StoreError};

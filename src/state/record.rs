@@ -48,6 +48,34 @@ pub struct Record {
     /// For services: the start that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Started>,
+    /// What of the host the step named as its own, and what it was a part of. Absent in records that were written before
+    /// they held it: those are written anew by the next apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// What the step was about before it was declared to be about something else, as long as nothing tells that it is
+    /// gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Former>,
+}
+
+/// What a step is about, whatever it declares of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Identity {
+    /// Each as kind and name: `["path", "/etc/motd"]`. Empty for what a command made, which nobody can name.
+    pub claims: Vec<(String, String)>,
+    /// Things of which this was one part among others; whoever owns such a thing as a whole owns this too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub part_of: Vec<(String, String)>,
+}
+
+/// What a step was about once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Former {
+    pub kind: String,
+    pub title: String,
+    pub identity: Identity,
+    /// When it was seen as declared last. RFC 3339, UTC.
+    pub time: String,
 }
 
 /// The start of a service that a verified apply saw.
@@ -78,6 +106,8 @@ impl Record {
             user: String::new(),
             time: String::new(),
             started: None,
+            identity: None,
+            left: Vec::new(),
         }
     }
 

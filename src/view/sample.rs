@@ -5,7 +5,7 @@ use crate::engine::{
     VerifyReport, VerifyResult, Weight,
 };
 use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
-use crate::plan::{Envelope, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
+use crate::plan::{Envelope, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::resource::Change;
 use std::time::Duration;
 
@@ -104,6 +104,10 @@ pub fn silent(name: &str, why: &str) -> HostPlan {
     HostPlan { reach: Reach::Unreachable(why), ..observed(name, Vec::new()) }
 }
 
+pub fn left(step: &str, kind: &str, title: &str, applied: bool) -> LeftBehind {
+    LeftBehind { step: step.into(), kind: kind.into(), title: title.into(), applied }
+}
+
 pub fn verify(name: &str, verdict: Verdict, reason: &str) -> VerifyPlan {
     VerifyPlan {
         recipe: "base".into(),
@@ -138,7 +142,7 @@ pub fn rich_plan() -> Plan {
         verify("page answers", Verdict::Change, "exit status 7"),
         verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
     ];
-    odd.undeclared = vec!["old/agent".into()];
+    odd.undeclared = vec![left("old/agent", "package", "agent", false)];
     odd.warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
     hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
@@ -184,7 +188,7 @@ pub fn hostile_plan(text: &str) -> Plan {
     );
     first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
     first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
-    first.undeclared = vec![text.into()];
+    first.undeclared = vec![left(text, text, text, true)];
     first.warnings = vec![Warning { why: text.into(), hint: None }];
     let why = Unreachable { why: text.into(), hint: texts() };
     let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
@@ -241,6 +245,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         steps,
         verify,
         reboots: Vec::new(),
+        undeclared: Vec::new(),
         took: Duration::from_millis(4_200),
     }
 }

@@ -51,7 +51,17 @@ fn verify(result: VerifyResult) -> VerifyReport {
 
 fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     let (host, took) = (HostName::new("h"), Duration::ZERO);
-    HostReport { host, outcome, reason: "".into(), hint: None, steps, verify, reboots: vec![], took }
+    HostReport {
+        host,
+        outcome,
+        reason: "".into(),
+        hint: None,
+        steps,
+        verify,
+        reboots: vec![],
+        undeclared: vec![],
+        took,
+    }
 }
 
 fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {

@@ -113,3 +113,12 @@ fn no_runs_at_all() {
         "exit 0\n--- stdout\nrun  began (UTC)  verb  by  cluster  came to\n\nruns: 0\n--- stderr\n"
     );
 }
+
+#[test]
+fn which_run_is_asked_for() {
+    assert_eq!(
+        place().forge(&["show"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: which run is to be shown is not said\n  \
+         hint: `forge show last` shows the newest one, `forge runs` lists them all\n"
+    );
+}

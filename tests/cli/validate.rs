@@ -29,6 +29,13 @@ fn a_valid_inventory_says_what_it_declares() {
 }
 
 #[test]
+fn who_wants_no_more_than_mistakes_hears_nothing_of_a_valid_one() {
+    assert_eq!(place().forge(&["validate", "-q"]), "exit 0\n--- stdout\n--- stderr\n");
+    let broken = place().file("inventory.yaml", &VALID.replace("recipe: motd", "recipe: modt"));
+    assert_eq!(broken.forge(&["validate", "-q"]), broken.forge(&["validate"]));
+}
+
+#[test]
 fn a_broken_inventory_says_where() {
     let place = place().file("inventory.yaml", &VALID.replace("recipe: motd", "recipe: modt"));
     insta::assert_snapshot!(place.forge(&["validate"]));

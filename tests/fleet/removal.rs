@@ -41,3 +41,66 @@ fn what_was_applied_is_removed_whole_and_then_there_is_nothing_to_do() {
     let plan = project.forge(["plan", "inventory.yaml"]);
     assert!(!plan.stdout.contains("no longer declared"), "{plan}");
 }
+
+const MOVED: &str = "recipe: moved
+steps:
+  - name: page
+    file: { path: /etc/forge-one, content: one }
+  - name: people
+    user: { name: forgeone }
+  - name: unit
+    unit: { name: forge-one.service, content: \"[Service]\\nExecStart=/bin/sleep 6000\\n\" }
+  - name: service
+    restart_on: [page]
+    service: { name: forge-one.service, state: running }
+  - name: job
+    cron: { name: forge-one, schedule: \"@daily\", command: \"true\" }
+";
+
+/// Every step is about something else: all that was is told, until the host says that it is gone, or a step removes it.
+#[test]
+fn what_steps_were_about_before_is_told_until_it_is_gone() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("mkdir -p /etc/cron.d");
+    let apply = "apply:\n  - { recipe: moved, on: all }\n";
+    let mut project = Project::new(&nodes).recipe("moved", MOVED).inventory(apply);
+    let made = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert!([0, 10].contains(&made.code), "{made}");
+
+    // A recording of a host with records gives the plan that the host gave.
+    node.must("cp /etc/forge-one /etc/forge-new && mv /etc/forge-new /etc/forge-one");
+    let live = project.forge(["plan", "inventory.yaml", "--record", "seen.json"]);
+    let again = project.forge(["plan", "inventory.yaml", "--observed", "seen.json"]);
+    let plan = |said: &str| said.split("\nplan: ").next().unwrap_or_default().to_owned();
+    assert_eq!(plan(&again.stdout), plan(&live.stdout));
+    assert!(!live.stdout.contains("\n~ "), "{live}");
+
+    let job = "cron: { name: forge-one, schedule: \"@daily\", command: \"true\" }";
+    let timer = "timer: { name: forge-three, calendar: daily, command: \"true\" }";
+    let moved = MOVED.replace(job, timer).replace("forge-one", "forge-two").replace("forgeone", "forgetwo");
+    project = project.recipe("moved", &moved);
+    let left = [
+        "- cron forge-one  moved/job",
+        "- file /etc/forge-one  moved/page",
+        "- user forgeone  moved/people",
+        "- service forge-one  moved/service",
+        "- unit forge-one.service  moved/unit",
+    ];
+    for verb in [&["plan", "inventory.yaml"][..], &["apply", "inventory.yaml", "--yes"], &["plan", "inventory.yaml"]] {
+        let said = project.forge(verb);
+        assert_eq!(said.code, 0, "{said}");
+        left.iter().for_each(|line| assert!(said.stdout.contains(line), "{line}: {said}"));
+    }
+    node.must(
+        "systemctl stop forge-one; rm /etc/systemd/system/forge-one.service; systemctl daemon-reload; userdel forgeone",
+    );
+    let removing = "  - name: old page\n    when: \"false\"\n    otherwise: absent\n    file: { path: /etc/forge-one, content: x }\n";
+    project = project.recipe("moved", &format!("{moved}{removing}"));
+    let said = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(said.code, 0, "{said}");
+    project = project.recipe("moved", &moved);
+    let said = project.forge(["plan", "inventory.yaml"]);
+    assert!(!node.exists("/etc/forge-one") && said.stdout.contains(left[0]), "{said}");
+    left[1..].iter().for_each(|line| assert!(!said.stdout.contains(line), "{line}: {said}"));
+}

@@ -30,7 +30,9 @@ pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Reci
     let own = step_names(&table);
     let steps = steps(&table, &name, &own, cx);
     let edges = edges::Reader { recipe: &name, own: &own };
+    let is_read = |name: &&String| steps.iter().any(|step| step.name == **name);
     let recipe = Recipe {
+        unread: own.iter().filter(|name| !is_read(name)).cloned().collect(),
         summary: table.text("summary", &mut cx.diags).unwrap_or_default(),
         path: path.to_owned(),
         params: params::read(table.get("params"), cx),

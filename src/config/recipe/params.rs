@@ -26,9 +26,10 @@ fn param(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<Param> {
     let table = Table::open(node, "a parameter", &["type", "of", "values", "default", "doc"], &mut cx.diags)?;
     let doc = table.text("doc", &mut cx.diags).unwrap_or_default();
     let ty = declared_type(&table, cx)?;
-    let mut param = Param { name: key.text.clone(), ty, default: None, doc, span: key.span };
+    let mut param = Param { name: key.text.clone(), ty, default: None, unread: false, doc, span: key.span };
     if let Some(default) = table.get("default") {
         param.default = self::default(&param, default, cx);
+        param.unread = param.default.is_none();
     }
     Some(param)
 }

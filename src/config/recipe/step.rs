@@ -34,11 +34,13 @@ pub(in crate::config) const COMMON: [&str; 18] = [
 ];
 
 pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Option<Step> {
-    let known: Vec<&str> = COMMON.into_iter().chain(resource::kinds().iter().map(|kind| kind.name)).collect();
+    let fields = fields_beside(node);
+    let kinds = resource::kinds().iter().map(|kind| kind.name);
+    let known: Vec<&str> = COMMON.into_iter().chain(kinds).chain(fields.iter().copied()).collect();
     let table = Table::open(node, "a step", &known, &mut cx.diags)?;
     let (name, span) = name(&table, cx)?;
     let edges = Reader { recipe, own };
-    let (kind, body) = resource(&table, &name, span, cx)?;
+    let (kind, body) = resource(&table, &fields, &name, span, cx)?;
     let step = Step {
         when: expr(&table, "when", cx),
         otherwise_absent: otherwise(&table, cx),
@@ -58,7 +60,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
         retries: table.int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
         long: table.bool("long", &mut cx.diags).unwrap_or(false),
         kind,
-        body: body.clone(),
+        body,
         name,
         span,
     };
@@ -81,13 +83,46 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
     Some((name, node.span))
 }
 
+/// Returns fields of a step's kind that stand beside it, where a step has no such key.
+fn fields_beside(node: &Node) -> Vec<&'static str> {
+    let Data::Map(entries) = &node.data else { return Vec::new() };
+    let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
+    let mut kinds = resource::kinds().iter().filter(|kind| has(kind.name));
+    let (Some(kind), None) = (kinds.next(), kinds.next()) else { return Vec::new() };
+    let own = |name: &str| COMMON.contains(&name) || resource::kinds().iter().any(|kind| kind.name == name);
+    kind.fields.iter().map(|field| field.name).filter(|name| has(name) && !own(name)).collect()
+}
+
+/// Returns the body with the fields in it that were written beside it: what is wrong is their place alone.
+fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<'_>) -> Option<Node> {
+    for (key, _) in table.of(beside) {
+        let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in a step", key.text)).at(key.span);
+        cx.push(diag.hint(format!("it belongs inside `{kind}:`, indented below it or in its braces")));
+    }
+    let mut body = match (table.get(kind), table.of(beside).next()) {
+        (Some(node), _) => node.clone(),
+        (None, Some((_, first))) => Node { data: Data::Map(Vec::new()), ..first.clone() },
+        (None, None) => return None,
+    };
+    if let Data::Map(entries) = &mut body.data {
+        entries.extend(table.of(beside).cloned());
+    }
+    Some(body)
+}
+
 /// Returns the kind and the tree of the one resource.
-fn resource<'n>(table: &Table<'n>, name: &str, span: Span, cx: &mut Cx<'_>) -> Option<(&'static str, &'n Node)> {
+fn resource(
+    table: &Table<'_>,
+    beside: &[&str],
+    name: &str,
+    span: Span,
+    cx: &mut Cx<'_>,
+) -> Option<(&'static str, Node)> {
     let found: Vec<(&'static str, &Key)> =
         resource::kinds().iter().filter_map(|kind| Some((kind.name, table.key(kind.name)?))).collect();
     match found.as_slice() {
-        [(kind, key)] => match table.get(kind) {
-            Some(node) => Some((kind, node)),
+        [(kind, key)] => match gathered(table, kind, beside, cx) {
+            Some(body) => Some((kind, body)),
             None => {
                 cx.push(Diag::error(Code::NoResource, format!("the `{kind}` of step `{name}` is empty")).at(key.span));
                 None

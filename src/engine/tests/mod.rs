@@ -3,6 +3,8 @@
 mod across;
 mod faults;
 mod identity;
+mod leftover;
+mod pending;
 mod removal;
 mod rollout;
 mod stage;

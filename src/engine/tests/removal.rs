@@ -21,7 +21,7 @@ steps:
 ";
 
 fn undeclared(stage: &Stage) -> Vec<String> {
-    stage.run().plan.hosts[0].undeclared.iter().map(|step| step.raw().to_owned()).collect()
+    stage.run().plan.hosts[0].undeclared.iter().map(|left| left.step.raw().to_owned()).collect()
 }
 
 fn both(stage: &Stage, ensure: &str) {

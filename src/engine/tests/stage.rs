@@ -5,6 +5,7 @@ use crate::config::{self, LoadOptions, Project, StepFilter};
 use crate::model::{HostName, Outcome};
 use crate::plan::{Plan, Policy};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// Longer than any of these runs takes: who waits longer waits for ever.
@@ -49,14 +50,17 @@ impl Stage {
         }
         std::fs::create_dir(stage.path().join("recipes")).unwrap();
         std::fs::write(stage.path().join("inventory.yaml"), text + apply).unwrap();
-        let (user, group) = (id("-un"), id("-gn"));
-        for (name, steps) in recipes {
-            let steps =
-                steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
-            let text = format!("recipe: {name}\nsummary: Under test\n{steps}");
-            std::fs::write(stage.path().join(format!("recipes/{name}.yaml")), text).unwrap();
-        }
+        recipes.iter().for_each(|(name, steps)| stage.recipe(name, steps));
         stage
+    }
+
+    /// Writes a recipe, in the place of one of the same name.
+    pub fn recipe(&self, name: &str, steps: &str) {
+        let (user, group) = (id("-un"), id("-gn"));
+        let steps =
+            steps.replace("@root", "{{ vars.root }}").replace("@own", &format!("owner: {user}, group: {group}"));
+        let text = format!("recipe: {name}\nsummary: Under test\n{steps}");
+        std::fs::write(self.path().join(format!("recipes/{name}.yaml")), text).unwrap();
     }
 
     fn path(&self) -> &Utf8Path {
@@ -164,7 +168,7 @@ impl Stage {
             boot_id: Some(this_machine()),
             controller: "test".to_owned(),
             user: "test".to_owned(),
-            clock: || jiff::Timestamp::UNIX_EPOCH,
+            clock: tick,
             control_dir: self.path().to_owned(),
             sandboxes: self.path().join("sandbox"),
             replay: Default::default(),
@@ -176,6 +180,12 @@ impl Stage {
 fn this_machine() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
     text.trim().to_owned()
+}
+
+/// A clock that never shows the same time twice.
+fn tick() -> jiff::Timestamp {
+    static TICKS: AtomicI64 = AtomicI64::new(0);
+    jiff::Timestamp::from_second(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
 }
 
 fn id(flag: &str) -> String {

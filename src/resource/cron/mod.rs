@@ -24,7 +24,7 @@ so they are refused, and so is a schedule that cron would not read.
 `crond.service`. Nothing to do reads `content, owner and mode are as declared; cron.service runs it`.
 
 **Pending**: the file is right, and no cron is installed or none runs. Add steps of `package` and `service` before
-this one, or declare a `timer`, which needs nothing but systemd.
+this one, or declare a `timer`, which needs nothing but systemd. The plan that writes the file says so already.
 
 **A change** puts the file in place in one step; cron reads it within a minute.
 
@@ -133,17 +133,41 @@ impl Cron {
             return Judgement::ok(format!("an earlier step brings {name}"), Value::Null);
         }
         match there {
-            Some((name, active)) => pending(format!("configured, and nothing runs it: `{name}` is {active}"))
+            Some((name, active)) => pending(format!("`{name}` is {active}"))
                 .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
-            None => pending("configured, and nothing runs it: no cron is installed".to_owned())
-                .hint("add the `package` and `service` steps of cron, or declare a `timer`"),
+            None if brings_package(cx) => Judgement::ok("an earlier step installs cron", Value::Null),
+            None => pending("no cron is installed".to_owned())
+                .hint("add the `package` and `service` steps of cron before this one, or declare a `timer`"),
+        }
+    }
+
+    /// A file that is yet to be written waits for the same: that is said before it is written.
+    fn judge_both(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let daemon = self.judge_daemon(seen, cx);
+        let waits = daemon.clone();
+        let both = Parts::default().with("file", self.target.judge(seen, cx, false)).with("daemon", daemon).judgement();
+        match (both.verdict, waits.verdict) {
+            (Verdict::Change, Verdict::Pending) => {
+                let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
+                Judgement { reason: reason.into(), hint: waits.hint, ..both }
+            }
+            _ => both,
         }
     }
 }
 
-fn pending(reason: String) -> Judgement {
+fn pending(why: String) -> Judgement {
+    let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
     Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, Value::Null) }
 }
+
+/// Whether an earlier step installs a package that brings a cron: Debian's name and Red Hat's.
+fn brings_package(cx: &Context<'_>) -> bool {
+    ["cron", "cronie"].iter().any(|name| brought(cx.predicted, &Provision::Package((*name).to_owned())))
+}
+
+const CONFIGURED: &str = "configured, and ";
+const NOTHING_RUNS: &str = "nothing runs it";
 
 const EXPLAIN: &[(&str, &str)] = &[
     (
@@ -172,10 +196,7 @@ impl Resource for Cron {
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         match self.absent {
             true => self.target.judge_absent(seen),
-            false => Parts::default()
-                .with("file", self.target.judge(seen, cx, false))
-                .with("daemon", self.judge_daemon(seen, cx))
-                .judgement(),
+            false => self.judge_both(seen, cx),
         }
     }
 

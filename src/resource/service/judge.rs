@@ -89,7 +89,9 @@ fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_
 
 fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
-    if want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
+    // Nothing but a service has a type, whatever is answered.
+    let is_service = want.unit.ends_with(".service");
+    if is_service && want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
         let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
         return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint(
             "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",

@@ -124,6 +124,8 @@ impl Timer {
         }
         let next = match text::moment(unit.next_elapse) {
             Some(at) => format!("; next at {at}"),
+            // Calendars always have one, but for timers that only look like one, as in a sandbox.
+            None if self.calendar.is_some() => "; when it runs next is not told".to_owned(),
             None => "; its next run is set".to_owned(),
         };
         Judgement { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }

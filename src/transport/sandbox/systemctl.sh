@@ -2,7 +2,8 @@
 # A stand-in for systemctl in a forge sandbox, where no systemd runs. It reads real unit files, really starts and
 # stops the processes they name, and keeps what it knows under /run/forge-sandbox. What it cannot do it refuses.
 # It reads unit files anew each time, so a reload of the manager is never due.
-# Not done: dependencies, restarts of what died, resource limits, timers, sockets, mounts, start at boot.
+# A timer waits and never elapses: nothing here starts by itself.
+# Not done: dependencies, restarts of what died, resource limits, sockets, mounts, start at boot.
 set -u
 export LC_ALL=C
 kept=/run/forge-sandbox/units
@@ -88,8 +89,9 @@ state() {
   if [ -n "$(main_pid "$1")" ]; then echo active running success; return; fi
   ended=$(noted "$1" ended)
   case $type:$ended in
-    target:*) echo active active success ;;
     *:stopped) echo inactive dead success ;;
+    target:*) echo active active success ;;
+    timer:*) echo active waiting success ;;
     oneshot:0 | forking:0) if [ "$(noted "$1" remain)" = yes ]; then echo active exited success; else echo inactive dead success; fi ;;
     *:0) echo inactive dead success ;;
     *:) echo activating start success ;;
@@ -142,6 +144,15 @@ run_line() {
 }
 run_lines() { values "$1" Service "$2" | { while read -r line; do run_line "$1" "$line" || exit; done; }; }
 
+triggered() { unit=$(value "$1" Timer Unit); full "${unit:-${1%.timer}.service}"; }
+startable_timer() {
+  times=
+  for key in OnCalendar OnActiveSec OnBootSec OnStartupSec OnUnitActiveSec OnUnitInactiveSec OnClockChange OnTimezoneChange; do
+    times=$times$(values "$1" Timer "$key")
+  done
+  [ -n "$times" ] || fail "$1 has no time: its section [Timer] needs OnCalendar= or the like"
+  [ "$(load_state "$(triggered "$1")")" = loaded ] || fail "$1 cannot start: there is no unit $(triggered "$1") to trigger"
+}
 start() {
   case $(load_state "$1") in
     masked) fail "unit $1 is masked" ;;
@@ -149,15 +160,15 @@ start() {
   esac
   if is_up "$1"; then return 0; fi
   type=${1##*.}
-  case $type in service) type=$(service_type "$1") ;; target) ;; *) fail "a $type is not simulated: $1" ;; esac
-  case $type in simple | exec | idle | notify | notify-reload | oneshot | forking | target) ;; *) fail "Type=$type is not simulated: $1" ;; esac
+  case $type in service) type=$(service_type "$1") ;; target) ;; timer) startable_timer "$1" ;; *) fail "a $type is not simulated: $1" ;; esac
+  case $type in simple | exec | idle | notify | notify-reload | oneshot | forking | target | timer) ;; *) fail "Type=$type is not simulated: $1" ;; esac
   rm -rf "${kept:?}/$1"
   mkdir -p "$kept/$1"
   note "$1" type "$type"
   note "$1" remain "$(value "$1" Service RemainAfterExit)"
   note "$1" invocation "$(tr -d - </proc/sys/kernel/random/uuid)"
   note "$1" at "$(date -u '+%a %Y-%m-%d %H:%M:%S.%6N')"
-  [ "$type" != target ] || return 0
+  case $type in target | timer) return 0 ;; esac
   for folder in $(value "$1" Service RuntimeDirectory); do mkdir -p "/run/$folder"; done
   run_lines "$1" ExecStartPre || { note "$1" ended "$?"; return 1; }
   case $type in
@@ -245,6 +256,11 @@ stamp() {
   if [ "$fine" = yes ]; then printf '%s UTC' "$at"; else printf '%s UTC' "${at%.*}"; fi
 }
 property() {
+  case $1:$2 in
+    *.service:*) ;;
+    # Only a service has these.
+    *:ExecMain* | *:Type | *:MainPID | *:RemainAfterExit | *:CanReload) return 1 ;;
+  esac
   case $2 in
     Id | Names) printf '%s' "$1" ;;
     LoadState) load_state "$1" ;;
@@ -258,7 +274,7 @@ property() {
     DropInPaths) drop_ins "$1" | tr '\n' ' ' | sed 's/ $//' ;;
     MainPID) pid=$(main_pid "$1"); printf '%s' "${pid:-0}" ;;
     ActiveEnterTimestamp) stamp "$1" ;;
-    ExecMainStartTimestamp) case $(noted "$1" type) in target) ;; *) stamp "$1" ;; esac ;;
+    ExecMainStartTimestamp) case $(noted "$1" type) in target | timer) ;; *) stamp "$1" ;; esac ;;
     ExecMainStatus) ended=$(noted "$1" ended); case $ended in '' | stopped) ended=0 ;; esac; printf '%s' "$ended" ;;
     Type) service_type "$1" ;;
     RemainAfterExit) case $(value "$1" Service RemainAfterExit) in yes | true | on | 1) echo yes ;; *) echo no ;; esac ;;
@@ -284,7 +300,8 @@ show() {
 status() {
   printf '%s - %s (forge sandbox: simulated)\n' "$1" "$(value "$1" Unit Description)"
   printf '     Loaded: %s (%s; %s)\n' "$(load_state "$1")" "$(fragment "$1")" "$(file_state "$1")"
-  printf '     Active: %s (%s), status=%s\n' "$(property "$1" ActiveState)" "$(property "$1" Result)" "$(property "$1" ExecMainStatus)"
+  printf '     Active: %s (%s), status=%s\n' "$(property "$1" ActiveState)" "$(property "$1" Result)" "$(property "$1" ExecMainStatus || echo 0)"
+  case $1 in *.timer) printf '    Trigger: never: nothing starts by itself in a sandbox\n' ;; esac
   is_up "$1" || return 3
 }
 known() {

@@ -44,7 +44,7 @@ impl Sort {
             Self::Blocked => "blocked",
             Self::Unknown => "unknown: could not be judged",
             Self::Hosts => "hosts that did not get through",
-            Self::Pending => "pending: waits for a reload or reboot",
+            Self::Pending => "pending: configured, not yet effective",
             Self::Held => "held back",
             Self::Skipped => "skipped",
         }

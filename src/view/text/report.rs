@@ -1,6 +1,6 @@
 //! A report: problems first, then one row per host, then the sums and the next command.
 
-use super::{Text, problems, rows};
+use super::{Text, problems, rows, sections};
 use crate::engine::{Report, StepResult};
 use crate::model::{ExitCode, Outcome};
 use crate::view::fold::fold;
@@ -12,6 +12,7 @@ use std::io::{self, Write};
 pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&report.simulated, out)?;
     problems::write(report, out)?;
+    left_behind(report, out)?;
     rows::write(report, out)?;
     aborted(report, out)?;
     writeln!(out, "{}", closing(report, exit))?;
@@ -36,6 +37,11 @@ fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     writeln!(out)
+}
+
+fn left_behind(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = report.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host)));
+    sections::left_behind(hosts, out)
 }
 
 /// Returns how the run ended, over how many hosts, with how many of what.

@@ -28,7 +28,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn reason(host: &HostReport) -> String {
     match host.outcome {
-        Outcome::Ok | Outcome::Changed => String::new(),
+        // What was proven needs no words; where nothing was, something is said.
+        Outcome::Ok | Outcome::Changed if !host.steps.is_empty() || !host.verify.is_empty() => String::new(),
         _ if host.reason.is_empty() => String::new(),
         _ => format!("  {}", paint(DIM, escape::short(host.reason.raw(), REASON_CHARS))),
     }

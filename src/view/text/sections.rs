@@ -3,7 +3,7 @@
 use super::group::{self, Group};
 use super::{on_hosts, step};
 use crate::model::{BlockClass, HostName, Verdict};
-use crate::plan::{Counts, HostPlan, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
+use crate::plan::{Counts, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{count, escape, words};
 use anstyle::Style;
@@ -22,7 +22,7 @@ pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -
     refused(plan, out)?;
     unreachable(plan, out)?;
     verification(plan, counts, out)?;
-    undeclared(plan, verbose, out)
+    undeclared(plan, out)
 }
 
 /// Steps of one verdict, and what to do about them.
@@ -46,11 +46,7 @@ const PARTS: &[Part] = &[
     Part {
         symbol: ".",
         style: UNKNOWN,
-        ..part(
-            "pending: configured, not yet effective",
-            |s| is(s, Verdict::Pending),
-            "a reload or reboot puts them into force",
-        )
+        ..part("pending: configured, not yet effective", |s| is(s, Verdict::Pending), "")
     },
     part(
         "blocked by hardware",
@@ -205,8 +201,8 @@ pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn W
 
 fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
     let all = || plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
-    let later = all().filter(|(_, verify)| verify.verdict == Verdict::Pending).count();
-    if counts.verify_failed + counts.verify_unknown + later == 0 {
+    let (later, never) = later(plan);
+    if counts.verify_failed + counts.verify_unknown + later + never == 0 {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "verification"))?;
@@ -218,7 +214,22 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
     if later > 0 {
         writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
     }
+    if never > 0 {
+        let why = "not judged: steps of the recipe do not get through";
+        writeln!(out, "{} {} {why}", paint(DIM, "."), count(never, "verification"))?;
+    }
     writeln!(out)
+}
+
+/// Counts verifications that the changes of their recipes put off, and those whose recipes change nothing.
+fn later(plan: &Plan) -> (usize, usize) {
+    let put_off = |host: &HostPlan| {
+        let all = host.verify.iter().filter(|verify| verify.verdict == Verdict::Pending);
+        let acts = |verify: &VerifyPlan| host.steps.iter().any(|s| s.acts() && *s.id.recipe == *verify.recipe);
+        let (later, never): (Vec<_>, Vec<_>) = all.partition(|verify| acts(verify));
+        (later.len(), never.len())
+    };
+    plan.hosts.iter().map(put_off).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
@@ -252,35 +263,36 @@ fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn undeclared(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    let mut groups: IndexMap<String, Vec<&HostName>> = IndexMap::new();
-    for host in &plan.hosts {
-        for line in left_behind(host, verbose) {
-            groups.entry(line).or_default().push(&host.host);
-        }
-    }
+fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    left_behind(plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host))), out)
+}
+
+/// Writes what was applied once and is declared no more, and how to have it removed.
+pub fn left_behind<'a>(
+    all: impl Iterator<Item = (&'a LeftBehind, &'a HostName)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut groups: IndexMap<&LeftBehind, Vec<&HostName>> = IndexMap::new();
+    all.for_each(|(left, host)| groups.entry(left).or_default().push(host));
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "no longer declared: applied once, left as they are"))?;
-    for (line, hosts) in &groups {
-        writeln!(out, "{} {}  {}", paint(REMOVE, "-"), escape::line(line), paint(DIM, on_hosts(hosts)))?;
+    for (left, hosts) in &groups {
+        let head = format!("{} {}", escape::line(left.kind.raw()), escape::line(left.title.raw()));
+        let step = format!("{}  {}", escape::line(left.step.raw()), on_hosts(hosts));
+        writeln!(out, "{} {head}  {}", paint(REMOVE, "-"), paint(DIM, step))?;
     }
-    hint("declare an entry with `ensure: absent` to remove what it made", out)?;
+    if groups.keys().any(|left| !left.applied) {
+        hint("declare an entry with `ensure: absent` to remove what a recipe made", out)?;
+    }
+    if groups.keys().any(|left| left.applied) {
+        hint(
+            "a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays",
+            out,
+        )?;
+    }
     writeln!(out)
-}
-
-/// Returns the undeclared steps of a host, those of one recipe in one line.
-fn left_behind(host: &HostPlan, verbose: bool) -> Vec<String> {
-    if verbose {
-        return host.undeclared.iter().map(|step| step.raw().to_owned()).collect();
-    }
-    let mut recipes: IndexMap<&str, Vec<&str>> = IndexMap::new();
-    for step in &host.undeclared {
-        let (recipe, step) = step.raw().split_once('/').unwrap_or((step.raw(), ""));
-        recipes.entry(recipe).or_default().push(step);
-    }
-    recipes.iter().map(|(recipe, steps)| format!("{recipe}: {}", words::some(steps))).collect()
 }
 
 /// Writes steps with nothing to do, each with the reason why not.

@@ -77,13 +77,25 @@ fn what_waits_for_one_step_is_named_in_one_go() {
     assert!(plan(0, &sample::plan(vec![sample::observed("x", circle)])).contains(". base/a waits for"));
 }
 
+/// Of a recipe that stays no entry can be declared anew: the hint says what works.
 #[test]
-fn what_is_left_behind_is_one_line_per_recipe() {
-    let mut host = sample::observed("x", vec![]);
-    host.undeclared = ["old/a", "old/b[1]", "older/c"].map(Into::into).into();
-    let shown = plan(0, &sample::plan(vec![host.clone()]));
-    assert!(shown.contains("\n- old: a and b[1]  on x\n- older: c  on x\n"), "{shown}");
-    assert!(plan(1, &sample::plan(vec![host])).contains("\n- old/b[1]  on x\n"));
+fn what_is_left_behind_is_named_with_how_to_remove_it() {
+    let shown = |left: Vec<crate::plan::LeftBehind>| {
+        let host = crate::plan::HostPlan { undeclared: left, ..sample::observed("x", vec![]) };
+        let shown = plan(0, &sample::plan(vec![host]));
+        let at = shown.find("no longer declared").unwrap();
+        shown[at..].split("\n\n").next().unwrap().to_owned()
+    };
+    let (gone, moved) =
+        (sample::left("old/a", "package", "agent", false), sample::left("web/b[1]", "file", "/etc/b", true));
+    assert_eq!(
+        shown(vec![gone.clone(), moved.clone()]),
+        "no longer declared: applied once, left as they are\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
+         hint: declare an entry with `ensure: absent` to remove what a recipe made\n  \
+         hint: a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays"
+    );
+    assert!(!shown(vec![gone]).contains("otherwise"));
+    assert!(!shown(vec![moved]).contains("ensure"));
 }
 
 /// The report names what was skipped once, and where only blocked steps are left it does not say `apply`.

@@ -1,0 +1,102 @@
+//! Keys that are not known: what people mean by them, as far as that can be told.
+
+use super::{Data, Key, Node};
+use crate::diag::{Code, Diag, did_you_mean};
+
+/// Words of Ansible and its like, and what they are called here. The first of them that a kind has is meant.
+const WORDS: &[(&str, &[&str])] = &[
+    ("name", &["key", "names", "user", "path"]),
+    ("pkg", &["name"]),
+    ("unit", &["name"]),
+    ("src", &["source", "target"]),
+    ("dest", &["path", "into"]),
+    ("destination", &["path", "into"]),
+    ("dst", &["path", "into"]),
+    ("to", &["target"]),
+    ("file", &["path"]),
+    ("text", &["content", "line"]),
+    ("body", &["content"]),
+    ("regexp", &["match"]),
+    ("regex", &["match"]),
+    ("insertafter", &["after"]),
+    ("insertbefore", &["before"]),
+    ("marker", &["comment"]),
+    ("cmd", &["apply", "command"]),
+    ("run", &["apply", "command"]),
+    ("job", &["command"]),
+    ("unless", &["check"]),
+    ("chdir", &["cwd"]),
+    ("environment", &["env"]),
+    ("become_user", &["user"]),
+    ("special_time", &["schedule"]),
+    ("on_calendar", &["calendar"]),
+    ("opts", &["options"]),
+    ("params", &["options"]),
+    ("checksum", &["sha256"]),
+    ("sysctl_file", &["file"]),
+    ("daemon_reload", &[]),
+];
+
+/// Returns which of `known` is meant by a key that is none of them.
+pub(super) fn meant<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
+    let words = WORDS.iter().find(|(word, _)| *word == typed).map(|(_, words)| *words).unwrap_or_default();
+    let word = words.iter().find_map(|word| known.iter().find(|known| *known == word));
+    word.copied().or_else(|| did_you_mean(typed, known.iter().copied()))
+}
+
+/// The message for a key that `what` does not have.
+pub(super) fn key(key: &Key, value: &Node, what: &str, known: &[&str]) -> Diag {
+    let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
+    if let Some(hint) = elsewhere(what, &key.text, known).or_else(|| cut(key, value)) {
+        return diag.hint(hint);
+    }
+    match meant(&key.text, known) {
+        Some(meant) => diag.hint(format!("did you mean `{meant}`?")),
+        None => diag.suggest(&key.text, known.iter().copied()),
+    }
+}
+
+/// What is said in another place, or in another way.
+fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
+    let of_kind = what.starts_with('`');
+    Some(match (what, typed) {
+        ("a step", "ensure" | "state") => {
+            "removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`".to_owned()
+        }
+        ("a step", "notify") => "state it at the `service` that is to restart: `restart_on: [STEP]`".to_owned(),
+        ("a step", "loop" | "with_items" | "for_each") => "did you mean `each`?".to_owned(),
+        ("a step", "if") => "did you mean `when`?".to_owned(),
+        ("a step", "tags") => "steps are picked by their names: `--step` and `--skip`".to_owned(),
+        ("a step", "become") => {
+            "how a host's root is reached is said by `connect: { sudo: … }` in the inventory".to_owned()
+        }
+        ("a parameter", "min" | "max" | "range" | "minimum" | "maximum" | "pattern" | "regex" | "validate") => {
+            "a rule does that: `rules: [{ require: params.port >= 1024, else: … }]`".to_owned()
+        }
+        ("a parameter", "required" | "optional") => "a parameter without `default` has to be given".to_owned(),
+        ("a parameter", "choices" | "options" | "enum") => "write `type: enum` and `values: […]`".to_owned(),
+        ("a parameter", "description") => "did you mean `doc`?".to_owned(),
+        ("a recipe", "when" | "on" | "hosts") => {
+            "which hosts it is for is said by `on` of its entry in `apply`; a stack says `when` beside a recipe it uses"
+                .to_owned()
+        }
+        ("a recipe", "tasks") => "did you mean `steps`?".to_owned(),
+        ("a recipe", "vars" | "defaults") => "did you mean `params`?".to_owned(),
+        (_, "ensure") if of_kind => {
+            "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
+        }
+        (_, "state") if of_kind && !known.contains(&"state") => {
+            "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
+        }
+        _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::COMMON.contains(&typed) => {
+            format!("`{typed}` belongs beside {what}, not inside")
+        }
+        _ => return None,
+    })
+}
+
+/// In braces a plain value ends at its first comma: what follows reads as a key without a value.
+fn cut(key: &Key, value: &Node) -> Option<String> {
+    let prose = key.text.contains(' ') && matches!(value.data, Data::Null);
+    prose.then(|| "in braces a comma ends a value: quote the text that this is a part of".to_owned())
+}

@@ -1,0 +1,34 @@
+//! What is configured and not in force yet, and what else is proven beside it.
+
+use super::stage::Stage;
+use crate::engine::VerifyResult;
+use crate::model::Outcome;
+
+const BASE: &str = "steps:
+  - name: option
+    file: { path: '@root/option', content: x, @own }
+    effective: { by: [reboot], check: 'test -e @root/in-force' }
+verify:
+  - { name: written, check: 'test -e @root/option' }
+  - { name: in force, check: 'test -e @root/in-force' }
+";
+
+fn results(report: &crate::engine::Report) -> Vec<(String, VerifyResult)> {
+    report.hosts[0].verify.iter().map(|verify| (verify.name.clone(), verify.result.clone())).collect()
+}
+
+/// A verification that holds is not in doubt because something else waits; one that does not may hold later.
+#[test]
+fn what_is_pending_puts_off_only_what_does_not_hold() {
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    let waits = || VerifyResult::Skipped { reason: "the check exited 1; `base/option` is pending".into() };
+    for turn in ["changed now", "found so"] {
+        let ran = stage.run();
+        assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Pending, 10), "{turn}");
+        let held = ("written".to_owned(), VerifyResult::Held);
+        assert_eq!(results(&ran.report), [held, ("in force".to_owned(), waits())], "{turn}");
+    }
+    stage.put("n1", "in-force");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Ok, 0));
+}

@@ -1,0 +1,186 @@
+//! What a host's records remember of things that steps made, and which of it something later tells to be gone.
+
+use super::case::Case;
+use super::undeclared::removed;
+use crate::model::{SecretStore, StepId, Value};
+use crate::probe::{Offers, PathState, Probe, Reading, UserState};
+use crate::resource::Resource;
+use crate::state::{Former, Identity};
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// Kind and name of a thing on a host.
+type Claim = (String, String);
+
+/// One thing that a step made, or took away.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    pub step: String,
+    pub kind: String,
+    pub title: String,
+    /// Absent for records of before they said what they are about.
+    pub identity: Option<Identity>,
+    time: Option<Timestamp>,
+    /// Whether it is what the step was about when it was applied last, not before.
+    pub latest: bool,
+    /// Whether the record says that it was taken away.
+    pub removed: bool,
+}
+
+/// Returns what a resource is about, without secrets.
+pub fn identity(resource: &dyn Resource) -> Identity {
+    let plain = |list: Vec<(&'static str, String)>| {
+        list.into_iter().map(|(kind, name)| (kind.to_owned(), SecretStore::mask(&name))).collect()
+    };
+    Identity { claims: plain(resource.claims()), part_of: plain(resource.shares()) }
+}
+
+/// Returns what the next record of a step that is about `now` has to remember: all that the step was about before, less
+/// what is told to be gone.
+pub fn left(case: &Case<'_>, step: &StepId, now: &Identity) -> Vec<Former> {
+    let mut owned = Owned::default();
+    owned.add(now);
+    let own = case.record(step).map(|record| of_record(&step.to_string(), record)).unwrap_or_default();
+    let own: Vec<Memory> = own.into_iter().filter(|memory| !memory.removed && memory.lost(case, &[], &owned)).collect();
+    // Mostly there is nothing, and then the records of other steps need not be read.
+    let all = if own.is_empty() { Vec::new() } else { memories(case) };
+    own.iter().filter(|memory| memory.lost(case, &all, &owned)).filter_map(Memory::former).collect()
+}
+
+/// Returns everything that the records of the own cluster remember.
+pub(super) fn memories(case: &Case<'_>) -> Vec<Memory> {
+    let cluster = &case.ground.project.cluster;
+    let records = case.seen.records.keys().filter_map(|step| Some((step, case.seen.record(cluster, step)?)));
+    records.flat_map(|(step, record)| of_record(step, record)).collect()
+}
+
+fn of_record(step: &str, record: &Value) -> Vec<Memory> {
+    let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
+    let part = |key: &str| record.get(key).cloned().unwrap_or_default();
+    let identity = Identity::deserialize(part("identity")).ok().or_else(|| named_by_title(text("title")));
+    let latest = Memory {
+        step: step.to_owned(),
+        kind: text("kind").to_owned(),
+        title: text("title").to_owned(),
+        identity,
+        time: text("time").parse().ok(),
+        latest: true,
+        removed: removed(record),
+    };
+    let left = Vec::<Former>::deserialize(part("left")).unwrap_or_default();
+    [latest].into_iter().chain(left.into_iter().map(|former| Memory::before(step, former))).collect()
+}
+
+/// Records of before they said what they are about have at least a title, and a path is one for all kinds.
+fn named_by_title(title: &str) -> Option<Identity> {
+    let claims = vec![("path".to_owned(), title.to_owned())];
+    title.starts_with('/').then_some(Identity { claims, part_of: Vec::new() })
+}
+
+impl Memory {
+    fn before(step: &str, former: Former) -> Self {
+        Self {
+            step: step.to_owned(),
+            kind: former.kind,
+            title: former.title,
+            identity: Some(former.identity),
+            time: former.time.parse().ok(),
+            latest: false,
+            removed: false,
+        }
+    }
+
+    /// Returns what a record remembers of it later.
+    fn former(&self) -> Option<Former> {
+        let (kind, title, identity) = (self.kind.clone(), self.title.clone(), self.identity.clone()?);
+        Some(Former { kind, title, identity, time: self.time.map(|time| time.to_string()).unwrap_or_default() })
+    }
+
+    /// Returns whether any of it is neither `owned` now nor told to be gone, by the host or by a later record.
+    pub fn lost(&self, case: &Case<'_>, all: &[Memory], owned: &Owned) -> bool {
+        let Some(identity) = &self.identity else { return false };
+        let later = |claim: &Claim| all.iter().any(|memory| memory.succeeds(self, claim));
+        let told = |claim: &Claim| owned.wholes.contains(claim) || is_gone(case, claim) || later(claim);
+        !identity.part_of.iter().any(told)
+            && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
+    }
+
+    /// Whether this was recorded of the same thing after `other` was: then this is what is known of it.
+    fn succeeds(&self, other: &Memory, claim: &Claim) -> bool {
+        self.time > other.time && self.identity.as_ref().is_some_and(|identity| identity.claims.contains(claim))
+    }
+}
+
+/// Things that somebody declares, as a whole or a part of them.
+#[derive(Debug, Default)]
+pub(super) struct Owned {
+    wholes: BTreeSet<Claim>,
+    parts: BTreeSet<Claim>,
+}
+
+impl Owned {
+    pub fn add(&mut self, identity: &Identity) {
+        self.wholes.extend(identity.claims.iter().cloned());
+        self.parts.extend(identity.part_of.iter().cloned());
+    }
+}
+
+/// Whether the host says that there is no such thing. What it was not asked it does not say.
+fn is_gone(case: &Case<'_>, claim: &Claim) -> bool {
+    probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok()).is_some_and(says_gone)
+}
+
+fn says_gone(reading: &Reading) -> bool {
+    match reading {
+        Reading::Path(path) => *path == PathState::Absent,
+        Reading::User(user) => *user == UserState::Absent,
+        Reading::Unit(unit) => unit.load == "not-found",
+        Reading::Package(package) => package.version.is_none(),
+        _ => false,
+    }
+}
+
+fn probe((kind, name): &Claim) -> Option<Probe> {
+    let name = name.clone();
+    Some(match kind.as_str() {
+        "path" => Probe::Path { path: name, want: None },
+        "user" => Probe::User { name },
+        "service" => Probe::Unit { name },
+        "package" => Probe::Package { name, offers: Offers::Unneeded },
+        _ => return None,
+    })
+}
+
+/// Returns the questions whether things are gone that may be left behind.
+pub(super) fn probes<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet<Probe> {
+    memories
+        .filter_map(|memory| memory.identity.as_ref())
+        .flat_map(|identity| &identity.claims)
+        .filter_map(probe)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{PackageState, UnitState};
+
+    #[test]
+    fn what_hosts_say_of_things_that_are_gone() {
+        let unit = |load: &str| Reading::Unit(UnitState { load: load.into(), ..UnitState::default() });
+        assert!(says_gone(&unit("not-found")) && !says_gone(&unit("loaded")) && !says_gone(&unit("")));
+        let package = |version: Option<&str>| {
+            Reading::Package(PackageState { version: version.map(Into::into), ..PackageState::default() })
+        };
+        assert!(says_gone(&package(None)) && !says_gone(&package(Some("1"))));
+        assert!(says_gone(&Reading::User(UserState::Absent)) && says_gone(&Reading::Path(PathState::Absent)));
+    }
+
+    #[test]
+    fn what_can_be_asked_for_is_asked_for() {
+        let claim = |kind: &str| probe(&(kind.to_owned(), "x".to_owned()));
+        assert!(["path", "user", "service", "package"].into_iter().all(|kind| claim(kind).is_some()));
+        assert_eq!(claim("line"), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! A recipe as people write them, with all that starts by itself in it, and a recording of the hosts it was applied to.
+
+use super::as_everybody;
+use super::host::Lab;
+
+const TIMED: &str = r#"
+recipe: r
+steps:
+  - name: daemon
+    unit: { name: cron.service, content: "[Service]\nExecStart=/bin/sleep 6000\n" }
+  - name: cron
+    service: { name: cron.service, state: running }
+  - name: job
+    cron: { name: job, schedule: "@daily", command: /bin/true }
+  - name: nightly
+    timer: { name: nightly, command: /bin/true, calendar: "03:15" }
+  - name: cleaning
+    unit: { name: clean.service, content: "[Service]\nType=oneshot\nExecStart=/bin/true\n" }
+  - name: when
+    unit: { name: clean.timer, content: "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n" }
+  - name: clean
+    restart_on: [when]
+    service: { name: clean.timer, enabled: true, state: running }
+  - name: configuration
+    file: { path: /etc/app.conf, content: "every=1\n" }
+  - name: program
+    unit: { name: app.service, content: "[Service]\nExecStart=/bin/sleep 6000\n" }
+  - name: app
+    restart_on: [configuration]
+    service: { name: app.service, state: running }
+verify:
+  - name: the cleaning waits
+    check: systemctl is-active --quiet clean.timer
+"#;
+
+fn timed(lab: &Lab) {
+    lab.file("recipes/r.yaml", TIMED);
+    // A machine without cron has no such folder.
+    for host in ["a", "b"] {
+        lab.inside("inventory.yaml", host, "mkdir -p /etc/cron.d");
+    }
+    let apply = lab.forge(&["apply", "--yes"]);
+    assert!(apply.starts_with("exit 0\n"), "{apply}");
+}
+
+#[test]
+fn what_starts_by_itself_is_applied_and_found_again() {
+    as_everybody(|lab| {
+        timed(lab);
+        let again = lab.forge(&["plan", "--detailed-exitcode"]);
+        assert!(again.starts_with("exit 0\n"), "{again}");
+        let verify = lab.forge(&["verify"]);
+        assert!(verify.starts_with("exit 0\n"), "{verify}");
+        lab.inside(
+            "inventory.yaml",
+            "a",
+            "systemctl stop clean.timer; rm /etc/systemd/system/timers.target.wants/nightly.timer",
+        );
+        let plan = lab.forge(&["plan"]);
+        assert!(plan.contains("\n~ service clean.timer  r/clean\n    it is inactive\n"), "{plan}");
+        assert!(plan.contains("\n~ timer nightly  r/nightly\n"), "{plan}");
+        lab.file("inventory.yaml", &super::ONE.replace("on: all", "on: all, ensure: absent"));
+        let apply = lab.forge(&["apply", "--yes"]);
+        assert!(apply.starts_with("exit 0\n"), "{apply}");
+        let again = lab.forge(&["plan", "--detailed-exitcode"]);
+        assert!(again.starts_with("exit 0\n"), "{again}");
+    });
+}
+
+/// What a record says of the start of a service decides whether it restarts: it must be in a recording too.
+#[test]
+fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
+    as_everybody(|lab| {
+        timed(lab);
+        lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");
+        assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+        let same = |expected: &str| {
+            let live = lab.forge(&["plan", "--record", "seen.json"]);
+            assert_eq!(lab.forge(&["plan", "--observed", "seen.json"]), live);
+            assert!(live.contains(expected), "{live}");
+        };
+        // Written back as it was: newer than the start, and what the process was started with.
+        lab.inside("inventory.yaml", "a", "cp /etc/app.conf /etc/app.new; mv /etc/app.new /etc/app.conf");
+        same("nothing to do: 2 hosts, 20 steps as declared");
+        lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");
+        same("1 change on 1 of 2 hosts");
+        let key = lab.inside("inventory.yaml", "a", "od -An -v -tx1 /var/lib/forge/key | tr -d ' \\n'");
+        let seen = lab.shell("cat seen.json").replace(' ', "");
+        assert!(key.trim().len() == 64 && !seen.contains(key.trim()), "the host's key lies in the recording");
+        assert!(seen.contains("left-out"));
+    });
+}
