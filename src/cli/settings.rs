@@ -28,6 +28,8 @@ pub struct Settings {
     /// Whether hosts are asked, and whether their raw answers are kept.
     pub replay: Replay,
     pub trust: bool,
+    /// Whether artifacts come from the cache only.
+    pub offline: bool,
     pub color: Color,
     pub detail: Detail,
     /// How often `-v` was given.
@@ -49,6 +51,7 @@ impl Settings {
             user: environment.user.clone(),
             replay: Replay::default(),
             trust: typed.trust,
+            offline: false,
             color: typed.color,
             detail: Detail::of(typed.quiet, typed.verbose),
             verbose: typed.verbose,
@@ -58,6 +61,11 @@ impl Settings {
     /// Returns the same with another selection.
     pub fn narrowed(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }
+    }
+
+    /// Returns the same, with artifacts from the cache only where `offline` says so.
+    pub fn offline(&self, offline: bool) -> Self {
+        Self { offline, ..self.clone() }
     }
 
     /// Returns the folder for runs and history of an inventory.
