@@ -6,7 +6,7 @@ use fs_err as fs;
 use sha2::Digest;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 /// A folder with a file per digest.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Cache {
     /// # Errors
     /// The folder or the file cannot be made or locked.
     pub(super) fn part(&self, key: &str) -> io::Result<Part> {
-        fs::create_dir_all(&self.root)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         let path = self.path(&format!("{key}.part"));
         loop {
             let file = File::options().read(true).append(true).create(true).mode(0o600).open(&path)?;

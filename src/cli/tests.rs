@@ -233,8 +233,8 @@ fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
     let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
     assert_eq!(code, 69, "{text}");
     let told = "error: 1 artifact cannot be had; nothing was changed
-!   note: `https://h/x.run` cannot be fetched: no; `driver/file` needs it on 1 host
-!   hint: try later";
+  note: `https://h/x.run` cannot be fetched: no; `driver/file` needs it on 1 host
+  hint: try later";
     assert!(text.contains(told), "{text}");
     assert!(!*fake.applied.lock().unwrap());
 }

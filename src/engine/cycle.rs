@@ -203,7 +203,7 @@ impl HostRun<'_> {
         let judgement = ruling.map(|ruling| ruling.judgement);
         let result = match (acted.status, judgement) {
             (None, _) if !acted.began => Err("did not run".to_owned()),
-            (Some(status), _) if status != 0 => Err(meant(turn, status)),
+            (Some(status), judgement) if status != 0 => Err(meant(turn, status, judgement.as_ref())),
             (_, None) => Err("the step is gone from the plan".to_owned()),
             (_, Some(_)) if turn.exports_stdout && !whole(acted) => Err(NO_VALUE.to_owned()),
             (Some(_), Some(judgement)) => proven(judgement),
@@ -333,12 +333,18 @@ fn stops(result: &StepResult) -> bool {
     reached_by(result) == Reached::Nothing
 }
 
-/// Returns `exit status 171: not for this hardware`, where the step says what it means.
-fn meant(turn: &Due, status: i32) -> String {
-    match turn.resource.as_ref().and_then(|resource| resource.meaning(status)) {
+/// Returns `exit status 171: not for this hardware`, where the step says what it means, and what an installer left.
+fn meant(turn: &Due, status: i32, after: Option<&Judgement>) -> String {
+    let meaning = turn.resource.as_ref().and_then(|resource| resource.meaning(status));
+    let text = match meaning {
         Some(meaning) if turn.needs_artifact() => meaning.to_owned(),
         Some(meaning) => format!("exit status {status}: {meaning}"),
         None => exit_text(status),
+    };
+    let installs = turn.resource.as_ref().is_some_and(|resource| resource.kind() == "installer");
+    match after.filter(|_| installs) {
+        Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
+        None => text,
     }
 }
 

@@ -177,7 +177,7 @@ fn an_installer_that_fails_tells_what_its_status_means_and_the_end_of_its_log() 
     let out = project(&nodes, step).forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 3, "{out}");
     for text in [
-        "exit status 172: a prerequisite is missing",
+        "exit status 172: a prerequisite is missing; afterwards nothing is installed",
         "cannot find headers",
         "forge: /srv/setup ended with 172: a prerequisite is missing",
     ] {

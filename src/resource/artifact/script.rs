@@ -17,7 +17,7 @@ for old in "$dir/.$name.forge-"*.part; do
   if [ "$old" != "$part" ]; then rm -f -- "$old"; fi
 done
 mine() { [ -f "$part" ] && [ ! -L "$part" ] && [ -O "$part" ]; }
-mine || rm -rf -- "$part"
+mine || rm -f -- "$part"
 "#;
 
 /// Prints size and digest of what an earlier try left.

@@ -33,8 +33,8 @@ It must be able to run over an installation that broke half-way, since it may be
 status of 0 that leaves another version fails the step. **Secrets belong into `env`**: what stands in an argument everybody
 on the host sees, so it is refused there.
 
-**A failure** is told with the meaning that `exit_codes` gives to the exit status, and with the last lines of `log`, if the
-program wrote to it. `also_ok` names statuses beside 0 that mean success.
+**A failure** is told with the meaning that `exit_codes` gives to the exit status, what is installed afterwards, and the last
+lines of `log`, if the program wrote to it. `also_ok` names statuses beside 0 that mean success.
 
 **Disruption** is D1 when an installed version changes; what a driver disturbs, the step's `disruption` says. How long it may
 take, the step's `timeout` says (four hours without one).
