@@ -27,7 +27,7 @@ fn artifact(url: &str, login: Login, bytes: &[u8]) -> Artifact {
 }
 
 fn authority() -> Certificate<'static> {
-    Certificate::from_pem(include_bytes!("../../tests/data/tls/authority.pem")).unwrap()
+    Certificate::from_pem(include_bytes!("../../tests/common/tls/authority.pem")).unwrap()
 }
 
 struct Place {
@@ -255,8 +255,8 @@ async fn redirects_that_go_in_circles_end() {
 fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let chain = vec![CertificateDer::from_pem_slice(include_bytes!("../../tests/data/tls/server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../tests/data/tls/server.key")).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());

@@ -25,7 +25,7 @@ use crate::view::count;
   forge apply cluster.yaml                    plan, ask, change, prove
   forge apply cluster.yaml --yes              without being asked, for scripts
   forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
-  forge apply cluster.yaml --offline          artifacts from the cache only, which `forge fetch` filled
+  forge apply cluster.yaml --offline          artifacts from the cache only
   forge apply cluster.yaml --dry-run          the plan only")]
 pub struct Args {
     #[command(flatten)]

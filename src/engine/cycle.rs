@@ -195,7 +195,7 @@ impl HostRun<'_> {
                 why: why.into(),
                 tail: tail.clone(),
                 hint: act::explain(&turn.action, &acted.output),
-                log: turn.long.then(|| {
+                log: (turn.long && turn.delivery.is_none()).then(|| {
                     format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
                 }),
             },

@@ -4,7 +4,7 @@ use super::act::{self, Acted};
 use super::acting::Due;
 use super::event::{Event, Failure};
 use super::host::HostRun;
-use super::link::{SHORT, broken, said};
+use super::link::{broken, said};
 use super::progress::Pace;
 use crate::artifact::{FetchError, Held};
 use crate::resource::{Action, Delivery};
@@ -12,7 +12,7 @@ use crate::script::Fragment;
 use crate::transport::{Payload, TransportError};
 use std::time::Duration;
 
-/// Reading what an earlier try left takes as long as its size asks for.
+/// What an earlier try left is read as a whole.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// Why a delivery came to nothing.
@@ -76,7 +76,7 @@ impl HostRun<'_> {
     /// Returns how many bytes of the file the host has, as far as they are the same as here.
     async fn left(&mut self, held: &Held, delivery: &Delivery) -> Result<u64, Lacks> {
         let shared = self.run.board.shared();
-        let done = self.link.act(delivery.part.clone(), LOOK.max(SHORT), &shared.secrets).await?;
+        let done = self.link.act(delivery.part.clone(), LOOK, &shared.secrets).await?;
         let finished = done.finished;
         if finished.status != 0 {
             return Err(Lacks::Host(finished.status, said(&finished.stderr)));
@@ -98,16 +98,13 @@ fn part(text: &str) -> Option<(u64, String)> {
     Some((bytes.parse().ok()?, digest.to_owned()))
 }
 
+/// Tells the script where the file begins and how large it is.
 fn sized(from: u64, total: u64, body: Fragment) -> Fragment {
-    Fragment::new().code("FORGE_OFFSET=").then(bare(from)).code("FORGE_SIZE=").then(bare(total)).then(body)
+    let known = Fragment::new().code("set --").number(from).number(total);
+    known.code("\nFORGE_OFFSET=$1 FORGE_SIZE=$2\n").then(body)
 }
 
-/// A number as a line of its own value: a word has a blank before it, which an assignment must not have.
-fn bare(number: u64) -> Fragment {
-    Fragment::new().code("$(printf %s").number(number).code(")\n")
-}
-
-pub(super) fn failure(error: &FetchError) -> Failure {
+fn failure(error: &FetchError) -> Failure {
     Failure {
         why: error.message.as_str().into(),
         tail: Default::default(),
