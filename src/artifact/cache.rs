@@ -91,6 +91,14 @@ impl Cache {
         }
     }
 
+    /// Takes a part away that nobody goes on with.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(super) fn discard(&self, part: Part) -> io::Result<()> {
+        fs::remove_file(&part.path)
+    }
+
     /// Puts a part in its place under its digest.
     ///
     /// # Errors

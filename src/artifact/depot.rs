@@ -157,6 +157,7 @@ impl Depot {
         if let Some(sha256) = declared
             && let Some(held) = self.cached(source, sha256, false).await?
         {
+            self.cache.discard(part).map_err(|error| failed(&error))?;
             return Ok(held);
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
@@ -167,9 +168,11 @@ impl Depot {
             let found = found.map_err(|error| failed(&error))?;
             match declared {
                 Some(declared) if *declared != found => {
-                    part.clear().map_err(|error| failed(&error))?;
                     // What an earlier try left may be of another file: once more, from its beginning.
-                    if !std::mem::take(&mut left) {
+                    if std::mem::take(&mut left) {
+                        part.clear().map_err(|error| failed(&error))?;
+                    } else {
+                        self.cache.discard(part).map_err(|error| failed(&error))?;
                         return Err(FetchError::wrong_digest(source, declared, &found));
                     }
                 }

@@ -111,6 +111,10 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("curl: (1)", "a redirect that leaves https is not followed: give the address it leads to, if it is to be trusted"),
     ("curl: (6)", "the host cannot resolve the server's name: leave `via: host` out, and the controller sends it"),
     ("curl: (7)", "the host cannot reach the server: leave `via: host` out, and the controller sends it"),
+    (
+        "curl: (22)",
+        "the server refused: look whether the address still holds, and whether it wants `user` and `password`, or `token`",
+    ),
     ("curl: (28)", "the server did not answer in time; run forge again: it goes on where it stopped"),
     ("curl: (60)", "the host does not trust the server's certificate: bring its authority with steps before this one"),
 ];
