@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes written at once.
 const CHUNK: usize = 128 * 1024;
 
+/// Artifacts that are here, or on their way, by source and digest.
+type Had = BTreeMap<(Source, Sha256), Arc<OnceCell<Held>>>;
+
 /// Gives artifacts to a run: each is fetched once, however many hosts need it.
 #[derive(Debug)]
 pub struct Depot {
@@ -28,7 +31,7 @@ pub struct Depot {
     pause: Duration,
     client: OnceLock<Client>,
     /// What this run has already, by its source and digest.
-    had: Mutex<BTreeMap<(Source, Sha256), Arc<OnceCell<Held>>>>,
+    had: Mutex<Had>,
 }
 
 /// An artifact, and how it was had.
