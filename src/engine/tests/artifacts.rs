@@ -68,3 +68,19 @@ fn each_turn_of_a_step_is_sent_by_itself() {
     assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
     assert_eq!((stage.read("n1", "a"), stage.read("n1", "b")), (BODY.to_owned(), BODY.to_owned()));
 }
+
+#[test]
+fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
+    let stage = stage(1);
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    let notes = stage.root("n1").join("state/artifacts");
+    let note = std::fs::read_dir(notes).unwrap().next().unwrap().unwrap().path();
+    let noted = std::fs::read_to_string(&note).unwrap();
+    assert!(noted.ends_with(&format!(" {}\n", digest(BODY))), "{noted}");
+    // Not the file was read, but what is noted of it.
+    std::fs::write(&note, noted.replace(&digest(BODY), &"1".repeat(64))).unwrap();
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    std::fs::write(stage.root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    assert_eq!((stage.read("n1", "x"), stage.run().outcome("n1")), (BODY.to_owned(), Outcome::Ok));
+}

@@ -1,11 +1,11 @@
 //! What stands at the path, against the digest that is declared.
 
-use super::Artifact;
+use super::{Artifact, content};
 use crate::artifact::Artifact as Source;
 use crate::model::{BlockClass, Disruption};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Unknown};
-use crate::resource::body::{Parent, bare, differ, missing_parent, ownership, put_ownership, type_basis, type_words};
-use crate::resource::support::{octal, path_state};
+use crate::resource::body::{Parent, differ, missing_parent, ownership, put_ownership, type_basis, type_words};
+use crate::resource::support::octal;
 use crate::resource::{Change, Context, Judgement};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ impl Artifact {
         seen: &Observation,
         cx: &Context<'_>,
     ) -> Result<Judgement, Unknown> {
-        match path_state(seen, &bare(&self.path))? {
+        match content::state(seen, &self.path, true)? {
             PathState::Absent => match missing_parent(&self.path, seen, cx.predicted)? {
                 Parent::There => Ok(self.create(source)),
                 Parent::Comes => Ok(self.create(source).predicted()),
@@ -73,7 +73,7 @@ impl Artifact {
     }
 
     pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
-        let info = match path_state(seen, &bare(&self.path))? {
+        let info = match content::state(seen, &self.path, true)? {
             PathState::Absent => {
                 let reason = format!("there is no file at `{}`, as declared", self.path);
                 return Ok(Judgement::ok(reason, json!({ "type": "absent" })));

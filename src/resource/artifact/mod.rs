@@ -1,11 +1,12 @@
 //! `artifact`: a large file by its digest, brought to the host by the controller or by the host itself.
 
+pub(super) mod content;
 mod judge;
 mod script;
 
 use super::body::bare;
 use super::support::{account_name, bad_value, octal, required};
-use super::{Action, Context, Delivery, Field, Fields, Judgement, Kind, Provision, Resource, Type, body, shell};
+use super::{Action, Context, Delivery, Field, Fields, Judgement, Kind, Provision, Resource, Type, body};
 use crate::artifact::{Address, Artifact as Source, Login, Sha256, Source as From};
 use crate::diag::{Code, Diag};
 use crate::model::{SecretStore, Value};
@@ -26,7 +27,8 @@ does the way to the host. `forge fetch` fills the cache beforehand; with `--offl
 error. **`via: host`**: the host fetches it with its own `curl`, as a long step that outlives the session; with `--offline`
 the controller sends it from its cache instead.
 
-**Compared** are type, SHA-256, owner, group and mode. Nothing to do reads `content, owner and mode are as declared`.
+**Compared** are type, SHA-256, owner, group and mode. The file is read as a whole only if its size, inode or a time of it is
+another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick. Nothing to do reads `content, owner and mode are as declared`.
 
 **A change** writes beside the target, compares the SHA-256 of what is there **on the host**, and only then gives it its
 owner and mode and renames it over the target: nothing is ever used that has another digest. A redirect that leaves https
@@ -152,7 +154,7 @@ impl Resource for Artifact {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![bare(&self.path)];
+        let mut probes = vec![content::probe(&self.path, true)];
         if self.source.is_some() {
             probes.extend(super::support::parent(&self.path).map(bare));
         }
@@ -170,8 +172,8 @@ impl Resource for Artifact {
     fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
         let ownership = body::only_ownership(&judgement.changes);
         let body = match &self.source {
-            None => shell::remove_file(&self.path, cx.run, false),
-            Some(_) if ownership => shell::give(&self.path, &self.owner, &self.group, self.mode),
+            None => self.remove(cx.run),
+            Some(_) if ownership => self.give(),
             Some(source) if source.by_host => self.fetch(source),
             Some(source) => self.receive(source),
         };
@@ -206,8 +208,9 @@ impl Resource for Artifact {
         self.source.as_ref().map(|_| Provision::Path(self.path.clone())).into_iter().collect()
     }
 
+    /// The note is written anew whenever the file is, and is quickly read.
     fn inputs(&self) -> Vec<String> {
-        vec![self.path.clone()]
+        vec![content::note(&self.path)]
     }
 
     fn claims(&self) -> Vec<(&'static str, String)> {

@@ -1,6 +1,6 @@
 //! The shell of artifacts: what tells how far an earlier try came, what takes a file from the session, what fetches it.
 
-use super::Artifact;
+use super::{Artifact, content};
 use crate::artifact::{Artifact as Source, Login, Source as From};
 use crate::resource::{shell, support};
 use crate::script::Fragment;
@@ -85,6 +85,7 @@ fi
 
 /// Puts the part in its place once it is what it must be.
 const GO_LIVE: &str = r#"
+was=$(stat -c '%s|%i|%.9Y' -- "$part") || fail "cannot read $part"
 found=$(sha256sum <"$part") || fail "cannot read $part"
 found=${found%% *}
 if [ "$found" != "$wanted" ]; then
@@ -96,6 +97,28 @@ chmod -- "$mode" "$part" || fail "cannot set the mode of $path"
 sync -- "$part" || fail "cannot sync $part"
 mv -fT -- "$part" "$path" || fail "cannot rename $part to $path"
 sync -- "$dir/" || fail "cannot sync $dir"
+if [ "$(stat -c '%s|%i|%.9Y' -- "$path")" = "$was" ]; then note "$wanted"; fi
+"#;
+
+/// Gives the file to its owner. A note that was true stays true.
+const GIVE: &str = r#"
+if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
+sum=
+while read -r seen noted; do
+  if [ "$seen" = "$(now)" ]; then sum=$noted; fi
+done 2>/dev/null <"$note"
+chown -- "$own" "$path" || fail "cannot give $path to $own"
+chmod -- "$mode" "$path" || fail "cannot set the mode of $path"
+if [ -n "$sum" ]; then note "$sum"; fi
+"#;
+
+/// Notes what the file is, so that it need not be read to be known. Without the note it is read: no reason to fail.
+const NOTE: &str = r#"
+now() { stat -c '%s|%i|%.9Y|%.9Z|%u|%g' -- "$path"; }
+note() {
+  mkdir -p -- "${note%/*}" && printf '%s %s\n' "$(now)" "$1" >"$note.part" && mv -fT -- "$note.part" "$note" ||
+    printf 'forge: cannot write %s\n' "$note" >&2
+}
 "#;
 
 /// The exit status where the artifact cannot be had, or is not what is declared.
@@ -126,8 +149,27 @@ impl Artifact {
             .word(source.sha256.as_str())
             .word(format!("{}:{}", self.owner, self.group))
             .word(support::octal(self.mode))
-            .code("\npath=$1 wanted=$2 own=$3 mode=$4")
+            .word(content::note(&self.path))
+            .code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5")
+            .code(NOTE)
             .code(PLACE)
+    }
+
+    /// Returns the script that changes owner and mode only.
+    pub(super) fn give(&self) -> Fragment {
+        let action = shell::private()
+            .word(&self.path)
+            .word(format!("{}:{}", self.owner, self.group))
+            .word(support::octal(self.mode))
+            .word(content::note(&self.path))
+            .code("\npath=$1 own=$2 mode=$3 note=$4");
+        shell::close(action.code(NOTE).code(GIVE))
+    }
+
+    /// Returns the script that removes the file and its note.
+    pub(super) fn remove(&self, run: &str) -> Fragment {
+        let removed = shell::remove_file(&self.path, run, false).code("[ $? -eq 0 ] &&\n");
+        removed.then(shell::close(shell::private().word(content::note(&self.path)).code("\nrm -f -- \"$1\"\n")))
     }
 
     /// Returns the script that tells how much of the file an earlier try left.

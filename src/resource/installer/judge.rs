@@ -3,8 +3,8 @@
 use super::Installer;
 use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{Observation, PathState, PathType, Unknown};
-use crate::resource::body::bare;
-use crate::resource::support::{brought, output, path_state};
+use crate::resource::artifact::content;
+use crate::resource::support::{brought, output};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::json;
 
@@ -87,7 +87,7 @@ impl Installer {
             let basis = json!({ "program": why });
             Ok(Ready::Blocks(Box::new(Judgement::blocked(BlockClass::Host, why, basis).hint(hint))))
         };
-        match path_state(seen, &bare(path))? {
+        match content::state(seen, path, self.sha256.is_some())? {
             PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(Ready::Comes),
             PathState::Absent => blocked(format!("there is no program at `{path}`"), BRING),
             PathState::Present(info) if info.kind == PathType::Directory => {

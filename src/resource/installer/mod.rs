@@ -3,7 +3,7 @@
 mod judge;
 mod script;
 
-use super::body::bare;
+use super::artifact::content;
 use super::support::{bad_value, required};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Resource, Type, shell};
 use crate::artifact::Sha256;
@@ -206,7 +206,7 @@ impl Resource for Installer {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![self.version_probe(), bare(&self.program.path)]
+        vec![self.version_probe(), content::probe(&self.program.path, self.sha256.is_some())]
     }
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
