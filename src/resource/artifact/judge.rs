@@ -23,9 +23,9 @@ impl Artifact {
                 Parent::Blocks(judgement) => Ok(*judgement),
             },
             PathState::Present(info) => match info.kind {
-                PathType::File => self.compare(source, info),
-                PathType::Directory => Ok(self.directory(info, "replaces")),
-                PathType::Symlink | PathType::Other => Ok(self.replace(source, info)),
+                PathType::File => self.compare(source, &info),
+                PathType::Directory => Ok(self.directory(&info, "replaces")),
+                PathType::Symlink | PathType::Other => Ok(self.replace(source, &info)),
             },
         }
     }
@@ -81,13 +81,13 @@ impl Artifact {
             PathState::Present(info) => info,
         };
         if info.kind == PathType::Directory {
-            return Ok(self.directory(info, "removes"));
+            return Ok(self.directory(&info, "removes"));
         }
         let from = match info.kind {
             PathType::File => format!("file, {} bytes", info.size),
-            _ => type_words(info),
+            _ => type_words(&info),
         };
-        let mut basis = type_basis(info);
+        let mut basis = type_basis(&info);
         basis["content"] = json!(info.sha256);
         let changes = vec![Change::new("file", Some(&from), None)];
         Ok(Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, basis))
