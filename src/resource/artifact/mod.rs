@@ -28,7 +28,8 @@ error. **`via: host`**: the host fetches it with its own `curl`, as a long step 
 the controller sends it from its cache instead.
 
 **Compared** are type, SHA-256, owner, group and mode. The file is read as a whole only if its size, inode or a time of it is
-another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick. Nothing to do reads `content, owner and mode are as declared`.
+another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick. Nothing to do reads
+`content, owner and mode are as declared`.
 
 **A change** writes beside the target, compares the SHA-256 of what is there **on the host**, and only then gives it its
 owner and mode and renames it over the target: nothing is ever used that has another digest. A redirect that leaves https
