@@ -27,6 +27,7 @@ pub mod resource;
 
 pub mod facts;
 
+pub mod artifact;
 pub mod state;
 pub mod transport;
 

@@ -14,6 +14,8 @@ mod ansible;
 mod examples;
 #[path = "cli/exit_codes.rs"]
 mod exit_codes;
+#[path = "cli/fetch.rs"]
+mod fetch;
 #[path = "cli/help.rs"]
 mod help;
 #[path = "cli/init.rs"]

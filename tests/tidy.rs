@@ -20,6 +20,7 @@ const ROOMS: &[&str] = &[
     "graph",
     "resource",
     "facts",
+    "artifact",
     "state",
     "transport",
     "probe",
@@ -47,6 +48,12 @@ const BANS: &[Ban] = &[
         reason: "these rooms do no I/O",
     },
     Ban { words: &["serde_saphyr"], within: &[], but: &["config/yaml"], reason: "one file calls the YAML reader" },
+    Ban {
+        words: &["ureq", "rustls", "rustls_native_certs"],
+        within: &[],
+        but: &["artifact/"],
+        reason: "only `artifact` decides what is fetched",
+    },
     Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },
     Ban {
         words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream", "indicatif"],

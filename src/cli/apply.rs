@@ -10,7 +10,7 @@ use super::output::Output;
 use super::plan;
 use super::recorded::Recorded;
 use super::run::{Cx, Ending, Loaded, block_on};
-use crate::engine::Report;
+use crate::engine::{ArtifactLine, Had, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
 use crate::view::count;
@@ -25,6 +25,7 @@ use crate::view::count;
   forge apply cluster.yaml                    plan, ask, change, prove
   forge apply cluster.yaml --yes              without being asked, for scripts
   forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
+  forge apply cluster.yaml --offline          artifacts from the cache only
   forge apply cluster.yaml --dry-run          the plan only")]
 pub struct Args {
     #[command(flatten)]
@@ -32,6 +33,9 @@ pub struct Args {
     /// Do not ask; JSON output never implies it
     #[arg(long)]
     pub yes: bool,
+    /// Fetch no artifact: what is not in the cache is an error
+    #[arg(long)]
+    pub offline: bool,
     /// Show the plan and stop, as `forge plan` does
     #[arg(long)]
     pub dry_run: bool,
@@ -59,6 +63,8 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
     let cx = &cx.with(&settings);
     possible(cx.console, args.yes)?;
+    let settings = cx.settings.offline(args.offline);
+    let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
@@ -92,10 +98,40 @@ async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loa
     if acts && !args.yes && !confirm::ask(&mut stop, cx.console, &question(&plan)).await? {
         return Err(CliError::interrupted("not applied; nothing was changed"));
     }
+    provision(cx, &mut stop, output, loaded, &plan, &seen).await?;
     let cancel = B::Cancel::default();
     let work = cx.shown(output, |events| cx.backend.apply(&loaded.0, &plan, seen, cx.settings, events, cancel.clone()));
     let report = cx.stoppable(&mut stop, work, &cancel).await;
     write(cx, output, &plan, &report)
+}
+
+/// Has everything at hand that is going to be sent, before a host is touched.
+async fn provision<B: Backend>(
+    cx: &Cx<'_, B>,
+    stop: &mut Interrupts,
+    output: &Output<'_>,
+    loaded: &Loaded<B::Project>,
+    plan: &Plan,
+    seen: &B::Seen,
+) -> Result<(), CliError> {
+    let work = cx.shown(output, |events| cx.backend.provision(&loaded.0, plan, seen, cx.settings, events));
+    let lacking = tokio::select! {
+        lacking = work => lacking,
+        () = stop.next() => return Err(CliError::interrupted("interrupted while fetching; nothing was changed")),
+    };
+    let Some(first) = lacking.first() else { return Ok(()) };
+    let what = count(lacking.len(), "artifact");
+    let error = lacking.iter().fold(CliError::artifact(format!("{what} cannot be had; nothing was changed")), told);
+    Err(match &first.had {
+        Had::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
+        _ => error,
+    })
+}
+
+fn told(error: CliError, lacking: &ArtifactLine) -> CliError {
+    let Had::Failed { why, .. } = &lacking.had else { return error };
+    let steps: Vec<String> = lacking.steps.iter().map(|step| format!("`{step}`")).collect();
+    error.note(format!("{}; {} needs it on {}", why.raw(), steps.join(", "), count(lacking.hosts.len(), "host")))
 }
 
 /// Where nothing was to be done, the plan has said all that a person wants to read.

@@ -1,8 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, doctor, duration, exec, explain, facts, graph, init, man, plan, recipes, runs, sandbox, schema,
-    show, validate, verify,
+    apply, completions, doctor, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
+    schema, show, validate, verify,
 };
 use crate::model::Disruption;
 use crate::plan::Policy;
@@ -33,6 +33,7 @@ pub enum Verb {
     Verify(verify::Args),
     Validate(validate::Args),
     Facts(facts::Args),
+    Fetch(fetch::Args),
     Exec(exec::Args),
     Graph(graph::Args),
     Recipes(recipes::Args),

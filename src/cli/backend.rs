@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{Checkup, Command, Event, ExecReport, Recording, Report};
+use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::view::Size;
@@ -117,6 +117,32 @@ pub trait Backend {
         settings: &Settings,
         events: Events,
     ) -> impl Future<Output = Checkup>;
+
+    /// As [`load`](Self::load), for learning digests that nobody declared.
+    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
+
+    /// Fetches what is declared into the cache; with `learn`, notes digests beside the inventory.
+    ///
+    /// # Errors
+    /// They cannot be noted: why.
+    fn fetch(
+        &self,
+        project: &Self::Project,
+        hosts: &[HostName],
+        learn: bool,
+        settings: &Settings,
+        events: Events,
+    ) -> impl Future<Output = Result<FetchReport, String>>;
+
+    /// Fetches what a plan is going to send. Returns what cannot be had.
+    fn provision(
+        &self,
+        project: &Self::Project,
+        plan: &Plan,
+        seen: &Self::Seen,
+        settings: &Settings,
+        events: Events,
+    ) -> impl Future<Output = Vec<ArtifactLine>>;
 
     /// Wishes to stop: once finishes what runs, twice leaves it running.
     fn stop(&self, cancel: &Self::Cancel);

@@ -29,6 +29,11 @@ impl CliError {
         Self::new(ExitCode::Input, message)
     }
 
+    /// An artifact cannot be had, or is not what is declared.
+    pub fn artifact(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Artifact, message)
+    }
+
     /// A bug or the environment.
     pub fn unexpected(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Unexpected, message)

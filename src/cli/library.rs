@@ -3,27 +3,33 @@
 use super::backend::{Ask, Backend, Boxes, Events};
 use super::env;
 use super::settings::Settings;
+use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{self, Cancel, Checkup, Command, Event, ExecReport, Observed, Options, Recording, Report};
+use crate::engine::{
+    self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, Recording, Report,
+};
 use crate::model::HostName;
 use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
 use crate::transport;
 use crate::view::Size;
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// Calls the rooms below.
 pub struct Library {
     /// Names this run.
     run: String,
+    /// One for the whole verb: what it fetched it has.
+    depot: OnceLock<Arc<Depot>>,
 }
 
 impl Library {
     pub fn new() -> Self {
         let now = now().strftime("%Y%m%dT%H%M%S");
         let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
-        Self { run: format!("{now}-{random}") }
+        Self { run: format!("{now}-{random}"), depot: OnceLock::new() }
     }
 
     fn options(&self, project: &Project, settings: &Settings) -> Options {
@@ -41,6 +47,7 @@ impl Library {
             control_dir: transport::control_dir(settings.runtime.as_deref()),
             sandboxes: sandboxes(project, settings),
             replay: settings.replay.clone(),
+            depot: self.depot.get_or_init(|| depot(project, settings)).clone(),
         }
     }
 
@@ -75,6 +82,11 @@ impl Library {
 
 fn store(project: &Project, settings: &Settings) -> Store {
     Store::new(&settings.state(&project.inventory), &project.cluster)
+}
+
+fn depot(project: &Project, settings: &Settings) -> Arc<Depot> {
+    let folder = store(project, settings).root().join("artifacts");
+    Arc::new(Depot::new(Cache::new(folder), settings.offline))
 }
 
 fn simulated(project: &Project) -> Vec<HostName> {
@@ -214,6 +226,33 @@ impl Backend for Library {
         engine::doctor(project, hosts, &self.options(project, settings), &state, can_ask, &events).await
     }
 
+    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
+        let options = LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable };
+        config::load_to_learn(path, &options)
+    }
+
+    async fn fetch(
+        &self,
+        project: &Project,
+        hosts: &[HostName],
+        learn: bool,
+        settings: &Settings,
+        events: Events,
+    ) -> Result<FetchReport, String> {
+        engine::fetch(project, hosts, &self.options(project, settings), learn, &events).await
+    }
+
+    async fn provision(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        seen: &Observed,
+        settings: &Settings,
+        events: Events,
+    ) -> Vec<ArtifactLine> {
+        engine::provision(project, plan, seen, &self.options(project, settings), &events).await
+    }
+
     fn stop(&self, cancel: &Cancel) {
         cancel.raise();
     }
@@ -223,7 +262,10 @@ impl Backend for Library {
 async fn forward(mut from: tokio::sync::mpsc::UnboundedReceiver<Event>, to: &Events, mut journal: Option<&mut RunDir>) {
     while let Some(event) = from.recv().await {
         // What is only for a reader of `-vv` would make the journal many times its size.
-        let kept = !matches!(event, Event::StepCommands { .. } | Event::StepPrinted { .. });
+        let kept = !matches!(
+            event,
+            Event::StepCommands { .. } | Event::StepPrinted { .. } | Event::Fetching { .. } | Event::Sending { .. }
+        );
         if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append(&event)) {
             journal = None;
             let _ = to.send(Event::NoHistory { why: error.to_string().into() });

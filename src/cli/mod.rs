@@ -13,6 +13,7 @@ mod error;
 mod exec;
 mod explain;
 mod facts;
+mod fetch;
 mod file;
 mod graph;
 mod help;
@@ -108,6 +109,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Verify(args) => verify::run(cx, args),
         Verb::Validate(args) => validate::run(cx, args),
         Verb::Facts(args) => facts::run(cx, args),
+        Verb::Fetch(args) => fetch::run(cx, args),
         Verb::Doctor(args) => doctor::run(cx, args),
         Verb::Exec(args) => exec::run(cx, args),
         Verb::Graph(args) => graph::run(cx, args),

@@ -9,8 +9,10 @@ use super::interrupt::Interrupts;
 use super::inventory::{self, Target};
 use super::output::Output;
 use super::settings::Settings;
+use crate::diag::{Diags, Sources};
 use crate::model::{ExitCode, HostName};
 use crate::view::progress::{Detail, consume};
+use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
 
@@ -25,6 +27,9 @@ pub struct Cx<'a, B> {
 
 /// A project, and the hosts of it to work on.
 pub type Loaded<P> = (P, Vec<HostName>);
+
+/// Reads an inventory.
+pub type Load<B> = fn(&B, &Utf8Path, &Settings) -> (Option<<B as Backend>::Project>, Diags, Sources);
 
 /// How a verb ends.
 pub type Ending = Result<ExitCode, CliError>;
@@ -48,8 +53,13 @@ impl<'a, B: Backend> Cx<'a, B> {
 
     /// Reads the inventory and picks the hosts. Nothing is contacted.
     pub fn load(&self, target: &Target) -> Result<Loaded<B::Project>, CliError> {
+        self.load_with(target, B::load)
+    }
+
+    /// As [`load`](Self::load), read in another way.
+    pub fn load_with(&self, target: &Target, load: Load<B>) -> Result<Loaded<B::Project>, CliError> {
         let output = self.output(target);
-        let (project, diags, sources) = self.backend.load(&target.path, self.settings);
+        let (project, diags, sources) = load(self.backend, &target.path, self.settings);
         let project = match project {
             Some(project) if !diags.has_errors() => project,
             _ => return Err(output.failed_load(&target.path, diags, sources)?),

@@ -32,6 +32,8 @@ pub struct Settings {
     /// Whether hosts are asked, and whether their raw answers are kept.
     pub replay: Replay,
     pub trust: bool,
+    /// Whether artifacts come from the cache only.
+    pub offline: bool,
     pub color: Color,
     pub detail: Detail,
     /// How often `-v` was given.
@@ -55,6 +57,7 @@ impl Settings {
             user: environment.user.clone(),
             replay: Replay::default(),
             trust: typed.trust,
+            offline: false,
             color: typed.color,
             detail: Detail::of(typed.quiet, typed.verbose),
             verbose: typed.verbose,
@@ -69,6 +72,11 @@ impl Settings {
     /// Returns the same with what a verb allows.
     pub fn allowing(&self, policy: Policy, evict_busy: Option<String>) -> Self {
         Self { policy, evict_busy, ..self.clone() }
+    }
+
+    /// Returns the same, with artifacts from the cache only where `offline` says so.
+    pub fn offline(&self, offline: bool) -> Self {
+        Self { offline, ..self.clone() }
     }
 
     /// Returns the folder for runs and history of an inventory.

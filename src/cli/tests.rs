@@ -5,7 +5,9 @@ use super::backend::{Ask, Backend, Boxes, Events};
 use super::console::{Console, Stream};
 use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
-use crate::engine::{Checkup, Command, Event, ExecReport, Recording, Report, StepResult};
+use crate::engine::{
+    ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, Recording, Report, StepResult,
+};
 use crate::model::{HostName, Outcome};
 use crate::plan::{HostSeen, Plan};
 use crate::view::{Size, sample};
@@ -20,12 +22,19 @@ struct Fake {
     report: Report,
     broken: bool,
     applied: Mutex<bool>,
+    lacking: Vec<ArtifactLine>,
 }
 
 impl Fake {
     fn new(plan: Plan) -> Self {
         let host = sample::host_report("node-01", vec![sample::step_report("banner", StepResult::Changed)], vec![]);
-        Self { plan, report: sample::report("apply", vec![host]), broken: false, applied: Mutex::new(false) }
+        Self {
+            plan,
+            report: sample::report("apply", vec![host]),
+            broken: false,
+            applied: Mutex::new(false),
+            lacking: Vec::new(),
+        }
     }
 }
 
@@ -102,6 +111,18 @@ impl Backend for Fake {
 
     async fn doctor(&self, (): &(), hosts: &[HostName], _: bool, _: &Settings, _: Events) -> Checkup {
         sample::checkup(hosts)
+    }
+
+    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<()>, Diags, Sources) {
+        self.load(path, settings)
+    }
+
+    async fn fetch(&self, (): &(), _: &[HostName], _: bool, _: &Settings, _: Events) -> Result<FetchReport, String> {
+        Err("the lock file cannot be written".to_owned())
+    }
+
+    async fn provision(&self, (): &(), _: &Plan, _: &Vec<HostSeen>, _: &Settings, _: Events) -> Vec<ArtifactLine> {
+        self.lacking.clone()
     }
 
     fn stop(&self, (): &()) {}
@@ -201,6 +222,21 @@ fn apply_asks_and_goes_on_with_a_yes() {
     let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some("y\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
     insta::assert_snapshot!(said);
+}
+
+#[test]
+fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
+    let had = Had::Failed { why: "`https://h/x.run` cannot be fetched: no".into(), hint: Some("try later".into()) };
+    let (steps, hosts) = (vec![crate::model::StepId::new("driver", "file")], vec![sample::host("node-01")]);
+    let line = ArtifactLine { name: "https://h/x.run".to_owned(), steps, hosts, had };
+    let fake = Fake { lacking: vec![line], ..changing() };
+    let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
+    assert_eq!(code, 69, "{text}");
+    let told = "error: 1 artifact cannot be had; nothing was changed
+  note: `https://h/x.run` cannot be fetched: no; `driver/file` needs it on 1 host
+  hint: try later";
+    assert!(text.contains(told), "{text}");
+    assert!(!*fake.applied.lock().unwrap());
 }
 
 #[test]

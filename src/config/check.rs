@@ -16,6 +16,12 @@ pub(super) trait Local {
     /// Why it cannot be had, at `span`.
     fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
+    /// Returns where a file is that is not read at load.
+    ///
+    /// # Errors
+    /// Why there is none that may be used, at `span`.
+    fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
+
     /// Returns the rendered text of a file.
     ///
     /// # Errors
@@ -164,6 +170,7 @@ impl Check<'_> {
         let result = match ty {
             Type::Text => Ok(Value::from(text.as_str())),
             Type::LocalFile => self.local.source(text, node.span),
+            Type::LocalPath => self.local.locate(text, node.span),
             _ => typed(ty, Scalar { node, text, quoted: *quoted, path }),
         };
         result.or_else(|diag| self.refuse(*diag))
@@ -208,7 +215,7 @@ fn expected(ty: Type) -> &'static str {
         Type::Duration => "a duration",
         Type::Mode => "quoted octal text",
         Type::Path => "an absolute path",
-        Type::LocalFile => "a path in the inventory's tree",
+        Type::LocalFile | Type::LocalPath => "a path in the inventory's tree",
         _ => "text",
     }
 }
@@ -348,6 +355,10 @@ mod tests {
     impl Local for Nothing {
         fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
             Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).at(span)))
+        }
+
+        fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+            self.source(path, span)
         }
 
         fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {

@@ -16,6 +16,8 @@ pub(super) struct Cx<'o> {
     pub options: &'o LoadOptions<'o>,
     /// The folder of the inventory, canonical: its tree.
     pub root: Utf8PathBuf,
+    /// Whether digests that nobody declared are going to be learned.
+    pub learn: bool,
     /// Names of the files of recipes that could not be read, without their ending.
     pub unread: Vec<String>,
 }
@@ -28,6 +30,7 @@ impl<'o> Cx<'o> {
             secrets: SecretStore::default(),
             options,
             root,
+            learn: false,
             unread: Vec::new(),
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Files {
     read: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Value, Refusal>>>,
     /// Set at the end of a load: a plan does no I/O.
     closed: AtomicBool,
+    /// Files that are too large to be read: where they are.
+    found: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Utf8PathBuf, Refusal>>>,
 }
 
 /// A refusal without its place: several steps may name one file.
@@ -26,6 +28,10 @@ type Refusal = Diag;
 impl Files {
     pub fn new(root: Utf8PathBuf) -> Self {
         Self { root, ..Self::default() }
+    }
+
+    pub fn root(&self) -> &Utf8Path {
+        &self.root
     }
 
     /// From now on only files that were read before are known.
@@ -55,6 +61,42 @@ impl Files {
             }
         };
         content.map_err(|diag| Box::new(diag.at(span)))
+    }
+
+    /// Returns where a file is that is not read, with every link followed.
+    ///
+    /// # Errors
+    /// It leaves the tree, is no regular file, or was not looked for at load.
+    pub fn locate(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        let key = (folder.to_owned(), name.to_owned());
+        let held = self.found.read().ok().and_then(|map| map.get(&key).cloned());
+        let found = match held {
+            Some(found) => found,
+            None if self.closed.load(Ordering::Relaxed) => {
+                return Err(Box::new(unreadable(
+                    name,
+                    "it was not looked for when the inventory was loaded",
+                    Some(span),
+                )));
+            }
+            None => {
+                let found = self.place(folder, name, span).map_err(|diag| *diag);
+                if let Ok(mut map) = self.found.write() {
+                    map.insert(key, found.clone());
+                }
+                found
+            }
+        };
+        found.map_err(|diag| Box::new(diag.at(span)))
+    }
+
+    fn place(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        let joined = folder.join(name);
+        let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
+        match path.is_file() {
+            true => Ok(path),
+            false => Err(Box::new(unreadable(name, "it is not a regular file", Some(span)))),
+        }
     }
 
     fn load(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {

@@ -3,6 +3,7 @@
 use super::catalog::BUILT_IN;
 use super::claims::Claims;
 use super::cx::{Cx, confined, plain, unreadable};
+use super::digests::Digests;
 use super::expand::{Expanded, Expander, Known, State};
 use super::files::Files;
 use super::instances::{self, Applied, Library};
@@ -31,7 +32,15 @@ pub struct LoadOptions<'a> {
 /// Reads an inventory and its recipes. All mistakes of all files are found at once and sorted by place;
 /// the project is there only when none of them is an error.
 pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
-    let mut cx = Cx::new(options, root_of(path));
+    with(path, Cx::new(options, root_of(path)))
+}
+
+/// As [`load`], for learning digests: artifacts without one have [`Sha256::unknown`](crate::artifact::Sha256::unknown).
+pub fn load_to_learn(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
+    with(path, Cx { learn: true, ..Cx::new(options, root_of(path)) })
+}
+
+fn with(path: &Utf8Path, mut cx: Cx<'_>) -> (Option<Project>, Diags, Sources) {
     let project = read(path, &mut cx);
     let diags = settle(without_missing(cx.diags, &cx.unread));
     match project {
@@ -108,6 +117,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         secrets: Default::default(),
         programs,
         files: Files::new(cx.root.clone()),
+        digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
     };
     connect(&mut project, applied, &library, &mut cx.diags);
     rehearse(&project, &mut cx.diags);

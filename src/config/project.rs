@@ -37,6 +37,8 @@ pub struct Project {
     pub(super) programs: super::template::Programs,
     /// Local files that recipes name.
     pub(super) files: super::files::Files,
+    /// Digests that steps leave to the lock file.
+    pub(super) digests: super::digests::Digests,
 }
 
 impl Project {
@@ -46,6 +48,11 @@ impl Project {
             true => &self.graph,
             false => self.removals.get(host).map_or(&self.graph, Arc::as_ref),
         }
+    }
+
+    /// Returns the folder of the inventory, with every link followed.
+    pub fn root(&self) -> &camino::Utf8Path {
+        self.files.root()
     }
 }
 

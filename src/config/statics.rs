@@ -293,6 +293,10 @@ impl Local for NoFiles {
         Ok(crate::model::Value::Null)
     }
 
+    fn locate(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
+        Ok(crate::model::Value::Null)
+    }
+
     fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {
         Ok(Rendered::Waits(super::Need::Facts))
     }

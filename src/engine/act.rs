@@ -1,11 +1,12 @@
 //! The acting script of a group of turns: each action in its own subshell, framed, the first failure ends it.
 
+use super::event::Failure;
 use crate::model::Untrusted;
 use crate::resource::Action;
 use crate::script::{Fragment, Token};
 
 /// What one action of a group came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Acted {
     /// Exit status; `None` when it never began or its end was not seen.
     pub status: Option<i32>,
@@ -13,6 +14,8 @@ pub struct Acted {
     pub began: bool,
     /// What it printed.
     pub output: Untrusted,
+    /// Why it could not begin, where something that it needs cannot be had.
+    pub lacks: Option<Failure>,
     /// Whether the output lacks its beginning, since only the last of what was printed is kept.
     pub cut: bool,
 }
@@ -62,7 +65,7 @@ pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<
 impl Acted {
     /// It ended well, for a later one began; what it printed is gone.
     fn ended_unseen(&mut self) {
-        *self = Self { status: Some(0), began: true, output: Untrusted::default(), cut: true };
+        *self = Self { status: Some(0), began: true, cut: true, ..Self::default() };
     }
 }
 
@@ -71,7 +74,7 @@ impl Acted {
 fn rest(acted: &mut [Acted], text: &str, framed: bool, dropped: u64) {
     let cut = !framed && dropped > 0;
     for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
-        *slot = Acted { status: None, began: true, output: whole_lines(text, cut).trim().into(), cut };
+        *slot = Acted { began: true, output: whole_lines(text, cut).trim().into(), cut, ..Acted::default() };
     }
 }
 
@@ -145,7 +148,7 @@ mod tests {
     }
 
     fn ended(status: i32, output: &str) -> Acted {
-        Acted { status: Some(status), began: true, output: output.into(), cut: false }
+        Acted { status: Some(status), began: true, output: output.into(), ..Acted::default() }
     }
 
     fn action(code: &'static str) -> Action {
@@ -191,10 +194,10 @@ mod tests {
     fn an_output_without_its_beginning_keeps_its_status() {
         let token = Token::new("t");
         let acted = split(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
-        let first = Acted { status: Some(7), began: true, output: "last".into(), cut: true };
+        let first = Acted { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
         assert_eq!(acted, [first, Acted::default()]);
         let acted = split(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
-        let gone = Acted { status: Some(0), began: true, output: "".into(), cut: true };
+        let gone = Acted { status: Some(0), began: true, cut: true, ..Acted::default() };
         assert_eq!(acted, [gone.clone(), Acted { output: "x".into(), ..gone.clone() }, ended(0, "ok")]);
         let acted = split(b"\nt begin 1\nno end", 99, &token, 2);
         assert_eq!(acted, [gone, Acted { began: true, output: "no end".into(), ..Acted::default() }]);
@@ -204,7 +207,7 @@ mod tests {
     #[test]
     fn without_any_frame_nobody_knows_who_ran() {
         let acted = split(b"half a secr\nlast", 99, &Token::new("t"), 2);
-        let open = Acted { status: None, began: true, output: "last".into(), cut: true };
+        let open = Acted { began: true, output: "last".into(), cut: true, ..Acted::default() };
         assert_eq!(acted, [open.clone(), open]);
     }
 

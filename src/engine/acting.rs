@@ -8,9 +8,10 @@ use super::records::unwritten;
 use crate::config::State;
 use crate::model::{SecretStore, StepId, Untrusted};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
-use crate::resource::Action;
+use crate::resource::{Action, Delivery, Judgement, Resource};
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A turn that is going to act.
@@ -19,6 +20,10 @@ pub(super) struct Due {
     pub title: Untrusted,
     pub place: String,
     pub action: Action,
+    /// What is changed, where it has come so far.
+    pub resource: Option<Arc<dyn Resource>>,
+    /// What is sent from here, instead of the action.
+    pub delivery: Option<Delivery>,
     pub changes: Vec<crate::resource::Change>,
     pub long: bool,
     pub limit: Duration,
@@ -28,22 +33,36 @@ pub(super) struct Due {
     pub secret: bool,
 }
 
+impl Due {
+    pub fn needs_artifact(&self) -> bool {
+        self.resource.as_ref().is_some_and(|resource| resource.artifact().is_some())
+    }
+}
+
 impl HostRun<'_> {
     /// Returns what a turn is going to do.
     pub(super) fn due(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ruling: Ruling) -> Due {
         let inputs = plan::inputs(case, turn, turns, &Ahead::default());
         let mut cx = plan::context(case, turn, &inputs, None);
         cx.run = &self.run.options.run;
-        let (action, own) = match &turn.expanded.state {
-            State::Resource(resource) => (resource.act(&ruling.judgement, &cx), resource.limit_s()),
+        let (action, own, delivery) = match &turn.expanded.state {
+            State::Resource(resource) => {
+                let delivery = self.delivery(resource.as_ref(), &ruling.judgement);
+                (resource.act(&ruling.judgement, &cx), resource.limit_s(), delivery)
+            }
             _ => Default::default(),
         };
-        let long = action.long || turn.step.long;
+        let long = action.long || turn.step.long || delivery.is_some();
         Due {
             id: turn.expanded.id.clone(),
             title: plan::title(turn),
             place: case.ground.project.sources.place(turn.step.span),
+            resource: match &turn.expanded.state {
+                State::Resource(resource) => Some(resource.clone()),
+                _ => None,
+            },
             action,
+            delivery,
             changes: ruling.judgement.changes,
             long,
             limit: limit(turn.step.timeout_s, own, self.run.options.timeout, long),
@@ -51,6 +70,12 @@ impl HostRun<'_> {
             exports_stdout: turn.step.exports.values().any(|e| e.stdout),
             secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
         }
+    }
+
+    /// Returns what is sent from here: what the host is to fetch by itself only where nothing may be fetched any more.
+    fn delivery(&self, resource: &dyn Resource, judgement: &Judgement) -> Option<Delivery> {
+        let by_host = resource.artifact().is_some_and(|artifact| artifact.by_host);
+        resource.delivery(judgement).filter(|_| !by_host || self.run.options.depot.is_offline())
     }
 
     /// Carries out turns, in one script or, if it is long, as a unit of its own.
@@ -73,6 +98,7 @@ impl HostRun<'_> {
         // From here on the host may have changed, whatever comes back.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
+            all if all.iter().any(|due| due.delivery.is_some()) => self.act_singly(all).await,
             [only] if only.long => vec![self.act_long(only).await],
             short => self.act_group(short).await,
         };
@@ -82,6 +108,22 @@ impl HostRun<'_> {
             self.run.say(Event::StepPrinted { host, step, output: act::printed(acted) });
         }
         acted
+    }
+
+    /// Carries out turns one after the other; the first failure ends it.
+    async fn act_singly(&mut self, due: &[Due]) -> Vec<Acted> {
+        let mut all = nothing(due);
+        for (due, acted) in due.iter().zip(&mut all) {
+            *acted = match &due.delivery {
+                Some(delivery) => self.act_delivery(due, delivery).await,
+                None if due.long => self.act_long(due).await,
+                None => self.act_group(std::slice::from_ref(due)).await.pop().unwrap_or_default(),
+            };
+            if acted.status != Some(0) {
+                break;
+            }
+        }
+        all
     }
 
     async fn act_group(&mut self, due: &[Due]) -> Vec<Acted> {
@@ -145,7 +187,7 @@ impl HostRun<'_> {
         match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
                 let output = shared.secrets.scrub(end.tail.raw()).into();
-                Acted { status: Some(end.status), began: true, output, cut: false }
+                Acted { status: Some(end.status), began: true, output, ..Acted::default() }
             }
             Err(error) => {
                 self.lost = Some(error);

@@ -161,7 +161,8 @@ impl HostRun<'_> {
     fn lose(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
         let why = self.lost.as_ref().map(super::link::reason).unwrap_or_default();
         for (turn, acted) in due.iter().zip(acted) {
-            let failure = Failure { why: why.clone(), tail: act::tail(&acted.output), hint: None, log: None };
+            let failure =
+                Failure { why: why.clone(), tail: act::tail(&acted.output), hint: None, log: None, artifact: false };
             self.enter(step_report(turn, StepResult::Failed { failure }));
         }
         for index in &group.steps {
@@ -199,12 +200,16 @@ impl HostRun<'_> {
     fn end_of(&self, turn: &Due, acted: &Acted, ruling: Option<Ruling>) -> StepReport {
         // What is a secret once the step went well is none to be shown when it did not.
         let tail = if turn.secret { Untrusted::default() } else { act::tail(&acted.output) };
+        if let Some(failure) = &acted.lacks {
+            return step_report(turn, StepResult::Failed { failure: failure.clone() });
+        }
         let failure = |why: String| StepResult::Failed {
             failure: Failure {
+                artifact: acted.status == Some(LACKING) && turn.needs_artifact(),
                 why: why.into(),
                 tail: tail.clone(),
                 hint: act::explain(&turn.action, &acted.output),
-                log: turn.long.then(|| {
+                log: (turn.long && turn.delivery.is_none()).then(|| {
                     format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
                 }),
             },
@@ -213,7 +218,7 @@ impl HostRun<'_> {
         let hint = judgement.as_ref().and_then(|judgement| judgement.hint.clone());
         let result = match (acted.status, judgement) {
             (None, _) if !acted.began => Err("did not run".to_owned()),
-            (Some(status), _) if status != 0 => Err(exit_text(status)),
+            (Some(status), judgement) if status != 0 => Err(meant(turn, status, judgement.as_ref())),
             (_, None) => Err("the step is gone from the plan".to_owned()),
             (_, Some(_)) if turn.exports_stdout && !whole(acted) => Err(NO_VALUE.to_owned()),
             (Some(_), Some(judgement)) => proven(judgement),
@@ -259,6 +264,9 @@ impl HostRun<'_> {
         all.map(|(index, report)| (index, report.id.clone(), reached_by(&report.result))).collect()
     }
 }
+
+/// The status with which a host says that an artifact cannot be had: the exit code that it means.
+const LACKING: i32 = 69;
 
 const NO_VALUE: &str = "ran, but printed more than can be kept: that is no value to export";
 
@@ -340,6 +348,21 @@ fn reached_by(result: &StepResult) -> Reached {
 
 fn stops(result: &StepResult) -> bool {
     reached_by(result) == Reached::Nothing
+}
+
+/// Returns `exit status 171: not for this hardware`, where the step says what it means, and what an installer left.
+fn meant(turn: &Due, status: i32, after: Option<&Judgement>) -> String {
+    let meaning = turn.resource.as_ref().and_then(|resource| resource.meaning(status));
+    let text = match meaning {
+        Some(meaning) if turn.needs_artifact() => meaning.to_owned(),
+        Some(meaning) => format!("exit status {status}: {meaning}"),
+        None => exit_text(status),
+    };
+    let installs = turn.resource.as_ref().is_some_and(|resource| resource.kind() == "installer");
+    match after.filter(|_| installs) {
+        Some(after) => format!("{text}; afterwards {}", after.reason.raw()),
+        None => text,
+    }
 }
 
 fn exit_text(status: i32) -> String {

@@ -41,6 +41,12 @@ pub enum Event {
     StepPrinted { host: HostName, step: StepId, output: Untrusted },
     /// A line that a long step printed.
     StepOutput { host: HostName, step: StepId, line: Untrusted },
+    /// An artifact comes from its server: how far it is, in bytes.
+    Fetching { what: Untrusted, done: u64, total: Option<u64> },
+    /// An artifact came.
+    Fetched { what: Untrusted, bytes: u64, took: Duration },
+    /// An artifact goes to a host: how far it is, in bytes.
+    Sending { host: HostName, step: StepId, done: u64, total: u64 },
     /// A step ended.
     StepFinished {
         host: HostName,
@@ -130,6 +136,9 @@ pub struct Failure {
     pub hint: Option<Untrusted>,
     /// Where the whole log lies on the host, for long steps.
     pub log: Option<String>,
+    /// Whether an artifact that it needs cannot be had, or is not what is declared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub artifact: bool,
 }
 
 /// How a verification ended.

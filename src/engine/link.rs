@@ -7,8 +7,8 @@ use crate::model::{HostName, SecretStore, Untrusted};
 use crate::probe::{self, FactSnippet, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
 use crate::transport::{
-    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Reader, Target, TransportError, UnitName,
-    Writer,
+    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Target, TransportError,
+    UnitName, Writer,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -164,6 +164,24 @@ impl Link {
             return Ok(Done { finished: sim.act(&script, secrets).await?, token });
         }
         let finished = self.writer()?.act(&script, secrets, None).await?;
+        Ok(Done { finished, token })
+    }
+
+    /// Runs an acting script with a file behind it, once.
+    pub async fn send(
+        &self,
+        body: Fragment,
+        limit: Duration,
+        payload: Payload,
+        secrets: &SecretStore,
+    ) -> Result<Done, TransportError> {
+        let token = transport::token()?;
+        let script = Script { body, token: token.clone(), limit };
+        #[cfg(test)]
+        if let End::Simulated(sim) = &self.end {
+            return Ok(Done { finished: sim.send(&script, payload, secrets).await?, token });
+        }
+        let finished = self.writer()?.send(&script, payload, secrets).await?;
         Ok(Done { finished, token })
     }
 

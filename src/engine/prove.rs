@@ -122,7 +122,9 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
         Verdict::Pending => Some(StepResult::Pending { reason }),
         Verdict::Change | Verdict::Blocked(_) => {
             let why = format!("differs again at the end of the run: {}", reason.raw()).into();
-            Some(StepResult::Failed { failure: Failure { why, tail: Untrusted::default(), hint: None, log: None } })
+            Some(StepResult::Failed {
+                failure: Failure { why, tail: Untrusted::default(), hint: None, log: None, artifact: false },
+            })
         }
     }
 }

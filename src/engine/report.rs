@@ -151,6 +151,7 @@ impl StepResult {
             | Self::Skipped { .. }
             | Self::Cancelled => None,
             Self::Pending { .. } | Self::Held { .. } => Some(ExitCode::Pending),
+            Self::Failed { failure } if failure.artifact => Some(ExitCode::Artifact),
             Self::Blocked { .. } | Self::Failed { .. } => Some(ExitCode::HostsFailed),
             Self::Unknown { .. } => Some(ExitCode::Unknown),
             Self::Stale { .. } => Some(ExitCode::Stale),

@@ -44,6 +44,8 @@ pub struct Options {
     /// Where the sandboxes of the cluster are noted: see [`crate::transport::sandboxes`].
     pub sandboxes: camino::Utf8PathBuf,
     pub replay: Replay,
+    /// Where artifacts are had from.
+    pub depot: Arc<crate::artifact::Depot>,
 }
 
 /// Whether hosts are asked, and whether their raw answers are kept.

@@ -10,8 +10,8 @@ use super::window::{BOOT_ID, REBOOT};
 use crate::config::{Connect, TransportKind};
 use crate::model::SecretStore;
 use crate::probe::{self, Compiled, Observation};
-use crate::script::Script;
-use crate::transport::{ErrorKind, Finished, TransportError};
+use crate::script::{Fragment, Script};
+use crate::transport::{ErrorKind, Finished, Payload, TransportError};
 use camino::Utf8PathBuf;
 use secrecy::ExposeSecret;
 
@@ -66,6 +66,20 @@ impl Sim {
             Ok(()) => Err(error(ErrorKind::LinkLost)),
             Err(_) => Ok(done),
         }
+    }
+
+    /// What follows the script lies in a file, which is its descriptor 7.
+    pub async fn send(
+        &self,
+        script: &Script,
+        payload: Payload,
+        secrets: &SecretStore,
+    ) -> Result<Finished, TransportError> {
+        let behind = self.root.join(".sim/behind");
+        std::fs::create_dir_all(self.root.join(".sim")).unwrap();
+        std::fs::write(&behind, payload.rest().await).unwrap();
+        let open = Fragment::new().code("exec 7<").word(behind.as_str()).code("\n").then(script.body.clone());
+        self.act(&Script { body: open, ..script.clone() }, secrets).await
     }
 
     async fn run(&self, script: &Script, secrets: &SecretStore) -> Finished {

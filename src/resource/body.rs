@@ -257,6 +257,12 @@ pub(super) fn ownership(info: &PathInfo, owner: &str, group: &str, mode: u32) ->
     changes
 }
 
+/// Returns whether the body can stay as it is.
+pub(super) fn only_ownership(changes: &[Change]) -> bool {
+    !changes.is_empty()
+        && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
+}
+
 pub(super) fn put_ownership(basis: &mut Value, info: &PathInfo) {
     basis["owner"] = json!(info.owner);
     basis["group"] = json!(info.group);

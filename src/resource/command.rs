@@ -131,7 +131,7 @@ fn check(fields: &Fields) -> Result<Check, Diag> {
     }
 }
 
-fn fits(name: &str, script: &str) -> Result<String, Diag> {
+pub(super) fn fits(name: &str, script: &str) -> Result<String, Diag> {
     match script.len() {
         0..=SCRIPT_CAP => Ok(script.to_owned()),
         bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, a script may have {SCRIPT_CAP}"))
@@ -139,7 +139,7 @@ fn fits(name: &str, script: &str) -> Result<String, Diag> {
     }
 }
 
-fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag> {
+pub(super) fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag> {
     let env = fields.map("env").unwrap_or_default();
     for (name, _) in &env {
         let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');

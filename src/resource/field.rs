@@ -13,6 +13,8 @@ pub enum Type {
     Path,
     /// A path inside the inventory's tree on the controller; read at load into the text or bytes it holds.
     LocalFile,
+    /// A path inside the inventory's tree on the controller, for what is too large to be read at load: its full path.
+    LocalPath,
     /// Permission bits as quoted octal text: `"0644"`.
     Mode,
     Bool,

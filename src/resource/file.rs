@@ -1,9 +1,9 @@
 //! `file`: a regular file with its body, owner and mode.
 
-use super::body::{Body, Target, bare};
+use super::body::{Body, Target, bare, only_ownership};
 use super::shell;
 use super::support::{account_name, bad_value, required};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
@@ -156,12 +156,6 @@ impl Resource for File {
     fn claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.target.path.clone())]
     }
-}
-
-/// Returns whether the body can stay as it is.
-pub(super) fn only_ownership(changes: &[Change]) -> bool {
-    !changes.is_empty()
-        && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
 }
 
 #[cfg(test)]

@@ -181,6 +181,16 @@ pub struct Input {
     pub changing: bool,
 }
 
+/// A file that the controller sends over the session.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub artifact: crate::artifact::Artifact,
+    /// Prints how many bytes of it an earlier try left on the host, and their SHA-256: `0 -` for none.
+    pub part: Fragment,
+    /// Takes the rest from descriptor 7, checks the whole and puts it in place. Reads `$FORGE_OFFSET` and `$FORGE_SIZE`.
+    pub body: Fragment,
+}
+
 /// The commands of a change.
 #[derive(Clone, Debug, Default)]
 pub struct Action {

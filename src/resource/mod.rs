@@ -7,6 +7,7 @@
 mod absent;
 mod apt_repository;
 mod archive;
+mod artifact;
 mod block;
 mod body;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub mod field;
 mod file;
 mod group;
 mod initramfs;
+mod installer;
 mod judgement;
 mod kernel_cmdline;
 mod line;
@@ -49,7 +51,7 @@ mod user;
 mod wait_for;
 
 pub use field::{Field, Fields, Type};
-pub use judgement::{Action, Change, Context, Edit, Input, Judgement, Predicted};
+pub use judgement::{Action, Change, Context, Delivery, Edit, Input, Judgement, Predicted};
 pub(crate) use support::unit_name;
 
 use crate::probe::{Observation, Probe};
@@ -70,6 +72,21 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
 
     /// Renders the commands that bring about what `judgement` found to change. Pure.
     fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action;
+
+    /// Returns the artifact that it puts on the host, if it does.
+    fn artifact(&self) -> Option<&crate::artifact::Artifact> {
+        None
+    }
+
+    /// Returns how the controller sends the artifact, where a change needs it.
+    fn delivery(&self, _judgement: &Judgement) -> Option<Delivery> {
+        None
+    }
+
+    /// Returns what an exit status of its commands means, where the resource declares that.
+    fn meaning(&self, _status: i32) -> Option<&str> {
+        None
+    }
 
     /// Returns the seconds that its change may take, where the resource itself declares that.
     fn limit_s(&self) -> Option<u64> {
@@ -146,6 +163,7 @@ pub fn kinds() -> &'static [Kind] {
         line::KIND,
         block::KIND,
         archive::KIND,
+        artifact::KIND,
         package::KIND,
         package_file::KIND,
         apt_repository::KIND,
@@ -155,6 +173,7 @@ pub fn kinds() -> &'static [Kind] {
         ssh_authorized_key::KIND,
         group::KIND,
         command::KIND,
+        installer::KIND,
         wait_for::KIND,
         sysctl::KIND,
         module::KIND,

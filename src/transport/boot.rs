@@ -16,6 +16,9 @@ pub(super) enum Boot<'a> {
     Reading,
     /// Runs the script on stdin if the writer lock still carries `token`, holding the act lock meanwhile.
     Acting { token: &'a Token },
+    /// As [`Acting`](Self::Acting), with a file behind the script: its first line is the script in base64, and the script
+    /// reads what follows as its descriptor 7.
+    Receiving { token: &'a Token },
     /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` is no obstacle, nor is
     /// a holder whose token is `earlier`; both may be empty.
     Locking { token: &'a Token, owner: &'a str, ours: &'a str, earlier: &'a str },
@@ -40,6 +43,17 @@ const ACTING: &str = concat!(
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; sh -s 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
+
+/// As [`ACTING`], but for what runs: `read` takes no byte beyond the line.
+const RECEIVING: &str = concat!(
+    r#"m=$1; f=$3; no() { printf '\001%s!%s.' "$m" "$1"; exit 0; }; "#,
+    r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
+    r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
+    r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
+    r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
@@ -93,6 +107,7 @@ impl Boot<'_> {
         match self {
             Boot::Reading => READING,
             Boot::Acting { .. } => ACTING,
+            Boot::Receiving { .. } => RECEIVING,
             Boot::Locking { .. } => LOCKING,
         }
     }
@@ -101,7 +116,7 @@ impl Boot<'_> {
         let none = Fragment::new();
         match self {
             Boot::Reading => none,
-            Boot::Acting { token } => none.word(token.as_str()).word(&paths.lock),
+            Boot::Acting { token } | Boot::Receiving { token } => none.word(token.as_str()).word(&paths.lock),
             Boot::Locking { token, owner, ours, earlier } => {
                 none.word(token.as_str()).word(&paths.lock).word(*owner).word(*ours).word(&paths.run).word(*earlier)
             }
@@ -115,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_code_survives_any_login_shell() {
-        for code in [READING, ACTING, LOCKING] {
+        for code in [READING, ACTING, RECEIVING, LOCKING] {
             assert!(!code.contains('\n') && !code.contains(r"\\"), "{code}");
         }
     }

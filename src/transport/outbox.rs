@@ -1,14 +1,16 @@
 //! What is still to be written to a channel's stdin.
 
+use super::payload::Payload;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// A queue of texts for a stdin, each of which may be secret.
+/// A queue of texts for a stdin, each of which may be secret, and a file behind them.
 #[derive(Default)]
 pub(super) struct Outbox {
     parts: VecDeque<(SecretString, bool)>,
+    payload: Option<Payload>,
     /// Bytes of the first part that are written.
     at: usize,
     close: bool,
@@ -27,6 +29,11 @@ impl Outbox {
         self.close = true;
     }
 
+    /// Queues what follows the script.
+    pub(super) fn push_payload(&mut self, payload: Payload) {
+        self.payload = Some(payload);
+    }
+
     /// Returns whether any byte of the script was handed on.
     pub(super) fn sent_script(&self) -> bool {
         self.sent_script
@@ -39,11 +46,18 @@ impl Outbox {
     /// Gives up what is queued: the other side does not read any more.
     pub(super) fn clear(&mut self) {
         self.parts.clear();
+        self.payload = None;
         self.close = false;
     }
 
     /// Writes once, or closes `stdin` when all is written. Cancel-safe.
     pub(super) async fn pump(&mut self, stdin: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>) -> io::Result<()> {
+        if let (true, true, Some(payload), Some(pipe)) =
+            (self.parts.is_empty(), self.close, &mut self.payload, stdin.as_mut())
+            && payload.pump(pipe).await?
+        {
+            return Ok(());
+        }
         let (Some((text, is_script)), Some(pipe)) = (self.parts.front(), stdin.as_mut()) else {
             self.clear();
             *stdin = None;

@@ -3,13 +3,15 @@
 use super::boot::{Boot, Via};
 use super::channel::Channel;
 use super::kept::Keep;
+use super::payload::Payload;
 use super::sandbox::Holder;
 use super::ssh::Link;
 use super::talk::{Answer, Cut, Ending, Finished, START_LIMIT, Sink, Talk};
 use super::{ErrorKind, Kind, Sudo, Target, TransportError, random, sudo};
 use crate::model::{HostName, SecretStore};
 use crate::script::Script;
-use secrecy::SecretString;
+use base64::Engine as _;
+use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
@@ -110,6 +112,23 @@ impl Session {
         let text = script.text(secrets).map_err(unsendable)?;
         let mut talk = self.talk(ask.boot, ask.keep, sink).await?;
         talk.send(text, self.0.target.sudo != Sudo::None);
+        let (ending, sent) = talk.finish(ask.limit).await;
+        self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
+    }
+
+    /// Runs a script as `ask` says, with a file behind it.
+    pub(super) async fn ask_with(
+        &self,
+        ask: Ask<'_>,
+        script: &Script,
+        payload: Payload,
+        secrets: &SecretStore,
+    ) -> Result<Finished, TransportError> {
+        let text = script.text(secrets).map_err(unsendable)?;
+        let line = base64::engine::general_purpose::STANDARD.encode(text.expose_secret());
+        let mut talk = self.talk(ask.boot, ask.keep, None).await?;
+        talk.send(SecretString::from(line + "\n"), true);
+        talk.send_behind(payload);
         let (ending, sent) = talk.finish(ask.limit).await;
         self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
     }

@@ -4,6 +4,7 @@ use super::channel::Channel;
 use super::kept::{Keep, Kept};
 use super::marker::{Piece, Scanner};
 use super::outbox::Outbox;
+use super::payload::Payload;
 use super::{ErrorKind, TransportError};
 use crate::script::Token;
 use secrecy::SecretString;
@@ -138,6 +139,11 @@ impl<'s> Talk<'s> {
             true => self.script = Some(script),
             false => self.outbox.push_script(script),
         }
+    }
+
+    /// Sends a file behind the script.
+    pub(super) fn send_behind(&mut self, payload: Payload) {
+        self.outbox.push_payload(payload);
     }
 
     /// Answers the first prompt.

@@ -6,7 +6,7 @@ use super::lock::{Hold, LockError, Owner};
 use super::long::UnitName;
 use super::session::Ask;
 use super::talk::{Finished, Sink};
-use super::{Reader, Session, TransportError};
+use super::{Payload, Reader, Session, TransportError};
 use crate::model::SecretStore;
 use crate::probe::{Compiled, Observation};
 use crate::script::Script;
@@ -65,6 +65,21 @@ impl Writer {
         let boot = Boot::Acting { token: &self.hold.token };
         let ask = Ask { boot, keep: Keep::Tail(TAIL), limit: script.limit };
         self.session().ask(ask, script, secrets, sink).await
+    }
+
+    /// As [`act`](Self::act), with a file behind the script, which reads it as its descriptor 7.
+    ///
+    /// # Errors
+    /// As [`act`](Self::act).
+    pub async fn send(
+        &self,
+        script: &Script,
+        payload: Payload,
+        secrets: &SecretStore,
+    ) -> Result<Finished, TransportError> {
+        let boot = Boot::Receiving { token: &self.hold.token };
+        let ask = Ask { boot, keep: Keep::Tail(TAIL), limit: script.limit };
+        self.session().ask_with(ask, script, payload, secrets).await
     }
 
     /// Returns whether the channel that holds the lock is known to be gone; then [`relock`](Self::relock).

@@ -23,11 +23,11 @@ pub use init::{Init, RecipeFile};
 pub use json::Json;
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
-pub use words::{count, took};
+pub use words::{count, size, took};
 
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Sandbox;
@@ -83,6 +83,8 @@ pub trait Writer {
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what a command came to.
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes which artifacts are at hand.
+    fn fetch(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what was made to begin with.
     fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
 }

@@ -262,6 +262,7 @@ pub fn ended(name: &str, outcome: Outcome, reason: &str) -> HostReport {
 pub fn failure() -> StepResult {
     StepResult::Failed {
         failure: Failure {
+            artifact: false,
             why: "exit status 100".into(),
             tail: "Reading package lists...\nE: Unable to locate package nginx\n".into(),
             hint: Some("run `apt-get update` on the host".into()),
@@ -321,7 +322,13 @@ pub fn rich_report() -> Report {
 
 /// Every field of a report that a host or an author can fill is `text`.
 pub fn hostile_report(text: &str) -> Report {
-    let failed = Failure { why: text.into(), tail: text.into(), hint: Some(text.into()), log: Some(text.into()) };
+    let failed = Failure {
+        why: text.into(),
+        tail: text.into(),
+        hint: Some(text.into()),
+        log: Some(text.into()),
+        artifact: false,
+    };
     let results = [
         StepResult::Failed { failure: failed },
         StepResult::Skipped { reason: text.into() },

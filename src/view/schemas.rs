@@ -1,5 +1,6 @@
 //! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
 
+use crate::artifact::Lock;
 use crate::engine::{Event, Recording, Report};
 use crate::model::Value;
 use crate::plan::Plan;
@@ -26,7 +27,7 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 8] = [
+    let files: [(&'static str, &'static str, Maker); 9] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
@@ -38,6 +39,7 @@ pub fn all() -> impl Iterator<Item = Schema> {
         ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
+        ("lock", "digests of artifacts, beside an inventory: of `fetch --lock`", || schemars::schema_for!(Lock).into()),
         ("recording", "what hosts answered, raw: of `facts --record`", || schemars::schema_for!(Recording).into()),
     ];
     let files = files.into_iter().map(|(name, what, make)| Schema {

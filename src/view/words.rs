@@ -30,6 +30,15 @@ pub fn took(duration: Duration) -> String {
     }
 }
 
+/// Returns an amount of bytes for people: `812 bytes`, `41 kB`, `412.3 MB`.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => count(bytes as usize, "byte"),
+        10_000..=999_999 => format!("{} kB", bytes / 1000),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
 /// Joins the parts that say something: `(3, "blocked")` of a list, zero counts left out.
 pub fn counts(parts: &[(usize, &str)]) -> String {
     let said: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
@@ -113,6 +122,12 @@ mod tests {
         assert_eq!(count(0, "host"), "0 hosts");
         assert_eq!(count(2, "verification"), "2 verifications");
         assert_eq!(count(2, "inventory"), "2 inventories");
+    }
+
+    #[test]
+    fn sizes_fit_their_size() {
+        assert_eq!([1, 9_999, 10_000, 999_999].map(size), ["1 byte", "9999 bytes", "10 kB", "999 kB"]);
+        assert_eq!(size(412_345_678), "412.3 MB");
     }
 
     #[test]

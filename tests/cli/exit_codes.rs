@@ -69,7 +69,7 @@ fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
 }
 
 fn failure() -> Failure {
-    Failure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None }
+    Failure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None, artifact: false }
 }
 
 fn why() -> forge::model::Untrusted {
@@ -81,6 +81,10 @@ type Holds = (u8, fn(&mut Report));
 
 const OF_REPORTS: &[Holds] = &[
     (130, |r| r.interrupted = true),
+    (69, |r| {
+        let failure = Failure { artifact: true, ..failure() };
+        r.hosts.push(added_up(vec![step(StepResult::Failed { failure })], vec![]));
+    }),
     (8, |r| r.budget_spent = true),
     (3, |r| r.hosts.push(added_up(vec![step(StepResult::Failed { failure: failure() })], vec![]))),
     (3, |r| r.hosts.push(added_up(vec![step(StepResult::Blocked { class: BlockClass::Busy, reason: why() })], vec![]))),

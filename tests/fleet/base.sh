@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
 readonly SUITE=bookworm
-readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,initramfs-tools,grub2-common${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
+readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
 readonly PASSWORD='correct horse'
 
 # Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod artifacts;
 mod careless;
 mod converge;
 mod early;

@@ -30,6 +30,10 @@ impl Local for Folder<'_> {
         self.get(path, span)
     }
 
+    fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+        self.project.files.locate(folder(self.recipe), path, span).map(|path| Value::from(path.into_string()))
+    }
+
     fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>> {
         let Value::String(text) = self.get(path, span)? else {
             return Err(Box::new(Diag::error(Code::BadTemplate, format!("`{path}` is not text")).at(span)));

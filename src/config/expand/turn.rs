@@ -199,6 +199,9 @@ impl Work<'_> {
             // A `fleet` step only looks: what its check does not find, no command brings about.
             checked.fields.0.entry("apply").or_insert_with(|| Value::from("false"));
         }
+        if kind.name == "artifact" {
+            self.project.digests.complete(&mut checked.fields);
+        }
         let waits = checked.deferred.first().cloned();
         match (waits, (kind.build)(&checked.fields, absent)) {
             (None, Ok(resource)) => State::Resource(resource.into()),

@@ -1,10 +1,12 @@
 //! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
 
 use super::super::{Cancel, Event, Options, Report, StepResult, apply, observe, plan};
+use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project, StepFilter};
 use crate::model::{HostName, Outcome};
 use crate::plan::{Plan, Policy};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -85,6 +87,13 @@ impl Stage {
 
     pub fn root(&self, host: &str) -> Utf8PathBuf {
         self.path().join(host)
+    }
+
+    /// Lays a file beside the inventory.
+    pub fn lay(&self, file: &str, text: &str) {
+        let path = self.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 
     /// Lays a file on a host; its folder is made.
@@ -171,6 +180,7 @@ impl Stage {
             clock: tick,
             control_dir: self.path().to_owned(),
             sandboxes: self.path().join("sandbox"),
+            depot: Arc::new(Depot::new(Cache::new(self.path().join("artifacts")), false)),
             replay: Default::default(),
         }
     }

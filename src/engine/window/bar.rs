@@ -93,7 +93,13 @@ fn barred(shut: &Shut, failed: bool) -> StepResult {
         Shut::Unknown(why) => StepResult::Unknown { reason: why.as_str().into() },
         Shut::Failed(why) if failed => StepResult::Skipped { reason: why.as_str().into() },
         Shut::Failed(why) => StepResult::Failed {
-            failure: Failure { why: why.as_str().into(), tail: Untrusted::default(), hint: None, log: None },
+            failure: Failure {
+                why: why.as_str().into(),
+                tail: Untrusted::default(),
+                hint: None,
+                log: None,
+                artifact: false,
+            },
         },
         Shut::Stopped => StepResult::Cancelled,
     }

@@ -7,7 +7,7 @@ mod validation;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
 use serde::Serialize;
@@ -75,6 +75,11 @@ struct DoctorBody<'a> {
 #[derive(Serialize)]
 struct ExecBody<'a> {
     exec: &'a ExecReport,
+}
+
+#[derive(Serialize)]
+struct FetchBody<'a> {
+    fetch: &'a FetchReport,
 }
 
 #[derive(Serialize)]
@@ -196,6 +201,10 @@ impl Writer for Json {
 
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("exec", exit, ExecBody { exec: report }, out)
+    }
+
+    fn fetch(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("fetch", exit, FetchBody { fetch: report }, out)
     }
 
     fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -130,7 +130,7 @@ impl Live {
 fn stays(event: &Event, detail: Detail) -> bool {
     match event {
         // With what a long step prints, everything else would scroll away: it is on the host's line.
-        Event::StepOutput { .. } => false,
+        Event::StepOutput { .. } | Event::Fetching { .. } | Event::Sending { .. } => false,
         Event::ObserveStarted { .. } | Event::ExecStarted { .. } => false,
         Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
@@ -168,6 +168,9 @@ impl Progress for Live {
             Event::Busy { host, .. } => self.now(host, "waits: its devices are held".to_owned()),
             Event::Rebooting { host, .. } => self.now(host, "reboots".to_owned()),
             Event::Stopping { .. } => self.overall.set_message("stopping"),
+            Event::Fetching { what, done, total } => self.overall.set_message(words::fetching(what, *done, *total)),
+            Event::Sending { host, step, done, total } => self.now(host, words::sending(step, *done, *total)),
+            Event::Fetched { .. } => self.overall.set_message("hosts"),
             Event::WindowOpened { .. }
             | Event::WindowClosed { .. }
             | Event::WindowLeftOpen { .. }

@@ -5,7 +5,7 @@ use crate::engine::{Event, StepResult, VerifyResult};
 use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::view::fold::fold;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
-use crate::view::{count, escape, took};
+use crate::view::{count, escape, size, took};
 use indexmap::IndexMap;
 use std::time::Duration;
 
@@ -57,6 +57,11 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::StepOutput { host, step, line } => {
             Line::new(Verbose, of(host, &format!("{} {} {}", id(step), paint(DIM, "|"), shown(line))))
         }
+        Event::Fetching { what, done, total } => Line::new(Verbose, fetching(what, *done, *total)),
+        Event::Fetched { what, bytes, took: time } => {
+            Line::new(Normal, format!("fetched {} ({}, {})", shown(what), size(*bytes), took(*time)))
+        }
+        Event::Sending { host, step, done, total } => Line::new(Verbose, of(host, &sending(step, *done, *total))),
         Event::StepFinished { host, title, result, took, step, .. } => step_finished(host, step, title, result, *took),
         Event::Verified { host, recipe, name, result } => verified(host, recipe, name, result),
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
@@ -93,6 +98,25 @@ pub fn the_canaries(canaries: &[HostName]) -> String {
 
 fn names(hosts: &[HostName]) -> String {
     escape::line(&fold(hosts.iter().map(HostName::as_str))).into_owned()
+}
+
+/// Returns `fetching https://… | 12.0 of 400.2 MB`.
+pub fn fetching(what: &Untrusted, done: u64, total: Option<u64>) -> String {
+    let done = total.map_or_else(|| size(done), |total| part(done, total));
+    format!("fetching {} {} {done}", shown(what), paint(DIM, "|"))
+}
+
+/// Returns `base/driver | 12.0 of 400.2 MB sent`.
+pub fn sending(step: &StepId, done: u64, total: u64) -> String {
+    format!("{} {} {} sent", id(step), paint(DIM, "|"), part(done, total))
+}
+
+fn part(done: u64, total: u64) -> String {
+    let whole = size(total);
+    match whole.strip_suffix(" MB") {
+        Some(_) => format!("{:.1} of {whole}", done as f64 / 1e6),
+        None => format!("{} of {whole}", size(done)),
+    }
 }
 
 fn started_step(host: &HostName, step: &StepId, title: &Untrusted, long: bool) -> Option<Line> {

@@ -7,6 +7,7 @@ mod doctor;
 mod exec;
 mod explain;
 mod facts;
+mod fetch;
 mod group;
 mod init;
 mod plan;
@@ -26,7 +27,7 @@ mod windows;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::engine::{Checkup, Comparison, ExecReport, PastRun, Report};
+use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
 use std::io::{self, Write};
@@ -114,6 +115,10 @@ impl Writer for Text {
 
     fn exec(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         exec::write(report, out)
+    }
+
+    fn fetch(&self, report: &FetchReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        fetch::write(self, report, out)
     }
 
     fn init(&self, init: &Init, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

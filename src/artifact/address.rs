@@ -1,0 +1,142 @@
+//! Addresses of artifacts: `http` and `https` URLs, their origins, and where redirects lead.
+
+use std::fmt;
+use ureq::http::Uri;
+
+/// An absolute `http` or `https` URL without credentials and fragment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    https: bool,
+    /// Host and port as written.
+    authority: String,
+    /// Path and query; begins with `/`.
+    path: String,
+}
+
+impl Address {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// Why it cannot be the address of an artifact, as a lowercase fragment without the URL itself.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let text = text.split('#').next().unwrap_or_default();
+        let uri: Uri = text.parse().map_err(|_| "is not a URL")?;
+        let https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            Some(_) => return Err("is neither http nor https"),
+            None => return Err("is not an absolute URL"),
+        };
+        let authority = uri.authority().filter(|a| !a.host().is_empty()).ok_or("names no host")?;
+        if authority.as_str().contains('@') {
+            return Err("holds credentials, which would be shown");
+        }
+        let path = uri.path_and_query().map_or("/", |p| p.as_str());
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self { https, authority: authority.as_str().to_ascii_lowercase(), path })
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.https
+    }
+
+    /// Returns scheme, host and port, the port written out.
+    fn origin(&self) -> (bool, &str, &str) {
+        // In brackets, colons belong to an address of IPv6.
+        let split = self.authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        let (host, port) = split.unwrap_or((&self.authority, ""));
+        let port = if port.is_empty() { if self.https { "443" } else { "80" } } else { port };
+        (self.https, host, port)
+    }
+
+    /// Returns whether credentials for this address may be shown to `other`.
+    pub fn shares_origin(&self, other: &Self) -> bool {
+        self.origin() == other.origin()
+    }
+
+    /// Returns where a redirect from here leads.
+    ///
+    /// # Errors
+    /// It leads nowhere that may be followed: why, as a lowercase fragment.
+    pub fn follow(&self, location: &str) -> Result<Self, String> {
+        let next = self.resolve(location).map_err(|why| format!("a redirect leads to `{location}`, which {why}"))?;
+        match self.https && !next.https {
+            true => Err(format!("a redirect leads from https to `{next}`, where anybody could change it")),
+            false => Ok(next),
+        }
+    }
+
+    /// Reads a reference as RFC 3986 5.2 does, without removing dots: servers do that themselves.
+    fn resolve(&self, location: &str) -> Result<Self, &'static str> {
+        let location = location.trim();
+        let scheme = if self.https { "https" } else { "http" };
+        if let Some(rest) = location.strip_prefix("//") {
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        let path = self.path.split('?').next().unwrap_or_default();
+        let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
+        match location.split(['/', '?', '#']).next() {
+            Some(first) if first.contains(':') => Self::parse(location),
+            _ if location.starts_with('/') => Self::parse(&format!("{scheme}://{}{location}", self.authority)),
+            _ if location.starts_with('?') => Self::parse(&format!("{scheme}://{}{path}{location}", self.authority)),
+            _ => Self::parse(&format!("{scheme}://{}{folder}{location}", self.authority)),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", if self.https { "https" } else { "http" }, self.authority, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text).unwrap()
+    }
+
+    #[test]
+    fn only_plain_absolute_urls_are_addresses() {
+        assert_eq!(address("https://Mirror.example/a/b.run?x=1#f").to_string(), "https://mirror.example/a/b.run?x=1");
+        assert_eq!(address("http://h").to_string(), "http://h/");
+        assert_eq!(Address::parse("ftp://h/x"), Err("is neither http nor https"));
+        assert_eq!(Address::parse("mirror/x.run"), Err("is not a URL"));
+        assert_eq!(Address::parse("/x.run"), Err("is not an absolute URL"));
+        assert_eq!(Address::parse("https://u:p@h/x"), Err("holds credentials, which would be shown"));
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let own = address("https://h/x");
+        for same in ["https://h/other", "https://H:443/"] {
+            assert!(own.shares_origin(&address(same)), "{same}");
+        }
+        for other in ["http://h/x", "https://h:8443/x", "https://h.example/x", "https://[::1]/x"] {
+            assert!(!own.shares_origin(&address(other)), "{other}");
+        }
+        assert!(address("http://[::1]/x").shares_origin(&address("http://[::1]:80/")));
+    }
+
+    #[test]
+    fn redirects_resolve_and_keep_https() {
+        let from = address("https://h/a/b.run?v=1");
+        let to = |location: &str| from.follow(location).map(|next| next.to_string());
+        assert_eq!(to("https://cdn.example/z").unwrap(), "https://cdn.example/z");
+        assert_eq!(to("//cdn.example/z").unwrap(), "https://cdn.example/z");
+        assert_eq!(to("/z?w").unwrap(), "https://h/z?w");
+        assert_eq!(to("c.run").unwrap(), "https://h/a/c.run");
+        assert_eq!(to("?v=2").unwrap(), "https://h/a/b.run?v=2");
+        assert_eq!(
+            to("http://h/a/b.run").unwrap_err(),
+            "a redirect leads from https to `http://h/a/b.run`, where anybody could change it"
+        );
+        assert_eq!(
+            to("file:///etc/shadow").unwrap_err(),
+            "a redirect leads to `file:///etc/shadow`, which is not a URL"
+        );
+        assert!(address("http://h/x").follow("https://h/x").is_ok());
+    }
+}

@@ -1,0 +1,281 @@
+//! Where artifacts are had from: the cache, else the network, else an error that says why.
+
+use super::cache::Part;
+use super::error::plain;
+use super::{Artifact, Cache, Client, FetchError, Held, Sha256, Source, file};
+use crate::model::SecretStore;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Mutex, OnceCell};
+
+/// Told how many bytes came, and how many there are where that is known.
+pub type Told = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
+
+/// Tries without any byte coming, before an artifact is given up.
+const TRIES: u32 = 5;
+/// The first pause between tries; each later one is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes written at once.
+const CHUNK: usize = 128 * 1024;
+
+/// Artifacts that are here, or on their way, by source and digest.
+type Had = BTreeMap<(Source, Sha256), Arc<OnceCell<Held>>>;
+
+/// Gives artifacts to a run: each is fetched once, however many hosts need it.
+#[derive(Debug)]
+pub struct Depot {
+    cache: Cache,
+    offline: bool,
+    pause: Duration,
+    client: OnceLock<Client>,
+    /// What this run has already, by its source and digest.
+    had: Mutex<Had>,
+}
+
+/// An artifact, and how it was had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    pub held: Held,
+    /// Whether it came just now; else it was here.
+    pub new: bool,
+}
+
+impl Depot {
+    /// Returns a depot that keeps what it fetches in `cache`. `offline`: what is not there is an error.
+    pub fn new(cache: Cache, offline: bool) -> Self {
+        Self { cache, offline, pause: PAUSE, client: OnceLock::new(), had: Mutex::default() }
+    }
+
+    /// Uses `client` instead of one that trusts what this machine trusts, and waits `pause` between tries.
+    #[cfg(test)]
+    pub(super) fn with(mut self, client: Client, pause: Duration) -> Self {
+        self.client = OnceLock::from(client);
+        self.pause = pause;
+        self
+    }
+
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    /// Returns an artifact as a file on this machine. What a broken connection left is gone on with.
+    ///
+    /// # Errors
+    /// It cannot be had, or is not what is declared.
+    pub async fn get(&self, artifact: &Artifact, secrets: &SecretStore, told: &Told) -> Result<Held, FetchError> {
+        let key = (artifact.source.clone(), artifact.sha256.clone());
+        let cell = self.had.lock().await.entry(key).or_default().clone();
+        let work = async { self.bring(artifact, secrets, told, false).await.map(|fetched| fetched.held) };
+        cell.get_or_try_init(|| work).await.cloned()
+    }
+
+    /// Looks again at what the cache holds of an artifact that a host did not want, and throws away what is damaged.
+    pub async fn doubt(&self, artifact: &Artifact) {
+        self.had.lock().await.remove(&(artifact.source.clone(), artifact.sha256.clone()));
+        // A cache that cannot be looked at is told by the next one who needs it.
+        let _ = self.cached(&artifact.source, &artifact.sha256, true).await;
+    }
+
+    /// As [`get`](Self::get), reading again what the cache holds.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn checked(
+        &self,
+        artifact: &Artifact,
+        secrets: &SecretStore,
+        told: &Told,
+    ) -> Result<Fetched, FetchError> {
+        self.bring(artifact, secrets, told, true).await
+    }
+
+    /// Fetches what nobody knows the digest of yet.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn learn(&self, source: &Source, secrets: &SecretStore, told: &Told) -> Result<Fetched, FetchError> {
+        match source {
+            Source::File(path) => {
+                let (own, path) = (source.clone(), path.clone());
+                let held = blocking(source, move || file::held(&own, &path, None)).await?;
+                Ok(Fetched { held, new: false })
+            }
+            Source::Url { .. } if self.offline => Err(FetchError::offline(source)),
+            Source::Url { .. } => Ok(Fetched { held: self.download(source, None, secrets, told).await?, new: true }),
+        }
+    }
+
+    async fn bring(
+        &self,
+        artifact: &Artifact,
+        secrets: &SecretStore,
+        told: &Told,
+        again: bool,
+    ) -> Result<Fetched, FetchError> {
+        let (source, sha256) = (&artifact.source, &artifact.sha256);
+        if let Source::File(path) = source {
+            let (own, path, sha256) = (source.clone(), path.clone(), sha256.clone());
+            let held = blocking(source, move || file::held(&own, &path, Some(&sha256))).await?;
+            return Ok(Fetched { held, new: false });
+        }
+        if let Some(held) = self.cached(source, sha256, again).await? {
+            return Ok(Fetched { held, new: false });
+        }
+        match self.offline {
+            true => Err(FetchError::offline(source)),
+            false => Ok(Fetched { held: self.download(source, Some(sha256), secrets, told).await?, new: true }),
+        }
+    }
+
+    /// Returns what the cache holds under a digest, looked at again when `again` says so.
+    async fn cached(&self, source: &Source, sha256: &Sha256, again: bool) -> Result<Option<Held>, FetchError> {
+        let (cache, sha256) = (self.cache.clone(), sha256.clone());
+        let look = move || {
+            let found = if again { cache.check(&sha256) } else { cache.find(&sha256) };
+            found.map_err(|error| FetchError::cache(cache.root(), &error))
+        };
+        blocking(source, look).await
+    }
+
+    async fn download(
+        &self,
+        source: &Source,
+        declared: Option<&Sha256>,
+        secrets: &SecretStore,
+        told: &Told,
+    ) -> Result<Held, FetchError> {
+        let key = declared.map_or_else(|| name_of(source), |sha256| sha256.as_str().to_owned());
+        let cache = self.cache.clone();
+        let failed = move |error: &io::Error| FetchError::cache(cache.root(), error);
+        let cache = self.cache.clone();
+        let opened = move || cache.part(&key).map_err(|error| FetchError::cache(cache.root(), &error));
+        let mut part = blocking(source, opened).await?;
+        // While this waited for another run, that may have brought it.
+        if let Some(sha256) = declared
+            && let Some(held) = self.cached(source, sha256, false).await?
+        {
+            self.cache.discard(part).map_err(|error| failed(&error))?;
+            return Ok(held);
+        }
+        let mut left = part.len().map_err(|error| failed(&error))? > 0;
+        loop {
+            part = self.patiently(source, part, secrets, told).await?;
+            let (found, whole) = blocking(source, move || Ok((part.digest(), part))).await?;
+            part = whole;
+            let found = found.map_err(|error| failed(&error))?;
+            match declared {
+                Some(declared) if *declared != found => {
+                    // What an earlier try left may be of another file: once more, from its beginning.
+                    if std::mem::take(&mut left) {
+                        part.clear().map_err(|error| failed(&error))?;
+                    } else {
+                        self.cache.discard(part).map_err(|error| failed(&error))?;
+                        return Err(FetchError::wrong_digest(source, declared, &found));
+                    }
+                }
+                _ => {
+                    let cache = self.cache.clone();
+                    let keep =
+                        move || cache.keep(part, &found).map_err(|error| FetchError::cache(cache.root(), &error));
+                    return blocking(source, keep).await;
+                }
+            }
+        }
+    }
+
+    /// Fetches the rest of a part; a connection that breaks is made again, as long as something comes.
+    async fn patiently(
+        &self,
+        source: &Source,
+        mut part: Part,
+        secrets: &SecretStore,
+        told: &Told,
+    ) -> Result<Part, FetchError> {
+        let mut tries = 0;
+        loop {
+            let before = part.len().unwrap_or(0);
+            let job = (self.client.get_or_init(Client::new).clone(), source.clone(), secrets.clone(), told.clone());
+            let attempt = move || {
+                let (client, source, secrets, told) = job;
+                let result = fetch(&client, &source, &secrets, &mut part, &told);
+                Ok((part, result))
+            };
+            let (own, result) = blocking(source, attempt).await?;
+            part = own;
+            let error = match result {
+                Ok(()) => return Ok(part),
+                Err(error) => error,
+            };
+            tries = if part.len().unwrap_or(0) > before { 1 } else { tries + 1 };
+            if !error.passing || tries >= TRIES {
+                return Err(error);
+            }
+            tokio::time::sleep(self.pause * 2_u32.pow(tries - 1)).await;
+        }
+    }
+}
+
+/// Runs what reads and writes files on a thread that may wait.
+async fn blocking<T: Send + 'static>(
+    source: &Source,
+    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+) -> Result<T, FetchError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|_| Err(FetchError::new(source, "forge is about to end")))
+}
+
+/// Names the part of a file whose digest is not known.
+fn name_of(source: &Source) -> String {
+    use sha2::Digest;
+    let mut hasher = sha2::Sha256::new();
+    hasher.update(source.name());
+    format!("of-{}", Sha256::of(hasher).short())
+}
+
+/// Fetches what is missing of a part, once.
+fn fetch(
+    client: &Client,
+    source: &Source,
+    secrets: &SecretStore,
+    part: &mut Part,
+    told: &Told,
+) -> Result<(), FetchError> {
+    let here = |error: io::Error| FetchError::new(source, plain(&error));
+    let from = part.len().map_err(here)?;
+    let mut answer = client.get(source, secrets, from)?;
+    if answer.from < from {
+        part.clear().map_err(here)?;
+        if answer.total.is_none() && from > 0 {
+            answer = client.get(source, secrets, 0)?;
+        }
+    }
+    let mut done = answer.from;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        told(done, answer.total);
+        let count = match answer.body.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => return Err(cut(source, done, answer.total, &error.to_string())),
+        };
+        part.file.write_all(&buffer[..count]).map_err(here)?;
+        done += count as u64;
+    }
+    match answer.total {
+        Some(total) if total != done => Err(cut(source, done, answer.total, "the server ended it")),
+        _ => Ok(()),
+    }
+}
+
+fn cut(source: &Source, done: u64, total: Option<u64>, why: &str) -> FetchError {
+    let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    FetchError::new(source, format!("the connection broke after {done}{of} bytes: {why}"))
+        .passing()
+        .hint("run it again: it goes on where it stopped")
+}

@@ -1,0 +1,28 @@
+//! Artifacts that are files on the controller: checked, and sent from where they are.
+
+use super::cache::digest;
+use super::error::plain;
+use super::{FetchError, Held, Sha256, Source};
+use camino::Utf8Path;
+
+/// Returns the file, whose digest is `declared` if one is.
+///
+/// # Errors
+/// It cannot be read, or has another digest.
+pub(super) fn held(source: &Source, path: &Utf8Path, declared: Option<&Sha256>) -> Result<Held, FetchError> {
+    let failed = |error: std::io::Error| FetchError {
+        message: format!("`{path}` cannot be read: {}", plain(&error)),
+        ..FetchError::new(source, "")
+    };
+    let meta = fs_err::metadata(path).map_err(failed)?;
+    if !meta.is_file() {
+        return Err(FetchError { message: format!("`{path}` is not a regular file"), ..FetchError::new(source, "") });
+    }
+    let found = digest(fs_err::File::open(path).map_err(failed)?.into_file(), u64::MAX).map_err(failed)?;
+    match declared {
+        Some(declared) if *declared != found => {
+            Err(FetchError::wrong_digest(source, declared, &found).hint("take the right file, or the right digest"))
+        }
+        _ => Ok(Held { path: path.to_owned(), sha256: found, bytes: meta.len() }),
+    }
+}

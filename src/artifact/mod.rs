@@ -1,0 +1,114 @@
+//! Artifacts: large files that steps need, by digest. The only room that decides what is fetched, from where and by whom.
+//!
+//! Architecture Invariants: nothing is used before its SHA-256 was seen to be the declared one. What lies in the cache
+//! under its digest was checked there; what comes by a broken connection goes on where it stopped, and is checked as a
+//! whole. A redirect never leaves https, and credentials never follow it to another origin.
+
+mod address;
+mod cache;
+mod depot;
+mod error;
+mod file;
+mod http;
+mod lock;
+#[cfg(test)]
+#[path = "../../tests/common/server.rs"]
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use address::Address;
+pub use cache::{Cache, Held};
+pub use depot::{Depot, Fetched, Told};
+pub use error::FetchError;
+pub use http::Client;
+pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};
+
+use camino::Utf8PathBuf;
+use std::fmt;
+
+/// The SHA-256 of a file: 64 lowercase hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256(String);
+
+impl Sha256 {
+    /// Reads 64 hex digits; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let whole = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        whole.then(|| Self(text.to_ascii_lowercase()))
+    }
+
+    /// Returns what stands for a digest that is going to be learned: nothing is known that has it.
+    pub fn unknown() -> Self {
+        Self("0".repeat(64))
+    }
+
+    pub fn is_unknown(&self) -> bool {
+        self.0.bytes().all(|b| b == b'0')
+    }
+
+    /// Returns the digest of bytes that were hashed.
+    pub(crate) fn of(hasher: sha2::Sha256) -> Self {
+        use sha2::Digest;
+        Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the first digits, which people are shown.
+    pub fn short(&self) -> &str {
+        &self.0[..12]
+    }
+}
+
+impl fmt::Display for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Where an artifact comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    Url {
+        address: Address,
+        login: Login,
+    },
+    /// A file of the inventory's tree on the controller.
+    File(Utf8PathBuf),
+}
+
+impl Source {
+    /// Returns what messages and the lock file call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Url { address, .. } => address.to_string(),
+            Self::File(path) => path.to_string(),
+        }
+    }
+}
+
+/// How a server is asked for something that is not for everybody. Secrets stand as placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Login {
+    #[default]
+    None,
+    Basic {
+        user: String,
+        password: String,
+    },
+    Bearer {
+        token: String,
+    },
+}
+
+/// A file that a step needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Artifact {
+    pub source: Source,
+    pub sha256: Sha256,
+    /// Whether the host fetches it by itself; else the controller does, and sends it.
+    pub by_host: bool,
+}

@@ -1,0 +1,347 @@
+//! Fetching from a server that misbehaves: nothing is had that is not what was declared.
+
+use super::server::{Reply, Request, Server, Wrap};
+use super::*;
+use crate::model::SecretStore;
+use camino::Utf8Path;
+use sha2::Digest;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use ureq::tls::Certificate;
+
+/// Larger than what is written at once, and no part of it like another.
+fn body() -> Vec<u8> {
+    (0..500_000_u32).flat_map(|n| n.to_le_bytes()).collect()
+}
+
+fn sha256(bytes: &[u8]) -> Sha256 {
+    let mut hasher = sha2::Sha256::new();
+    hasher.update(bytes);
+    Sha256::of(hasher)
+}
+
+fn artifact(url: &str, login: Login, bytes: &[u8]) -> Artifact {
+    let source = Source::Url { address: Address::parse(url).unwrap(), login };
+    Artifact { source, sha256: sha256(bytes), by_host: false }
+}
+
+fn authority() -> Certificate<'static> {
+    Certificate::from_pem(include_bytes!("../../tests/common/tls/authority.pem")).unwrap()
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Utf8Path {
+        Utf8Path::from_path(self.dir.path()).unwrap()
+    }
+
+    fn depot(&self, offline: bool) -> Depot {
+        let client = Client::trusting(vec![authority()]);
+        Depot::new(Cache::new(self.path()), offline).with(client, Duration::from_millis(1))
+    }
+
+    /// What lies in the cache, by name.
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn silent() -> Told {
+    Arc::new(|_, _| {})
+}
+
+async fn get(depot: &Depot, artifact: &Artifact) -> Result<Held, FetchError> {
+    depot.get(artifact, &SecretStore::default(), &silent()).await
+}
+
+fn froms(server: &Server) -> Vec<Option<usize>> {
+    server.asked().iter().map(|request| request.from).collect()
+}
+
+#[tokio::test]
+async fn what_was_fetched_is_fetched_once_and_told() {
+    let server = Server::start(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x.run"), Login::None, &body());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let told: Told = Arc::new(move |done, total| noted.lock().unwrap().push((done, total)));
+    let depot = place.depot(false);
+    let held = depot.get(&wanted, &SecretStore::default(), &told).await.unwrap();
+    assert_eq!(std::fs::read(&held.path).unwrap(), body());
+    assert_eq!(held.bytes, 2_000_000);
+    assert_eq!(seen.lock().unwrap().last(), Some(&(2_000_000, Some(2_000_000))));
+    assert_eq!(get(&depot, &wanted).await, Ok(held.clone()));
+    assert_eq!(get(&place.depot(true), &wanted).await, Ok(held));
+    assert_eq!(place.files(), [wanted.sha256.to_string()]);
+    assert_eq!(froms(&server), [None]);
+}
+
+#[tokio::test]
+async fn a_broken_connection_goes_on_where_it_stopped() {
+    let tries = AtomicUsize::new(0);
+    let server = Server::start(move |request| {
+        let reply = Reply::file(&body(), request);
+        if tries.fetch_add(1, Ordering::Relaxed) < 2 { reply.cut(700_000) } else { reply }
+    });
+    let place = Place::new();
+    let held = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, &body())).await.unwrap();
+    assert_eq!(std::fs::read(held.path).unwrap(), body());
+    assert_eq!(froms(&server), [None, Some(700_000), Some(1_400_000)]);
+}
+
+#[tokio::test]
+async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
+    let broken = Arc::new(Mutex::new(true));
+    let state = broken.clone();
+    let server = Server::start(move |request| match (*state.lock().unwrap(), request.from) {
+        (true, None) => Reply::file(&body(), request).cut(1_000_000),
+        (true, _) => Reply::status(503),
+        (false, _) => Reply::file(&body(), request),
+    });
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let error = get(&place.depot(false), &wanted).await.unwrap_err();
+    let url = server.url("/x");
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 503 (the server failed)"));
+    assert_eq!(place.files(), [format!("{}.part", wanted.sha256)]);
+    *broken.lock().unwrap() = false;
+    assert!(get(&place.depot(false), &wanted).await.is_ok());
+    assert_eq!(froms(&server).last(), Some(&Some(1_000_000)));
+    assert_eq!(place.files(), [wanted.sha256.to_string()]);
+}
+
+#[tokio::test]
+async fn what_is_left_of_another_file_is_begun_anew() {
+    let server = Server::start(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let part = place.path().join(format!("{}.part", wanted.sha256));
+    std::fs::write(&part, b"another file").unwrap();
+    assert!(get(&place.depot(false), &wanted).await.is_ok());
+    assert_eq!(froms(&server), [Some(12), None]);
+    // Longer than the file itself: the server has no such part.
+    let wanted = artifact(&server.url("/y"), Login::None, &body());
+    std::fs::remove_file(place.path().join(wanted.sha256.as_str())).unwrap();
+    std::fs::write(&part, vec![7; 3_000_000]).unwrap();
+    assert!(get(&place.depot(false), &wanted).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_without_ranges_is_read_from_the_beginning() {
+    let server = Server::start(|request| {
+        let whole = Request { from: None, ..request.clone() };
+        Reply::file(&body(), &whole)
+    });
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    std::fs::write(place.path().join(format!("{}.part", wanted.sha256)), &body()[..1000]).unwrap();
+    let held = get(&place.depot(false), &wanted).await.unwrap();
+    assert_eq!(std::fs::read(held.path).unwrap(), body());
+    assert_eq!(froms(&server), [Some(1000)]);
+}
+
+#[tokio::test]
+async fn another_digest_is_thrown_away() {
+    let server = Server::start(|request| Reply::file(b"something else", request));
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let error = get(&place.depot(false), &wanted).await.unwrap_err();
+    let (found, declared) = (sha256(b"something else"), &wanted.sha256);
+    assert_eq!(error.message, format!("`{}` has the sha256 {found}, declared is {declared}", server.url("/x")));
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_at_once() {
+    let server = Server::start(|request| Reply::status(if request.path == "/x" { 404 } else { 403 }));
+    let place = Place::new();
+    let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
+    let url = server.url("/x");
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 404 (not found)"));
+    assert_eq!(
+        error.hint.unwrap(),
+        "look whether the address still holds; a mirror may have moved on to a newer version"
+    );
+    let error = get(&place.depot(false), &artifact(&server.url("/y"), Login::None, b"")).await.unwrap_err();
+    let url = server.url("/y");
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 403 (forbidden)"));
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn offline_nothing_is_asked() {
+    let server = Server::start(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let error = get(&place.depot(true), &wanted).await.unwrap_err();
+    let url = server.url("/x");
+    assert_eq!(error.message, format!("`{url}` is not in the cache, and `--offline` forbids to fetch it"));
+    assert_eq!(server.asked(), []);
+}
+
+#[tokio::test]
+async fn what_the_cache_holds_is_read_again_when_asked() {
+    let server = Server::start(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let depot = place.depot(false);
+    let checked = async || depot.checked(&wanted, &SecretStore::default(), &silent()).await.unwrap();
+    assert!(checked().await.new);
+    assert!(!checked().await.new);
+    std::fs::write(place.path().join(wanted.sha256.as_str()), b"damaged").unwrap();
+    assert!(checked().await.new);
+}
+
+#[tokio::test]
+async fn credentials_stay_with_their_origin() {
+    let other = Server::start(|request| Reply::file(&body(), request));
+    let away = other.url("/cdn");
+    let server = Server::start(move |request| match request.path.as_str() {
+        "/x" => Reply::redirect("/here"),
+        "/here" => Reply::redirect(&away),
+        _ => Reply::status(404),
+    });
+    let mut secrets = SecretStore::default();
+    let password = secrets.insert("PASSWORD", "pass word".to_owned().into()).0;
+    let login = Login::Basic { user: "me".to_owned(), password };
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), login, &body());
+    assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
+    let shown = |server: &Server| server.asked().into_iter().map(|request| request.authorization).collect::<Vec<_>>();
+    let basic = Some("Basic bWU6cGFzcyB3b3Jk".to_owned());
+    assert_eq!(shown(&server), [basic.clone(), basic]);
+    assert_eq!(shown(&other), [None]);
+}
+
+#[tokio::test]
+async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
+    let server = Server::start(|request| match &request.authorization {
+        Some(shown) if shown == "Bearer let me in" => Reply::file(&body(), request),
+        _ => Reply::status(401),
+    });
+    let mut secrets = SecretStore::default();
+    let token = secrets.insert("TOKEN", "let me in".to_owned().into()).0;
+    let place = Place::new();
+    let wanted = artifact(&server.url("/x"), Login::Bearer { token }, &body());
+    assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
+    let error = get(&place.depot(false), &artifact(&server.url("/z"), Login::None, b"z")).await.unwrap_err();
+    let url = server.url("/z");
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 401 (who asks is not known)"));
+}
+
+#[tokio::test]
+async fn redirects_that_go_in_circles_end() {
+    let server = Server::start(|_| Reply::redirect("/x"));
+    let place = Place::new();
+    let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
+    let url = server.url("/x");
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: it is redirected more than 10 times"));
+}
+
+/// A server that speaks TLS, with a certificate of the tests' own authority.
+fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let chain = vec![CertificateDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+    let wrap: Wrap = Arc::new(move |socket| {
+        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        Box::new(rustls::StreamOwned::new(connection, socket))
+    });
+    Server::start_on("127.0.0.1:0", wrap, answer)
+}
+
+#[tokio::test]
+async fn https_is_spoken_and_never_left() {
+    let plain = Server::start(|request| Reply::file(&body(), request));
+    let away = plain.url("/x");
+    let server = secure(move |request| match request.path.as_str() {
+        "/away" => Reply::redirect(&away),
+        _ => Reply::file(&body(), request),
+    });
+    let place = Place::new();
+    let url = |path: &str| format!("https://localhost:{}{path}", server.address.port());
+    let error = get(&place.depot(false), &artifact(&url("/away"), Login::None, b"other")).await.unwrap_err();
+    let (from, to) = (url("/away"), plain.url("/x"));
+    assert_eq!(
+        error.message,
+        format!("`{from}` cannot be fetched: a redirect leads from https to `{to}`, where anybody could change it")
+    );
+    assert_eq!(plain.asked(), []);
+    assert!(get(&place.depot(false), &artifact(&url("/x"), Login::None, &body())).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_certificate_of_nobody_is_refused() {
+    let server = secure(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let url = format!("https://localhost:{}/x", server.address.port());
+    let depot = Depot::new(Cache::new(place.path()), false).with(Client::new(), Duration::from_millis(1));
+    let error = get(&depot, &artifact(&url, Login::None, &body())).await.unwrap_err();
+    assert!(error.message.contains("cannot be fetched: TLS: invalid peer certificate: UnknownIssuer"), "{error:?}");
+    assert!(error.hint.unwrap().starts_with("the server's certificate must be signed by an authority"));
+    assert_eq!(server.asked(), []);
+}
+
+#[tokio::test]
+async fn a_file_is_checked_where_it_lies() {
+    let place = Place::new();
+    let path = place.path().join("x.run");
+    std::fs::write(&path, b"content").unwrap();
+    let wanted = |bytes: &[u8]| Artifact { source: Source::File(path.clone()), sha256: sha256(bytes), by_host: false };
+    let held = get(&place.depot(true), &wanted(b"content")).await.unwrap();
+    assert_eq!((held.path, held.bytes), (path.clone(), 7));
+    let error = get(&place.depot(true), &wanted(b"other")).await.unwrap_err();
+    let (found, declared) = (sha256(b"content"), sha256(b"other"));
+    assert_eq!(error.message, format!("`{path}` has the sha256 {found}, declared is {declared}"));
+}
+
+#[tokio::test]
+async fn what_nobody_declared_is_learned_and_noted() {
+    let server = Server::start(|request| Reply::file(&body(), request));
+    let place = Place::new();
+    let own = artifact(&server.url("/x.run"), Login::None, b"");
+    let fetched = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    assert_eq!((fetched.held.sha256.clone(), fetched.new), (sha256(&body()), true));
+    assert_eq!(place.files(), [fetched.held.sha256.to_string()]);
+    let path = place.path().join("cluster.yaml.lock");
+    let mut lock = Lock::read(&path).unwrap();
+    lock.note(&own.source, place.path(), &fetched.held.sha256);
+    lock.note(&Source::File(place.path().join("files/y")), place.path(), &sha256(b"y"));
+    lock.write(&path).unwrap();
+    let read = Lock::read(&path).unwrap();
+    assert_eq!(read.get(&server.url("/x.run")), Some(sha256(&body())));
+    assert_eq!(read.get("files/y"), Some(sha256(b"y")));
+}
+
+#[test]
+fn a_lock_file_that_is_none_is_an_error() {
+    let place = Place::new();
+    let path = place.path().join("x.lock");
+    let told = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Lock::read(&path).unwrap_err().to_string()
+    };
+    let head = format!("the lock file `{path}` cannot be read: ");
+    assert!(told("{").starts_with(&head));
+    assert_eq!(told(r#"{"version": 9, "artifacts": {}}"#), format!("{head}its version is 9, this forge reads 1"));
+    assert_eq!(
+        told(r#"{"version": 1, "artifacts": {"https://h/x": "12"}}"#),
+        format!("{head}`https://h/x` has no sha256 of 64 hexadecimal digits")
+    );
+}

@@ -1,0 +1,73 @@
+//! Digests that steps leave to the lock file beside the inventory.
+
+use crate::artifact::{Address, Lock, Sha256, lock_path};
+use crate::diag::{Code, Diag, Diags};
+use crate::model::Value;
+use crate::resource::Fields;
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// The lock file, and whether what it lacks is going to be learned.
+#[derive(Debug, Default)]
+pub(super) struct Digests {
+    lock: Lock,
+    /// The folder of the inventory, canonical: files are named from it.
+    root: Utf8PathBuf,
+    learn: bool,
+}
+
+impl Digests {
+    /// Reads the lock file of an inventory; without one there are no digests.
+    pub fn read(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut Diags) -> Self {
+        let lock = Lock::read(&lock_path(inventory)).unwrap_or_else(|error| {
+            let diag = Diag::error(Code::Unreadable, error.to_string());
+            diags.push(diag.hint("`forge fetch --lock` writes it anew once it is removed"));
+            Lock::default()
+        });
+        Self { lock, root: root.to_owned(), learn }
+    }
+
+    /// Puts the digest of an artifact into its fields where they lack it and the lock file has it.
+    pub fn complete(&self, fields: &mut Fields) {
+        if fields.has("sha256") {
+            return;
+        }
+        let known = name(fields, &self.root).and_then(|name| self.lock.get(&name));
+        let learned = self.learn.then(Sha256::unknown);
+        if let Some(sha256) = known.or(learned) {
+            fields.0.insert("sha256", Value::from(sha256.as_str()));
+        }
+    }
+}
+
+/// Returns what the lock file calls the source of an artifact.
+fn name(fields: &Fields, root: &Utf8Path) -> Option<String> {
+    match (fields.text("url"), fields.text("file")) {
+        (Some(url), _) => Some(Address::parse(url).ok()?.to_string()),
+        (None, Some(file)) => Some(Utf8Path::new(file).strip_prefix(root).unwrap_or(file.into()).to_string()),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(lock: &Lock, learn: bool, entries: &[(&'static str, &str)]) -> Option<String> {
+        let digests = Digests { lock: lock.clone(), root: "/srv/site".into(), learn };
+        let mut fields = Fields(entries.iter().map(|(key, value)| (*key, Value::from(*value))).collect());
+        digests.complete(&mut fields);
+        fields.text("sha256").map(str::to_owned)
+    }
+
+    #[test]
+    fn the_lock_file_gives_what_a_step_leaves_out() {
+        let (one, two) = ("1".repeat(64), "2".repeat(64));
+        let noted = [("https://h/x.run".to_owned(), one.clone()), ("files/y.tgz".to_owned(), two.clone())];
+        let lock = Lock { artifacts: noted.into_iter().collect(), ..Lock::default() };
+        assert_eq!(completed(&lock, false, &[("url", "https://H/x.run")]), Some(one));
+        assert_eq!(completed(&lock, false, &[("file", "/srv/site/files/y.tgz")]), Some(two));
+        assert_eq!(completed(&lock, false, &[("url", "https://h/z.run")]), None);
+        assert_eq!(completed(&lock, true, &[("url", "https://h/z.run")]), Some("0".repeat(64)));
+        assert_eq!(completed(&lock, false, &[("url", "https://h/x.run"), ("sha256", "own")]), Some("own".to_owned()));
+    }
+}

@@ -1,0 +1,126 @@
+//! Sending an artifact: had here first, then sent over the session from where an earlier try stopped.
+
+use super::act::{self, Acted};
+use super::acting::Due;
+use super::event::{Event, Failure};
+use super::host::HostRun;
+use super::link::{broken, said};
+use super::progress::Pace;
+use crate::artifact::{FetchError, Held};
+use crate::resource::{Action, Delivery};
+use crate::script::Fragment;
+use crate::transport::{Payload, TransportError};
+use std::time::Duration;
+
+/// What an earlier try left is read as a whole.
+const LOOK: Duration = Duration::from_secs(600);
+
+/// Why a delivery came to nothing.
+enum Lacks {
+    Artifact(FetchError),
+    Link(TransportError),
+    /// The host refused it before anything was sent: its status, and what it said.
+    Host(i32, String),
+}
+
+impl From<TransportError> for Lacks {
+    fn from(error: TransportError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl HostRun<'_> {
+    /// Sends what a step needs, and puts it in place.
+    pub(super) async fn act_delivery(&mut self, due: &Due, delivery: &Delivery) -> Acted {
+        match self.deliver(due, delivery).await {
+            Ok(acted) => acted,
+            Err(Lacks::Artifact(error)) => Acted { lacks: Some(failure(&error)), ..Acted::default() },
+            Err(Lacks::Host(status, output)) => {
+                let output = self.run.board.shared().secrets.scrub(&output).into();
+                Acted { status: Some(status), began: true, output, ..Acted::default() }
+            }
+            Err(Lacks::Link(error)) => {
+                self.lost = Some(error);
+                Acted::default()
+            }
+        }
+    }
+
+    async fn deliver(&mut self, due: &Due, delivery: &Delivery) -> Result<Acted, Lacks> {
+        let shared = self.run.board.shared();
+        let depot = &self.run.options.depot;
+        let name = delivery.artifact.source.name();
+        let told = super::fetch::told(&name, self.run.events);
+        let held = depot.get(&delivery.artifact, &shared.secrets, &told).await.map_err(Lacks::Artifact)?;
+        let from = self.left(&held, delivery).await?;
+        let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
+        let (total, mut pace) = (held.bytes, Pace::default());
+        let sent = Box::new(move |done: u64| {
+            if pace.due() || done == total {
+                let _ = events.send(Event::Sending { host: host.clone(), step: step.clone(), done, total });
+            }
+        });
+        let payload = Payload::open(&held.path, from, sent).await;
+        let payload = payload.map_err(|error| broken(format!("`{name}` cannot be read any more: {error}")))?;
+        let action = Action { body: sized(from, total, delivery.body.clone()), ..Action::default() };
+        let script = act::group([(&action, false)]);
+        let done = self.link.send(script, due.limit, payload, &shared.secrets).await?;
+        let mut acted = act::split(&done.finished.stdout, done.finished.dropped, &done.token, 1);
+        acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub(a.output.raw()).into());
+        if acted.iter().any(|a| a.status.is_some_and(|status| status != 0)) {
+            depot.doubt(&delivery.artifact).await;
+        }
+        Ok(acted.pop().unwrap_or_default())
+    }
+
+    /// Returns how many bytes of the file the host has, as far as they are the same as here.
+    async fn left(&mut self, held: &Held, delivery: &Delivery) -> Result<u64, Lacks> {
+        let shared = self.run.board.shared();
+        let done = self.link.act(delivery.part.clone(), LOOK, &shared.secrets).await?;
+        let finished = done.finished;
+        if finished.status != 0 {
+            return Err(Lacks::Host(finished.status, said(&finished.stderr)));
+        }
+        let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+        let Some((bytes, digest)) = part(&text).filter(|(bytes, _)| (1..=held.bytes).contains(bytes)) else {
+            return Ok(0);
+        };
+        let held = held.clone();
+        let same = tokio::task::spawn_blocking(move || held.digest_of_first(bytes)).await;
+        let same = same.is_ok_and(|found| found.is_ok_and(|found| found.as_str() == digest));
+        Ok(if same { bytes } else { 0 })
+    }
+}
+
+/// Reads `BYTES DIGEST`.
+fn part(text: &str) -> Option<(u64, String)> {
+    let (bytes, digest) = text.trim().split_once(' ')?;
+    Some((bytes.parse().ok()?, digest.to_owned()))
+}
+
+/// Tells the script where the file begins and how large it is.
+fn sized(from: u64, total: u64, body: Fragment) -> Fragment {
+    let known = Fragment::new().code("set --").number(from).number(total);
+    known.code("\nFORGE_OFFSET=$1 FORGE_SIZE=$2\n").then(body)
+}
+
+fn failure(error: &FetchError) -> Failure {
+    Failure {
+        why: error.message.as_str().into(),
+        tail: Default::default(),
+        hint: error.hint.as_deref().map(Into::into),
+        log: None,
+        artifact: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_read() {
+        assert_eq!(part("12 abc\n"), Some((12, "abc".to_owned())));
+        assert_eq!((part("0 -\n").map(|p| p.0), part("x"), part("")), (Some(0), None, None));
+    }
+}

@@ -1,0 +1,86 @@
+//! Artifacts on simulated hosts: sent, gone on with, and told where they cannot be had.
+
+use super::stage::Stage;
+use crate::model::Outcome;
+use sha2::Digest;
+
+const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
+const BODY: &str = "the body of a driver";
+
+fn digest(text: &str) -> String {
+    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn stage(hosts: usize) -> Stage {
+    let steps = format!(
+        "steps:\n  - {{ name: x, artifact: {{ path: '@root/x', file: files/x, sha256: {}, @own }} }}\n",
+        digest(BODY)
+    );
+    let stage = Stage::new(hosts, ALL, &[("r", &steps)]);
+    stage.lay("recipes/files/x", BODY);
+    stage
+}
+
+#[test]
+fn a_file_is_sent_and_then_as_declared() {
+    let stage = stage(2);
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "r/x").as_str(), ran.code()), ("changed", 0), "{}", ran.told("n1"));
+    assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
+    assert_eq!(stage.run().outcome("n1"), Outcome::Ok);
+}
+
+#[test]
+fn what_an_earlier_try_left_is_gone_on_with() {
+    let stage = stage(2);
+    let part = format!(".x.forge-{}.part", &digest(BODY)[..16]);
+    std::fs::write(stage.root("n1").join(&part), &BODY[..8]).unwrap();
+    std::fs::write(stage.root("n2").join(&part), "of another").unwrap();
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
+    assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
+    assert_eq!(stage.read("n1", ".sim/behind"), BODY[8..], "only the rest was sent");
+    assert_eq!(stage.read("n2", ".sim/behind"), BODY);
+    assert!(!stage.has("n1", &part));
+}
+
+#[test]
+fn what_is_not_what_is_declared_is_sent_to_nobody() {
+    let stage = stage(1);
+    stage.lay("recipes/files/x", "another body");
+    let ran = stage.run();
+    let (found, declared) = (digest("another body"), digest(BODY));
+    let told = ran.step("n1", "r/x");
+    assert!(told.ends_with(&format!("has the sha256 {found}, declared is {declared}")), "{told}");
+    assert_eq!((ran.code(), ran.outcome("n1")), (69, Outcome::Failed));
+    assert!(!stage.has("n1", "x") && !stage.has("n1", ".sim/behind"));
+}
+
+#[test]
+fn each_turn_of_a_step_is_sent_by_itself() {
+    let steps = format!(
+        "steps:\n  - name: x\n    each: '[\"a\", \"b\"]'\n    artifact: {{ path: '@root/{{{{ item }}}}', file: files/x, sha256: {}, @own }}\n",
+        digest(BODY)
+    );
+    let stage = Stage::new(1, ALL, &[("r", &steps)]);
+    stage.lay("recipes/files/x", BODY);
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
+    assert_eq!((stage.read("n1", "a"), stage.read("n1", "b")), (BODY.to_owned(), BODY.to_owned()));
+}
+
+#[test]
+fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
+    let stage = stage(1);
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    let notes = stage.root("n1").join("state/artifacts");
+    let note = std::fs::read_dir(notes).unwrap().next().unwrap().unwrap().path();
+    let noted = std::fs::read_to_string(&note).unwrap();
+    assert!(noted.ends_with(&format!(" {}\n", digest(BODY))), "{noted}");
+    // Not the file was read, but what is noted of it.
+    std::fs::write(&note, noted.replace(&digest(BODY), &"1".repeat(64))).unwrap();
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    std::fs::write(stage.root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();
+    assert_eq!(stage.run().step("n1", "r/x"), "changed");
+    assert_eq!((stage.read("n1", "x"), stage.run().outcome("n1")), (BODY.to_owned(), Outcome::Ok));
+}

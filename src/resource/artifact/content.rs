@@ -1,0 +1,96 @@
+//! What stands at the path of a large file: asked in a process of its own, and read as a whole only when it may have
+//! changed since forge last did.
+
+use crate::model::Untrusted;
+use crate::probe::{Observation, Output, PathInfo, PathState, PathType, Probe, Unknown};
+use crate::resource::support::{output, sha256_hex};
+
+/// Seconds that reading the file may take.
+const LIMIT: u64 = 900;
+
+/// Prints `absent`, or `found` with type, owner, group, mode, size, inode and times, and below it the target of a link or
+/// the digest of a file. `$FORGE_NOTE` holds size, inode, times, owner and digest as they were when the file was put there: the time
+/// of change of an inode cannot be set back, so that whoever writes to the file makes it another one. Without it
+/// nothing is read.
+const SCRIPT: &str = r#"LC_ALL=C
+export LC_ALL
+found=$(stat -c '%F|%U|%G|%a|%s|%i|%.9Y|%.9Z|%u|%g' -- "$FORGE_PATH" 2>&1) || {
+  case $found in
+    *': No such file or directory'|*': Not a directory') echo absent; exit 0 ;;
+  esac
+  printf '%s\n' "$found" >&2
+  exit 3
+}
+printf 'found %s\n' "$found"
+case $found in
+  regular*)
+    [ -n "$FORGE_NOTE" ] || exit 0
+    sum=
+    while read -r seen noted; do
+      if [ "$seen" = "${found#*|*|*|*|}" ]; then sum=$noted; fi
+    done 2>/dev/null <"$FORGE_NOTE"
+    [ -n "$sum" ] || sum=$(sha256sum <"$FORGE_PATH") || exit 3
+    printf 'sha256 %s\n' "${sum%% *}" ;;
+  'symbolic link'*) printf 'target %s\n' "$(readlink -- "$FORGE_PATH")" ;;
+esac
+"#;
+
+/// Returns where the digest of the file at `path` is noted.
+pub(in crate::resource) fn note(path: &str) -> String {
+    format!("/var/lib/forge/artifacts/{}", &sha256_hex(path.as_bytes())[..32])
+}
+
+/// Returns the question about the file at `path`; without `digest` it is not read.
+pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
+    let note = if digest { note(path) } else { String::new() };
+    Probe::Check {
+        id: format!("content of `{path}`"),
+        script: SCRIPT.to_owned(),
+        user: None,
+        cwd: None,
+        env: vec![("FORGE_PATH".to_owned(), path.to_owned()), ("FORGE_NOTE".to_owned(), note)],
+        timeout_s: Some(LIMIT),
+    }
+}
+
+/// Returns the answer to [`probe`].
+///
+/// # Errors
+/// The host could not tell.
+pub(in crate::resource) fn state(seen: &Observation, path: &str, digest: bool) -> Result<PathState, Unknown> {
+    let output = output(seen, &probe(path, digest))?;
+    let failed = || Unknown::new(format!("`{path}` could not be read")).said(output.stderr.raw().trim());
+    match output.status {
+        0 => parse(output).ok_or_else(failed),
+        _ => Err(failed()),
+    }
+}
+
+fn parse(output: &Output) -> Option<PathState> {
+    let mut lines = output.stdout.raw().lines();
+    let Some(found) = lines.next()?.strip_prefix("found ") else {
+        return (output.stdout.raw().trim() == "absent").then_some(PathState::Absent);
+    };
+    let fields: Vec<&str> = found.split('|').collect();
+    let [kind, owner, group, mode, size, _, mtime, ctime, uid, gid] = fields.as_slice() else { return None };
+    let named = |name: &str, number: &str| Untrusted::from(if name == "UNKNOWN" { number } else { name });
+    let below = lines.next();
+    let info = PathInfo {
+        kind: match *kind {
+            "regular file" | "regular empty file" => PathType::File,
+            "directory" => PathType::Directory,
+            "symbolic link" => PathType::Symlink,
+            _ => PathType::Other,
+        },
+        owner: named(owner, uid),
+        group: named(group, gid),
+        mode: u32::from_str_radix(mode, 8).ok()?,
+        size: size.parse().ok()?,
+        mtime: mtime.parse().ok()?,
+        ctime: ctime.parse().ok()?,
+        sha256: below.and_then(|line| line.strip_prefix("sha256 ")).map(str::to_owned),
+        body: None,
+        target: below.and_then(|line| line.strip_prefix("target ")).map(Untrusted::from),
+    };
+    Some(PathState::Present(info))
+}

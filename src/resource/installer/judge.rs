@@ -1,0 +1,124 @@
+//! The version that a probe finds, against the one that is declared.
+
+use super::Installer;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{Observation, PathState, PathType, Unknown};
+use crate::resource::artifact::content;
+use crate::resource::support::{brought, output};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::json;
+
+/// Characters of an output that a message shows.
+const SHOWN: usize = 80;
+
+impl Installer {
+    pub(super) fn judged(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        match self.found(seen) {
+            Ok(version) => self.compared(version.as_deref(), seen, cx),
+            Err(unknown) => self.open(&unknown, cx),
+        }
+        .unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    }
+
+    /// Returns the version that is installed, if one is.
+    fn found(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
+        let output = output(seen, &self.version_probe())?;
+        if self.not_installed.contains(&i64::from(output.status)) {
+            return Ok(None);
+        }
+        if output.status != 0 {
+            let why = format!("the probe could not tell the version: it exited with {}", output.status);
+            return Err(Unknown::new(why).said(output.stderr.raw().trim()));
+        }
+        let text = output.stdout.raw().trim();
+        let version = match &self.pattern {
+            _ if text.is_empty() => return Ok(None),
+            None => text.lines().next().map(str::trim),
+            Some(pattern) => pattern.captures(text).and_then(|found| Some(found.get(1)?.as_str().trim())),
+        };
+        match version {
+            Some(version) => Ok(Some(version.to_owned())),
+            None => {
+                Err(Unknown::new("the probe printed no version").said(text.chars().take(SHOWN).collect::<String>()))
+            }
+        }
+    }
+
+    fn compared(&self, found: Option<&str>, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let basis = json!({ "version": found });
+        match found {
+            None if self.absent => Ok(Judgement::ok("nothing is installed, as declared", basis)),
+            Some(found) if !self.absent && found == self.version => {
+                Ok(Judgement::ok(format!("`{found}` is installed"), basis))
+            }
+            _ => self.change(found, basis, seen, cx),
+        }
+    }
+
+    fn change(
+        &self,
+        found: Option<&str>,
+        basis: Value,
+        seen: &Observation,
+        cx: &Context<'_>,
+    ) -> Result<Judgement, Unknown> {
+        let reason = match found {
+            Some(found) if self.absent => format!("`{found}` is installed"),
+            Some(found) => format!("`{found}` is installed, not `{}`", self.version),
+            None => "nothing is installed".to_owned(),
+        };
+        let disruption = if found.is_some() { Disruption::D1 } else { Disruption::D0 };
+        let to = (!self.absent).then_some(self.version.as_str());
+        let judgement = Judgement::change(reason, vec![Change::new("version", found, to)], disruption, basis);
+        Ok(match self.program_is_there(seen, cx)? {
+            Ready::Yes => judgement,
+            Ready::Comes => judgement.predicted(),
+            Ready::Blocks(blocked) => *blocked,
+        })
+    }
+
+    /// Returns whether the program can be run.
+    fn program_is_there(&self, seen: &Observation, cx: &Context<'_>) -> Result<Ready, Unknown> {
+        let path = &self.program.path;
+        if brought(cx.predicted, &Provision::Path(path.clone())) {
+            return Ok(Ready::Comes);
+        }
+        let blocked = |why: String, hint: &str| {
+            let basis = json!({ "program": why });
+            Ok(Ready::Blocks(Box::new(Judgement::blocked(BlockClass::Host, why, basis).hint(hint))))
+        };
+        match content::state(seen, path, self.sha256.is_some())? {
+            PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(Ready::Comes),
+            PathState::Absent => blocked(format!("there is no program at `{path}`"), BRING),
+            PathState::Present(info) if info.kind == PathType::Directory => {
+                blocked(format!("`{path}` is a directory"), BRING)
+            }
+            PathState::Present(info) => match (&self.sha256, &info.sha256) {
+                (Some(declared), Some(found)) if declared.as_str() != found => blocked(
+                    format!("`{path}` has the sha256 {found}, declared is {declared}"),
+                    "take the right program, or the right digest",
+                ),
+                _ => Ok(Ready::Yes),
+            },
+        }
+    }
+
+    /// What cannot be asked before an earlier step ran is planned by what is declared.
+    fn open(&self, unknown: &Unknown, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Err(unknown.clone()) };
+        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        let to = (!self.absent).then_some(self.version.as_str());
+        let changes = vec![Change::new("version", Some("not known yet"), to)];
+        Ok(Judgement::change(reason, changes, Disruption::D1, json!({ "version": "unknown" })).predicted())
+    }
+}
+
+const BRING: &str = "bring it with a step before this one, an `artifact` for instance";
+
+/// Whether the program can be run.
+enum Ready {
+    Yes,
+    /// An earlier step brings it.
+    Comes,
+    Blocks(Box<Judgement>),
+}

@@ -1,0 +1,85 @@
+//! The shell of installers: the program with its arguments, and what it leaves when it fails.
+
+use super::Installer;
+use crate::artifact::Sha256;
+use crate::resource::shell;
+use crate::script::Fragment;
+
+/// Failures of forge's own end with a status that no installer is known to use, so that no meaning is read into them.
+const READY: &str = r#"
+program=$1 sha256=$2 cwd=$3 log=$4 codes=$5 fine=$6
+shift 6
+fail() { printf 'forge: %s\n' "$*" >&2; exit 99; }
+[ -f "$program" ] || fail "there is no program at $program"
+if [ -n "$sha256" ]; then
+  found=$(sha256sum <"$program") || fail "cannot read $program"
+  found=${found%% *}
+  if [ "$found" != "$sha256" ]; then fail "$program has the sha256 $found, declared is $sha256: it was not run"; fi
+fi
+cd -- "$cwd" || fail "cannot enter $cwd"
+mark=$(mktemp) || fail "cannot make a file in /tmp"
+trap 'rm -f -- "$mark"' EXIT
+trap 'exit 143' HUP INT TERM
+HOME=/root USER=root LOGNAME=root SHELL=/bin/sh
+export HOME USER LOGNAME SHELL
+"#;
+
+/// `$log` is a pattern: it is expanded, not split.
+const RUN: &str = r#"
+if [ -x "$program" ]; then set -- "$program" "$@"; else set -- sh "$program" "$@"; fi
+"$@" </dev/null
+status=$?
+for ok in 0 $fine; do
+  if [ "$status" -eq "$ok" ]; then exit 0; fi
+done
+IFS=
+newest=
+for file in $log; do
+  if [ -f "$file" ] && [ ! "$file" -ot "$mark" ] && { [ -z "$newest" ] || [ "$file" -nt "$newest" ]; }; then newest=$file; fi
+done
+if [ -n "$newest" ]; then
+  printf 'forge: the last lines of %s:\n' "$newest"
+  tail -n 15 -- "$newest"
+fi
+IFS=' '
+meaning=$(printf '%s\n' "$codes" | while read -r code text; do
+  if [ "$code" = "$status" ]; then printf ': %s' "$text"; fi
+done)
+printf 'forge: %s ended with %s%s\n' "$program" "$status" "$meaning" >&2
+exit "$status"
+"#;
+
+pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    ("there is no program at", "bring it with a step before this one, an `artifact` for instance"),
+    ("it was not run", "take the right program, or the right digest"),
+    (
+        "No space left on device",
+        "a file system is full; the installation may be incomplete, and is begun anew by the next run",
+    ),
+    ("not found", "a program is missing on the host: add the `package` step that brings it before this one"),
+    (
+        "Key was rejected by service",
+        "Secure Boot refuses the module: enroll the key that signs it, or turn Secure Boot off",
+    ),
+    ("Bad return status for module build", "dkms could not build a module: see its `make.log` under /var/lib/dkms"),
+];
+
+impl Installer {
+    pub(super) fn run(&self) -> Fragment {
+        let lines: Vec<String> = self.exit_codes.iter().map(|(code, meaning)| format!("{code} {meaning}")).collect();
+        let fine: Vec<String> = self.also_ok.iter().map(i64::to_string).collect();
+        let opened = shell::usual()
+            .word(&self.program.path)
+            .word(self.sha256.as_ref().map(Sha256::as_str).unwrap_or_default())
+            .word(&self.cwd)
+            .word(&self.log)
+            .word(lines.join("\n"))
+            .word(fine.join(" "));
+        let opened = self.program.args.iter().fold(opened, |action, arg| action.word(arg)).code(READY);
+        let with_env = self
+            .env
+            .iter()
+            .fold(opened, |action, (name, value)| action.code("export").word(format!("{name}={value}")).code("\n"));
+        with_env.code(RUN)
+    }
+}

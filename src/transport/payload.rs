@@ -1,0 +1,62 @@
+//! A file that follows a script on its stdin.
+
+use camino::Utf8Path;
+use std::io::{self, SeekFrom};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
+
+/// Told how many bytes of the file the other side has, or that are on their way to it.
+pub type Sent = Box<dyn FnMut(u64) + Send>;
+
+/// Bytes read at once.
+const CHUNK: usize = 128 * 1024;
+
+/// The rest of a file, from some byte on.
+pub struct Payload {
+    file: File,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are written.
+    at: usize,
+    /// Bytes of the file that are written.
+    done: u64,
+    sent: Sent,
+}
+
+impl Payload {
+    /// Opens a file at byte `from`; `sent` is told how far it is.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn open(path: &Utf8Path, from: u64, sent: Sent) -> io::Result<Self> {
+        let mut file = fs_err::tokio::File::open(path).await?.into_parts().0;
+        file.seek(SeekFrom::Start(from)).await?;
+        Ok(Self { file, buffer: Vec::new(), at: 0, done: from, sent })
+    }
+
+    /// Returns all that is left.
+    #[cfg(test)]
+    pub(crate) async fn rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.file.read_to_end(&mut rest).await.unwrap();
+        (self.sent)(self.done + rest.len() as u64);
+        rest
+    }
+
+    /// Writes once; `false` when all is written. Cancel-safe: a read that is given up stays in the file's own buffer.
+    pub(super) async fn pump(&mut self, pipe: &mut (dyn AsyncWrite + Send + Unpin)) -> io::Result<bool> {
+        if self.at == self.buffer.len() {
+            let mut next = vec![0; CHUNK];
+            let count = self.file.read(&mut next).await?;
+            next.truncate(count);
+            (self.buffer, self.at) = (next, 0);
+        }
+        if self.buffer.is_empty() {
+            return Ok(false);
+        }
+        let written = pipe.write(&self.buffer[self.at..]).await?;
+        self.at += written;
+        self.done += written as u64;
+        (self.sent)(self.done);
+        Ok(true)
+    }
+}

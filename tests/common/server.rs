@@ -1,0 +1,132 @@
+//! A small HTTP server for tests: it answers as it is told, notes who asked what, and can hang up half-way.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses what it needs, and one that panics has failed")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// Something to talk over: a socket, or TLS on one.
+pub trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
+/// Makes the conversation of a connection.
+pub type Wrap = Arc<dyn Fn(TcpStream) -> Box<dyn Stream> + Send + Sync>;
+
+/// What was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    pub path: String,
+    /// The byte that `Range: bytes=N-` names.
+    pub from: Option<usize>,
+    pub authorization: Option<String>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Bytes of the body after which the server hangs up.
+    pub cut: Option<usize>,
+}
+
+impl Reply {
+    pub fn status(status: u16) -> Self {
+        Self { status, ..Self::default() }
+    }
+
+    pub fn redirect(location: &str) -> Self {
+        Self { headers: vec![("Location".to_owned(), location.to_owned())], ..Self::status(302) }
+    }
+
+    /// Answers with a file, or with the part of it that was asked for.
+    pub fn file(body: &[u8], request: &Request) -> Self {
+        match request.from {
+            None => Self { body: body.to_vec(), ..Self::status(200) },
+            Some(from) if from >= body.len() => Self::status(416),
+            Some(from) => {
+                let range = format!("bytes {from}-{}/{}", body.len() - 1, body.len());
+                let headers = vec![("Content-Range".to_owned(), range)];
+                Self { headers, body: body[from..].to_vec(), ..Self::status(206) }
+            }
+        }
+    }
+
+    pub fn cut(self, after: usize) -> Self {
+        Self { cut: Some(after), ..self }
+    }
+}
+
+/// A server that lives as long as the test's process.
+pub struct Server {
+    pub address: SocketAddr,
+    asked: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    /// Answers on 127.0.0.1.
+    pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_on("127.0.0.1:0", Arc::new(|socket| Box::new(socket)), answer)
+    }
+
+    pub fn start_on(address: &str, wrap: Wrap, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let (answer, noted) = (Arc::new(answer), asked.clone());
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (answer, noted, wrap) = (answer.clone(), noted.clone(), wrap.clone());
+                std::thread::spawn(move || talk(wrap(socket), &noted, answer.as_ref()));
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// Returns the URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Returns what was asked so far.
+    pub fn asked(&self) -> Vec<Request> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request) -> Reply) {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    // A client that hangs up, or does not trust the certificate, asks nothing.
+    if !stream.read_line(&mut line).is_ok_and(|count| count > 0) {
+        return;
+    }
+    let mut request = Request { path: line.split(' ').nth(1).unwrap_or_default().to_owned(), ..Request::default() };
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).is_err() || line.trim().is_empty() {
+            break;
+        }
+        let (name, value) = line.trim().split_once(':').unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "range" => {
+                request.from = value.trim().strip_prefix("bytes=").and_then(|v| v.strip_suffix('-')?.parse().ok())
+            }
+            "authorization" => request.authorization = Some(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+    noted.lock().unwrap().push(request.clone());
+    let reply = answer(&request);
+    let mut head =
+        format!("HTTP/1.1 {} x\r\nContent-Length: {}\r\nConnection: close\r\n", reply.status, reply.body.len());
+    reply.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    let end = reply.cut.unwrap_or(reply.body.len()).min(reply.body.len());
+    // A client that has enough closes first.
+    let stream = stream.get_mut();
+    let _ = stream.write_all(format!("{head}\r\n").as_bytes());
+    let _ = stream.write_all(&reply.body[..end]);
+    let _ = stream.flush();
+}
