@@ -19,6 +19,8 @@ mod recipe;
 mod render;
 mod scalar;
 mod schema;
+mod shelf;
+pub mod shipped;
 mod starting;
 mod statics;
 mod table;
@@ -26,14 +28,16 @@ mod template;
 mod yaml;
 
 pub use ansible::{Converted, Difference, from_ansible};
-pub use catalog::{RecipeLine, RecipePage, StepLine, catalog, recipe_page};
+pub use catalog::{ParamLine, RecipeLine, RecipePage, StepLine, VerifyLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
 pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
 pub use filter::StepFilter;
+use instances::Library;
 pub use load::{LoadOptions, load};
 pub use project::*;
 pub use schema::{inventory_schema, recipe_schema};
+pub use shelf::shelf;
 pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
 pub use template::{Eval, FactSource, Need, TemplateError};
 
