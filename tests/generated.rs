@@ -2,11 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
 
+use forge::config;
 use forge::diag::Code;
 use forge::facts;
 use forge::model::ExitCode;
 use forge::resource::{kinds, reference};
-use forge::view::schemas;
+use forge::view::{recipe, schemas};
 use std::path::Path;
 
 /// Compares one file with what the code makes of it now.
@@ -67,6 +68,49 @@ fn every_kind_has_its_page() {
         holds(&format!("docs/reference/kinds/{}.md", kind.name), &page);
     }
     holds("docs/reference/kinds/README.md", &index);
+}
+
+/// Returns what a built-in recipe's behaviour rests on: what hosts showed, and the cases of its proof.
+fn recipe_proof(recipe: &str) -> String {
+    let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    let file = format!("tests/recipes/{recipe}.yaml");
+    let cases = read(&file).unwrap_or_default().lines().filter(|line| line.starts_with("  - name: ")).count();
+    let of = if cases == 1 { "the case".to_owned() } else { format!("the {cases} cases") };
+    let pinned = format!("pinned by {of} of `{file}`, on hosts whose answers are reconstructed");
+    let shown = format!("tests/fleet/library/{recipe}.yaml");
+    let text = match read(&shown) {
+        Ok(proof) => format!(
+            "**real**: `{shown}` is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{} \
+             Verdicts are {pinned}, too.",
+            unproven(&proof)
+        ),
+        Err(_) => format!("**recorded**: its verdicts are {pinned}. It was applied to no host."),
+    };
+    format!("\n## Proof\n\n{text}\n")
+}
+
+/// Returns what the proof says that such hosts cannot show.
+fn unproven(proof: &str) -> String {
+    let line = proof.lines().find_map(|line| line.strip_prefix("unproven: "));
+    line.map_or_else(String::new, |what| format!(" Not shown there: {}.", what.trim_matches('"')))
+}
+
+#[test]
+fn every_built_in_recipe_has_its_page() {
+    let mut index = String::from(
+        "# Built-in recipes\n\nEvery inventory can name them; one of the same name in the inventory's own `recipes/` takes \
+         their place. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
+    );
+    for (name, _) in config::shipped::RECIPES {
+        let page = config::recipe_page(None, name).expect("a built-in recipe can be read");
+        index += &format!("- [`{name}`]({name}.md): {}\n", page.line.summary);
+        holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::markdown(&page) + &recipe_proof(name)));
+    }
+    index += "\n## Tables\n\nRules look into them: `table(\"driver-branches\")`.\n\n| table | tells | source | date |\n|---|---|---|---|\n";
+    for table in config::shipped::tables() {
+        index += &format!("| `{}` | {} | {} | {} |\n", table.name, table.about, table.source, table.date);
+    }
+    holds("docs/reference/recipes/README.md", &index);
 }
 
 #[test]

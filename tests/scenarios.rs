@@ -21,6 +21,8 @@ mod host;
 mod many;
 #[path = "scenarios/props.rs"]
 mod props;
+#[path = "scenarios/recipes.rs"]
+mod recipes;
 #[path = "scenarios/speed.rs"]
 mod speed;
 

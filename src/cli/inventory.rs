@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 const DEFAULT: &str = "inventory.yaml";
 
 /// An inventory's path and the arguments that name it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub path: Utf8PathBuf,
     /// Quoted for a shell; empty where none are needed.
@@ -35,6 +35,17 @@ pub fn resolve(
     };
     arguments.extend(narrowing(typed));
     Ok(Target { path, arguments: quoted(&arguments) })
+}
+
+/// Returns whether [`resolve`] finds one, or a mistake in how it is given.
+pub fn is_named(
+    argument: &InventoryArg,
+    typed: &Global,
+    environment: &Environment,
+    exists: impl Fn(&Utf8Path) -> bool,
+) -> bool {
+    let named = argument.inventory.is_some() || typed.inventory_flag.is_some() || environment.inventory.is_some();
+    named || exists(Utf8Path::new(DEFAULT))
 }
 
 /// Flags that a next command has to repeat to speak of the same hosts and steps.

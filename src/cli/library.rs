@@ -116,7 +116,10 @@ impl Backend for Library {
     type Cancel = Cancel;
 
     fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
-        config::load(path, &LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable })
+        config::load(
+            path,
+            &LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable },
+        )
     }
 
     fn project<'p>(&self, project: &'p Project) -> &'p Project {

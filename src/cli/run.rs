@@ -46,6 +46,15 @@ impl<'a, B: Backend> Cx<'a, B> {
         inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
     }
 
+    /// Returns the inventory to work on, for verbs that say something without one too.
+    pub fn target_if_any(&self, argument: &InventoryArg) -> Result<Option<Target>, CliError> {
+        let exists = |path: &camino::Utf8Path| path.exists();
+        match inventory::is_named(argument, self.typed, self.environment, exists) {
+            true => self.target(argument).map(Some),
+            false => self.settings.json_into.iter().try_for_each(|path| super::file::check(path)).map(|()| None),
+        }
+    }
+
     /// Returns the outputs, for results whose next command speaks of `target`.
     pub fn output(&self, target: &Target) -> Output<'a> {
         Output { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }

@@ -1,9 +1,12 @@
 //! Recipes as values for writers: what can be named, and everything that one of them declares.
 
+use super::shelf::shelf;
+use super::shipped::RECIPES;
 use super::{Edge, Export, Param, ParamType, Project, Recipe, Rule, Step, Verify};
 use crate::model::{Disruption, HostName, Level, Phase, Scope, Value};
 use crate::resource::Provision;
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// Where recipes that are built into forge stand in messages.
 pub(super) const BUILT_IN: &str = "<built in>";
@@ -16,6 +19,8 @@ pub struct RecipeLine {
     /// Its file, as messages show it.
     pub file: String,
     pub built_in: bool,
+    /// Whether it stands in the place of a built-in one of its name.
+    pub replaces: bool,
     /// Whether it uses others and has no steps.
     pub stack: bool,
     /// Hosts of the inventory that it is applied to, through stacks too; of a stack those of its recipes.
@@ -34,6 +39,14 @@ pub struct RecipePage {
     pub steps: Vec<StepLine>,
     pub verify: Vec<VerifyLine>,
     pub uses: Vec<UseLine>,
+    pub fails_as: Vec<FailsLine>,
+}
+
+/// What a program prints when it fails, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailsLine {
+    pub text: String,
+    pub cause: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -108,15 +121,26 @@ pub struct UseLine {
     pub place: String,
 }
 
-/// Lists every recipe that can be named, by name.
-pub fn catalog(project: &Project) -> Vec<RecipeLine> {
-    let mut lines: Vec<RecipeLine> = project.library.values().map(|recipe| line(project, recipe)).collect();
-    lines.sort_by(|a, b| a.name.cmp(&b.name));
+/// Lists every recipe that can be named: the inventory's own by name, then those built in.
+pub fn catalog(project: Option<&Project>) -> Vec<RecipeLine> {
+    let read = |project: &Project| -> Vec<RecipeLine> {
+        project.library.values().map(|recipe| line(project, recipe)).collect()
+    };
+    let mut lines = project.map(read).unwrap_or_default();
+    let known: HashSet<String> = lines.iter().map(|line| line.name.clone()).collect();
+    // An inventory reads only those built-in recipes that it names.
+    lines.extend(read(&shelf()).into_iter().filter(|line| !known.contains(&line.name)));
+    lines.sort_by(|a, b| (a.built_in, &a.name).cmp(&(b.built_in, &b.name)));
     lines
 }
 
-/// Returns the page of the recipe of that name.
-pub fn recipe_page(project: &Project, name: &str) -> Option<RecipePage> {
+/// Returns the page of the recipe of that name: the inventory's own before one that is built in.
+pub fn recipe_page(project: Option<&Project>, name: &str) -> Option<RecipePage> {
+    let own = project.filter(|project| project.library.contains_key(name));
+    own.map_or_else(|| page(&shelf(), name), |project| page(project, name))
+}
+
+fn page(project: &Project, name: &str) -> Option<RecipePage> {
     let recipe = project.library.get(name)?;
     let place = |span| project.sources.place(span);
     Some(RecipePage {
@@ -128,6 +152,11 @@ pub fn recipe_page(project: &Project, name: &str) -> Option<RecipePage> {
         steps: recipe.steps.iter().map(|step| self::step(step, place(step.span))).collect(),
         verify: recipe.verify.iter().map(|verify| self::verify(verify, place(verify.span))).collect(),
         uses: recipe.uses.iter().map(|used| self::used(used, place(used.span))).collect(),
+        fails_as: recipe
+            .fails_as
+            .iter()
+            .map(|row| FailsLine { text: row.text.clone(), cause: row.cause.clone() })
+            .collect(),
     })
 }
 
@@ -142,11 +171,13 @@ fn line(project: &Project, recipe: &Recipe) -> RecipeLine {
         .any(|is| is)
     };
     let has = |own: &[std::sync::Arc<super::Instance>]| own.iter().any(|i| i.recipe.name == recipe.name || through(i));
+    let built_in = recipe.path.starts_with(BUILT_IN);
     RecipeLine {
         name: recipe.name.clone(),
         summary: recipe.summary.clone(),
         file: project.sources.path(recipe.span.file).to_string(),
-        built_in: recipe.path.starts_with(BUILT_IN),
+        built_in,
+        replaces: !built_in && RECIPES.iter().any(|(name, _)| *name == recipe.name),
         stack: !recipe.uses.is_empty(),
         hosts: project.instances.iter().filter(|(_, own)| has(own)).map(|(host, _)| host.clone()).collect(),
     }
@@ -179,13 +210,14 @@ fn words(ty: &ParamType) -> String {
 /// Returns an edge as it could be written: `nvidia-driver/packages@effective`.
 pub(super) fn edge(edge: &Edge) -> String {
     let step = edge.step.as_ref().map_or_else(String::new, |step| format!("/{step}"));
+    let optional = if edge.optional { "?" } else { "" };
     let phase = match edge.phase {
         // What an edge means without a word.
         Phase::Effective => String::new(),
         other => format!("@{}", other.name()),
     };
     let barrier = edge.barrier.map_or_else(String::new, |b| format!(" on {} of the selected hosts", b.least.text()));
-    format!("{}{step}{phase}{barrier}", edge.recipe)
+    format!("{}{step}{optional}{phase}{barrier}", edge.recipe)
 }
 
 fn rule(rule: &Rule, place: String) -> RuleLine {

@@ -90,7 +90,7 @@ impl Placing<'_> {
     fn entry(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         let (name, span) = &entry.raw.recipe;
         let Some(recipe) = self.library.get(name) else {
-            cx.push(unknown_recipe(name, *span, self.library));
+            cx.push(unknown_recipe(name, *span, self.library, cx.options.embedded));
             return;
         };
         let job = Job {
@@ -353,11 +353,15 @@ pub(super) fn names(hosts: &[HostName]) -> String {
     }
 }
 
-pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library) -> Diag {
+/// Returns that a recipe does not exist; one that does and is spelled alike is suggested, read or not.
+pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library, built_in: &[(&str, &str)]) -> Diag {
     let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{name}`")).at(span);
-    match library.is_empty() {
-        true => diag.hint("recipes stand in `recipes/` beside the inventory, one per file"),
-        false => diag.suggest(name, library.keys().map(String::as_str)),
+    let known = library.keys().map(String::as_str).chain(built_in.iter().map(|(name, _)| *name));
+    match diag.suggest(name, known) {
+        diag if diag.hint.is_none() && library.is_empty() => {
+            diag.hint("recipes stand in `recipes/` beside the inventory, one per file")
+        }
+        diag => diag,
     }
 }
 

@@ -251,6 +251,6 @@ fn is_for_all(recipe: &Recipe) -> bool {
 /// Returns what the `needs` of a recipe ask for on the same host.
 pub(super) fn needed(recipe: &Recipe) -> Vec<Need> {
     let own = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
-    let same_host = own.filter(|edge| edge.barrier.is_none() && edge.recipe != recipe.name);
+    let same_host = own.filter(|edge| edge.barrier.is_none() && !edge.optional && edge.recipe != recipe.name);
     same_host.map(|edge| Need { recipe: edge.recipe.clone(), span: edge.span, label: "needed here" }).collect()
 }

@@ -10,8 +10,8 @@ use super::instances::{self, Applied, Library};
 use super::inventory::{self, Inventory, Resolved};
 use super::statics::{self, Place, World};
 use super::template::Programs;
-use super::{Exports, FactSource, Instance, Judged, Project, Recipe, links, recipe};
-use crate::diag::{Code, Diag, Diags, Severity, Sources, Span};
+use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, links, recipe};
+use crate::diag::{Code, Diag, Diags, FileId, Severity, Sources, Span};
 use crate::graph::Graph;
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
@@ -99,33 +99,50 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = Programs::default();
     let broken = look(&library, &resolved, &programs, cx);
+    let idle = idle(&library, &resolved);
+    cx.diags.0.retain(|diag| diag.span.is_none_or(|span| !idle.contains(&span.file)));
     let applied = instances::place(&resolved, &library, &programs, &broken, cx);
     let mut project = Project {
-        sources: cx.sources.clone(),
-        inventory: path.to_owned(),
         cluster,
         hosts: resolved.hosts,
         groups: resolved.groups,
         group_vars: resolved.group_vars,
         library: library.clone(),
+        rollout: rollout.unwrap_or_default(),
+        programs,
+        digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
+        ..blank(path, cx)
+    };
+    connect(&mut project, applied, &library, &mut cx.diags);
+    rehearse(&project, &broken, &mut cx.diags);
+    project.files.close();
+    Some(project)
+}
+
+/// Returns a project in which nothing is declared.
+pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
+    Project {
+        sources: cx.sources.clone(),
+        inventory: path.to_owned(),
+        cluster: String::new(),
+        hosts: IndexMap::new(),
+        groups: IndexMap::new(),
+        group_vars: IndexMap::new(),
+        library: Library::new(),
         recipes: IndexMap::new(),
         instances: IndexMap::new(),
         graph: Graph::default(),
         ties: Default::default(),
         removals: Default::default(),
-        rollout: rollout.unwrap_or_default(),
+        rollout: Default::default(),
         secrets: Default::default(),
-        programs,
+        programs: Programs::default(),
         files: Files::new(cx.root.clone()),
-        digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
-    };
-    connect(&mut project, applied, &library, &mut cx.diags);
-    rehearse(&project, &mut cx.diags);
-    project.files.close();
-    Some(project)
+        digests: Default::default(),
+    }
 }
 
-/// Reads every recipe that can be named: the inventory's own, then those built in.
+/// Reads the recipes of the inventory's tree, and those built in that any text names.
 fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
     let mut library = Library::new();
     for (file, shown) in recipe_files(inventory, path, cx) {
@@ -135,15 +152,32 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
             None => cx.unread.extend(file.file_stem().map(str::to_owned)),
         }
     }
-    let embedded: Vec<(String, String)> =
-        cx.options.embedded.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    for (name, text) in embedded.into_iter().filter(|(name, _)| !library.contains_key(name)).collect::<Vec<_>>() {
-        let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
-        let Some((_, node)) = cx.parse(&shown, text) else { continue };
-        let Some(recipe) = recipe::read(&node, &shown, cx) else { continue };
-        add(recipe, &mut library, cx);
+    let mut texts: Vec<String> = cx.sources.files().map(|(_, _, text)| text.to_owned()).collect();
+    while let Some(text) = texts.pop() {
+        for (name, text) in mentioned(&text, cx.options.embedded) {
+            if !library.contains_key(name) && !cx.unread.iter().any(|unread| unread == name) {
+                built_in(name, text, &mut library, cx);
+                texts.push(text.to_owned());
+            }
+        }
     }
     library
+}
+
+/// Returns the built-in recipes that a text names. Only these are read: a recipe that nobody names costs nothing.
+fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let words: HashSet<&str> = text.split(|c| !is_part(c)).collect();
+    embedded.iter().copied().filter(|(name, _)| words.contains(name)).collect()
+}
+
+/// Reads a built-in recipe.
+pub(super) fn built_in(name: &str, text: &str, library: &mut Library, cx: &mut Cx<'_>) {
+    let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
+    let Some((_, node)) = cx.parse(&shown, text.to_owned()) else { return };
+    if let Some(recipe) = recipe::read(&node, &shown, cx) {
+        add(recipe, library, cx);
+    }
 }
 
 fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
@@ -206,10 +240,11 @@ fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
 }
 
 /// Looks at what was written without asking what it comes to on a host. Returns templates with mistakes.
-fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) -> HashSet<Span> {
+pub(super) fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) -> HashSet<Span> {
     let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
     let mut diags = Diags::default();
-    let world = World { library, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
+    let built_in = cx.options.embedded;
+    let world = World { library, built_in, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
     library.values().for_each(|recipe| world.recipe(recipe, &mut diags));
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
         world.node(node, Place::Entry, &mut diags);
@@ -220,6 +255,21 @@ fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx
     let broken = world.broken.take();
     cx.diags.0.append(&mut diags.0);
     broken
+}
+
+/// Returns the files of built-in recipes that no entry applies. They are read since some text names them; what does not fit
+/// there, such as a parameter that the inventory's own recipe in the place of another one lacks, is nobody's mistake.
+fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
+    let mut open: Vec<&str> = resolved.entries.iter().map(|entry| entry.raw.recipe.0.as_str()).collect();
+    let mut applied: HashSet<&str> = HashSet::new();
+    while let Some(name) = open.pop() {
+        if applied.insert(name) {
+            let uses = library.get(name).into_iter().flat_map(|recipe| &recipe.uses);
+            open.extend(uses.map(|used| used.recipe.as_str()));
+        }
+    }
+    let is_idle = |recipe: &&Arc<Recipe>| recipe.path.starts_with(BUILT_IN) && !applied.contains(recipe.name.as_str());
+    library.values().filter(is_idle).map(|recipe| recipe.span.file).collect()
 }
 
 /// Builds the graph and puts what is applied into its order.
@@ -245,7 +295,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
 
 /// Expands every step and judges every rule without facts: what is wrong whatever a host says, is wrong
 /// now. It also reads every local file, so that nothing is read afterwards.
-fn rehearse(project: &Project, diags: &mut Diags) {
+fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
     let expander = Expander::new(project);
     let exports = Exports::new();
     let known = Known { facts: FactSource::NotYet, exports: &exports };
@@ -254,7 +304,7 @@ fn rehearse(project: &Project, diags: &mut Diags) {
         let Some(host) = project.hosts.get(name) else { continue };
         // Parameters that are missing or wrong are reported; what follows from that is not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
-        whole.iter().for_each(|instance| rules(&expander, host, instance, &known, diags));
+        whole.iter().for_each(|instance| rules(&expander, host, instance, broken, &known, diags));
         if claims.looked_at(&expander, &whole) {
             continue;
         }
@@ -285,11 +335,19 @@ fn applied_at(diag: &Diag, instance: &Instance) -> Diag {
     }
 }
 
-fn rules(expander: &Expander<'_>, host: &super::Host, instance: &Arc<Instance>, known: &Known<'_>, diags: &mut Diags) {
+fn rules(
+    expander: &Expander<'_>,
+    host: &super::Host,
+    instance: &Arc<Instance>,
+    broken: &HashSet<Span>,
+    known: &Known<'_>,
+    diags: &mut Diags,
+) {
     if instance.absent {
         return;
     }
-    for rule in &instance.recipe.rules {
+    let whole = |rule: &&Rule| rule.when.iter().chain([&rule.require]).all(|expr| !broken.contains(&expr.span));
+    for rule in instance.recipe.rules.iter().filter(whole) {
         let (judged, mistakes) = expander.judge_rule(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
         if matches!(judged, Judged::Fails { .. }) {

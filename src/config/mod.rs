@@ -21,6 +21,8 @@ mod render;
 mod rollout;
 mod scalar;
 mod schema;
+mod shelf;
+pub mod shipped;
 mod starting;
 mod statics;
 mod table;
@@ -29,15 +31,17 @@ mod unknown;
 mod yaml;
 
 pub use ansible::{Converted, Difference, from_ansible};
-pub use catalog::{RecipeLine, RecipePage, StepLine, catalog, recipe_page};
+pub use catalog::{ParamLine, RecipeLine, RecipePage, StepLine, VerifyLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
 pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
 pub use filter::StepFilter;
+use instances::Library;
 pub use load::{LoadOptions, load, load_to_learn};
 pub use project::*;
 pub use rollout::{Hours, Reboots, Rollout};
 pub use schema::{inventory_schema, recipe_schema};
+pub use shelf::shelf;
 pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
 pub use template::{Eval, FactSource, Need, TemplateError};
 

@@ -2,7 +2,7 @@
 
 use crate::diag::{Sources, Span};
 use crate::graph::Graph;
-use crate::model::{Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
+use crate::model::{BlockClass, Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -158,6 +158,15 @@ pub struct Recipe {
     pub verify: Vec<Verify>,
     /// For a stack: the recipes it uses. A stack has no steps.
     pub uses: Vec<Use>,
+    /// What its programs print when they fail, and why.
+    pub fails_as: Vec<FailsAs>,
+}
+
+impl Recipe {
+    /// Returns the cause of the first row of `fails_as` whose text `output` holds.
+    pub fn cause(&self, output: &str) -> Option<&str> {
+        self.fails_as.iter().find(|row| row.matches(output)).map(|row| row.cause.as_str())
+    }
 }
 
 /// One recipe that a stack uses, with the parameters it passes on.
@@ -207,6 +216,8 @@ pub struct Edge {
     /// `None` for all steps of the recipe.
     pub step: Option<String>,
     pub phase: Phase,
+    /// Whether it holds only where that recipe is applied (`nouveau?`).
+    pub optional: bool,
     /// Of `needs` across hosts: how many of the selection must have got there.
     pub barrier: Option<Barrier>,
     pub span: Span,
@@ -248,7 +259,30 @@ pub struct Rule {
     pub when: Option<Expr>,
     pub require: Expr,
     pub otherwise: String,
+    /// What a host that it does not hold for lacks: by its facts, what was declared, or the hardware.
+    pub class: BlockClass,
     pub span: Span,
+}
+
+/// A row of `fails_as:` — what a program prints, and what that means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailsAs {
+    /// Text of the program; `…` stands for anything on the same line.
+    pub text: String,
+    /// Why it prints that, and what to do.
+    pub cause: String,
+    pub span: Span,
+}
+
+impl FailsAs {
+    /// Returns whether `output` holds the text: its parts one after the other on one line.
+    pub fn matches(&self, output: &str) -> bool {
+        output.lines().any(|line| {
+            let mut rest = Some(line);
+            self.text.split('…').for_each(|part| rest = rest.and_then(|rest| Some(rest.split_once(part.trim())?.1)));
+            rest.is_some()
+        })
+    }
 }
 
 /// `verify:` — what must be seen once the recipe is applied.

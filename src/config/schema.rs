@@ -215,12 +215,16 @@ fn recipe(key: &str) -> Value {
         "during" => during(),
         "rules" => said(
             "What must hold for parameters and facts.",
-            list_of(object(&["when", "require", "else"], rule, &["require", "else"])),
+            list_of(object(&["when", "require", "else", "class"], rule, &["require", "else"])),
         ),
         "steps" => said("Steps, in the order in which they run.", list_of(step())),
         "verify" => said(
             "What must be seen once the recipe is applied.",
             list_of(object(&["name", "when", "expect", "check", "level"], judged, &["name"])),
+        ),
+        "fails_as" => said(
+            "What programs print when they fail, and why.",
+            list_of(object(&["text", "cause"], fails_as, &["text", "cause"])),
         ),
         "uses" => said("Recipes that a stack uses.", list_of(object(&["recipe", "when", "with"], used, &["recipe"]))),
         _ => json!({}),
@@ -260,6 +264,17 @@ fn rule(key: &str) -> Value {
         "when" => said("Expression: where the rule counts.", text()),
         "require" => said("Expression that must hold.", text()),
         "else" => said("What is said where it does not; plain text.", text()),
+        "class" => {
+            said("How a host is blocked that it does not hold for.", json!({ "enum": ["rule", "hardware", "host"] }))
+        }
+        _ => json!({}),
+    }
+}
+
+fn fails_as(key: &str) -> Value {
+    match key {
+        "text" => said("What a program prints, a part of one line; `…` stands for anything.", text()),
+        "cause" => said("Why it prints that, and what to do.", text()),
         _ => json!({}),
     }
 }
@@ -287,7 +302,7 @@ fn used(key: &str) -> Value {
 
 /// Edges as a list, as a map to barriers, or one alone.
 fn edges() -> Value {
-    let long = object(&["recipe", "step", "phase", "of", "least"], edge, &[]);
+    let long = object(&["recipe", "step", "phase", "optional", "of", "least"], edge, &[]);
     let barrier = object(&["of", "least", "phase"], edge, &[]);
     json!({ "anyOf": [
         { "type": "string" },
@@ -301,6 +316,9 @@ fn edge(key: &str) -> Value {
         "recipe" => said("Name of a recipe.", text()),
         "step" => said("One of its steps; all without it.", text()),
         "phase" => said("What it is waited for.", json!({ "enum": Phase::ALL.map(Phase::name) })),
+        "optional" => {
+            said("Whether it holds only where that recipe is applied: `name?`.", json!({ "type": "boolean" }))
+        }
         "of" => said("Makes it a barrier between hosts.", json!({ "enum": ["selected"] })),
         "least" => said("How many of the hosts must have got there.", share()),
         _ => json!({}),

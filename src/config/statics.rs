@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// What the names of a template are looked up in.
 pub(super) struct World<'w> {
     pub library: &'w Library,
+    /// Names and texts of what is built in, read or not.
+    pub built_in: &'w [(&'w str, &'w str)],
     /// Variables that any host or group has.
     pub vars: &'w BTreeSet<String>,
     pub programs: &'w Programs,
@@ -72,7 +74,7 @@ impl World<'_> {
         used.when.iter().for_each(|expr| self.expr(expr, at, diags));
         used.with.values().for_each(|(node, _)| self.node(node, at, diags));
         match self.library.get(&used.recipe) {
-            None => diags.push(unknown_recipe(&used.recipe, used.span, self.library)),
+            None => diags.push(unknown_recipe(&used.recipe, used.span, self.library, self.built_in)),
             Some(other) => {
                 for (name, (_, span)) in used.with.iter().filter(|(name, _)| !other.params.contains_key(*name)) {
                     diags.push(unknown_param(&Key { text: name.clone(), span: *span }, other));
@@ -351,7 +353,8 @@ pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Projec
     found
 }
 
-/// Returns the other recipes whose parameters a recipe reads, which must therefore be on the same host.
+/// Returns the other recipes whose parameters a recipe reads, which must therefore be on the same host. A text that asks
+/// whether `recipes["other"] is defined` does without.
 pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need> {
     let mut all: Vec<(&str, Form, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
     let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
@@ -361,9 +364,13 @@ pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need>
     let mut needs = Vec::new();
     for (text, form, span) in all {
         if let Ok(program) = programs.get(text, form).as_ref() {
-            let reads = program.reads().iter().filter(|read| read.root == Root::Recipes && !read.optional);
-            needs.extend(reads.filter_map(|read| {
-                Some(Need { recipe: read.path.first()?.clone(), span, label: "its parameter is read here" })
+            let reads = || program.reads().iter().filter(|read| read.root == Root::Recipes);
+            let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
+            let bare = reads().filter(|read| !read.optional).filter_map(|read| read.path.first());
+            needs.extend(bare.filter(|recipe| !asked(recipe)).map(|recipe| Need {
+                recipe: recipe.clone(),
+                span,
+                label: "its parameter is read here",
             }));
         }
     }

@@ -208,7 +208,7 @@ impl HostRun<'_> {
                 artifact: acted.status == Some(LACKING) && turn.needs_artifact(),
                 why: why.into(),
                 tail: tail.clone(),
-                hint: act::explain(&turn.action, &acted.output),
+                hint: act::explain(&turn.action, &acted.output).or_else(|| self.cause(&turn.id, &acted.output)),
                 log: (turn.long && turn.delivery.is_none()).then(|| {
                     format!("/var/lib/forge/log/{}.log", UnitName::new(&self.run.options.run, &turn.id).as_str())
                 }),
@@ -229,6 +229,12 @@ impl HostRun<'_> {
         // A failure has a hint of its own.
         let hint = hint.filter(|_| matches!(result, StepResult::Pending { .. }));
         StepReport { hint, ..step_report(turn, result) }
+    }
+
+    /// Returns what the step's recipe says of a text that its programs print when they fail.
+    fn cause(&self, id: &StepId, output: &Untrusted) -> Option<Untrusted> {
+        let recipe = self.run.project.recipes.get(&*id.recipe)?;
+        recipe.cause(output.raw()).map(Untrusted::from)
     }
 
     /// Enters a report: in the events and in the list. Others learn of a step when all its turns are done.

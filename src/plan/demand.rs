@@ -87,7 +87,7 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
 
 /// Returns the question behind a step's `effective: { check }`.
 pub fn effective_probe(case: &Case<'_>, turn: &Turn<'_>) -> Option<Probe> {
-    turn.step.effective.as_ref()?;
+    turn.step.effective.as_ref().filter(|_| !turn.expanded.absent)?;
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
     check_probe(&format!("effective {}", turn.expanded.id), &judged, turn.step.timeout_s)
 }

@@ -142,7 +142,8 @@ fn text_digest(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
 
 /// A configured step may still wait for a reload or a reboot.
 fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Judgement {
-    let Some(effective) = &turn.step.effective else { return configured };
+    // What is to be gone is as it should be once it is not configured: the question is about what was declared.
+    let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) else { return configured };
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
     let pending = |basis| Judgement {
         verdict: Verdict::Pending,

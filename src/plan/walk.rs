@@ -9,7 +9,7 @@ use super::verify::unproven;
 use super::window::{self, Scope as WindowScope, Stage, may_reboot};
 use crate::config::{Instance, Judged, State};
 use crate::graph::{Edge, StepIndex, Why};
-use crate::model::{BlockClass, Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
+use crate::model::{Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
 use crate::resource::{Judgement, Provision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 Status::Through
             }
             // What must become effective by a reload is only known to be so afterwards.
-            Verdict::Change if turn.step.effective.is_some() => Status::Configured,
+            Verdict::Change if turn.step.effective.is_some() && !turn.expanded.absent => Status::Configured,
             Verdict::Change => Status::Through,
             Verdict::Pending => Status::Configured,
             Verdict::Blocked(_) | Verdict::Unknown => Status::Stopped,
@@ -231,8 +231,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             if is_wait(turn) {
                 self.waits.insert(turn.expanded.id.clone());
             }
-            self.ahead.predicted.will_exist.extend(provided(turn));
             self.note_removal(turn);
+        }
+        // Also where it waits for another step: what waits behind it is not impossible for that.
+        if ruling.judgement.verdict == Verdict::Change {
+            self.ahead.predicted.will_exist.extend(provided(turn));
         }
     }
 
@@ -308,7 +311,7 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
             Judged::Fails { .. } => {
                 let place = case.ground.project.sources.place(rule.require.span);
                 let reason = format!("{} (rule at {place})", rule.otherwise);
-                return Some(Judgement::blocked(BlockClass::Rule, reason, Value::Null));
+                return Some(Judgement::blocked(rule.class, reason, Value::Null));
             }
             Judged::Unknown { why, .. } => {
                 open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why}")));

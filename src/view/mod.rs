@@ -9,6 +9,7 @@ pub mod fold;
 mod init;
 mod json;
 pub mod progress;
+pub mod recipe;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schemas;

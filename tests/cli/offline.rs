@@ -139,6 +139,23 @@ fn an_unknown_recipe() {
 }
 
 #[test]
+fn a_built_in_recipe_without_an_inventory() {
+    insta::assert_snapshot!(Place::new().forge(&["recipes", "nouveau"]));
+    let listed = Place::new().forge(&["recipes"]);
+    assert!(listed.contains("nvidia-driver"), "{listed}");
+}
+
+#[test]
+fn an_own_recipe_in_the_place_of_a_built_in_one() {
+    let inventory = "cluster: lab\nhosts: [n1]\napply:\n  - { recipe: nouveau, on: all }\n";
+    let own = "recipe: nouveau\nsummary: Ours\nsteps:\n  - { name: a, file: { path: /etc/a, content: a } }\n";
+    let place = Place::new().file("inventory.yaml", inventory).file("recipes/nouveau.yaml", own);
+    let said = place.forge(&["recipes"]);
+    let line = said.lines().find(|line| line.contains("Ours")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("recipes/nouveau.yaml, in place of the built-in one; on 1 host"), "{line}");
+}
+
+#[test]
 fn a_value_shows_winner_and_losers() {
     insta::assert_snapshot!(place().forge(&["explain", "motd.greeting"]));
 }

@@ -110,7 +110,7 @@ fn each_change_behind_forges_back_is_found_named_and_repaired() {
         assert_eq!(after.code, 0, "{}: {after}", tamper.what);
     }
     for kind in ["file", "directory", "package", "service", "unit", "user", "command"] {
-        crate::kinds::mark(kind);
+        crate::proof::mark(kind);
     }
 }
 

@@ -19,6 +19,8 @@ mod harness;
 mod history;
 mod kill;
 mod kinds;
+mod library;
+mod proof;
 mod removal;
 mod sandbox;
 mod scopes;

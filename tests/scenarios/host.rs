@@ -113,11 +113,17 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
             panic!("{probe:?} was answered before")
         }
     };
-    let given = answers.get(&key).unwrap_or(&nothing);
+    let settled = answers.contains_key("settled").then(|| settled(probe)).flatten();
+    let given = answers.get(&key).or(settled.as_ref()).unwrap_or(&nothing);
     match unknown(given) {
         Some(unknown) => Err(unknown),
         None => Ok(reading(probe, given)),
     }
+}
+
+/// What nobody said of a host on which everything is as declared: checks hold.
+fn settled(probe: &Probe) -> Option<Value> {
+    matches!(probe, Probe::Check { .. }).then(|| json!({ "status": 0 }))
 }
 
 fn reading(probe: &Probe, given: &Value) -> Reading {
@@ -170,6 +176,7 @@ fn path(given: &Value, want: Option<&str>) -> Value {
                 info["body"] = json!(want.filter(|want| *want != digest).map(|_| text));
                 info["sha256"] = json!(digest);
             }
+            ("as_wanted", _) => info["sha256"] = json!(want),
             _ => info[key] = value.clone(),
         }
     }

@@ -1,4 +1,4 @@
-//! `needs` and `after`: `nouveau`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
+//! `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
 use crate::config::cx::Cx;
 use crate::config::inventory::share;
@@ -41,7 +41,8 @@ impl Reader<'_> {
 
     /// `{ recipe: nvidia-driver, step: load, phase: effective, of: selected, least: 90% }`
     fn long(&self, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
-        let table = Table::open(node, "an edge", &["recipe", "step", "phase", "of", "least"], &mut cx.diags)?;
+        let keys = ["recipe", "step", "phase", "optional", "of", "least"];
+        let table = Table::open(node, "an edge", &keys, &mut cx.diags)?;
         let recipe = table.text("recipe", &mut cx.diags);
         let step = table.text("step", &mut cx.diags);
         if recipe.is_none() && step.is_none() {
@@ -49,8 +50,10 @@ impl Reader<'_> {
             return None;
         }
         let phase = phase(&table, cx)?;
+        let optional = table.bool("optional", &mut cx.diags).unwrap_or(false);
         let barrier = barrier(&table, barriers, cx);
-        Some(Edge { recipe: recipe.unwrap_or_else(|| self.recipe.to_owned()), step, phase, barrier, span: node.span })
+        let recipe = recipe.unwrap_or_else(|| self.recipe.to_owned());
+        Some(Edge { recipe, step, phase, optional, barrier, span: node.span })
     }
 
     fn entry(&self, key: &Key, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
@@ -68,6 +71,10 @@ impl Reader<'_> {
             Some((name, phase)) => (name, parse_phase(phase, span, cx)?),
             None => (text, Phase::Effective),
         };
+        let (name, optional) = match name.strip_suffix('?') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
         let (recipe, step) = match name.split_once('/') {
             Some((recipe, step)) => (recipe, Some(step)),
             None if self.own.contains(name) => (self.recipe, Some(name)),
@@ -78,7 +85,7 @@ impl Reader<'_> {
             cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, each with `@phase` if need be"));
             return None;
         }
-        Some(Edge { recipe: recipe.to_owned(), step: step.map(str::to_owned), phase, barrier: None, span })
+        Some(Edge { recipe: recipe.to_owned(), step: step.map(str::to_owned), phase, optional, barrier: None, span })
     }
 }
 

@@ -12,16 +12,17 @@ pub(super) use step::COMMON;
 use super::cx::Cx;
 use super::inventory::{is_identifier, is_label};
 use super::table::{self, Table};
-use super::{Expr, Node, Recipe, Rule, Step, Use};
+use super::{Expr, FailsAs, Node, Recipe, Rule, Step, Use};
 use crate::diag::{Code, Diag, Span};
+use crate::model::BlockClass;
 use camino::Utf8Path;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Keys of a recipe.
-pub(super) const KEYS: [&str; 10] =
-    ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses"];
+pub(super) const KEYS: [&str; 11] =
+    ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses", "fails_as"];
 
 /// Reads the root of a recipe's file. `None` when it has no usable name.
 pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
@@ -43,6 +44,7 @@ pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Reci
         steps,
         verify: table.items("verify", &mut cx.diags).into_iter().filter_map(|node| judged::verify(node, cx)).collect(),
         uses: table.items("uses", &mut cx.diags).into_iter().filter_map(|node| uses(node, cx)).collect(),
+        fails_as: table.items("fails_as", &mut cx.diags).into_iter().filter_map(|node| fails_as(node, cx)).collect(),
         name,
         span,
     };
@@ -117,7 +119,7 @@ fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_
 }
 
 fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
-    let table = Table::open(node, "a rule", &["when", "require", "else"], &mut cx.diags)?;
+    let table = Table::open(node, "a rule", &["when", "require", "else", "class"], &mut cx.diags)?;
     let when = expr(&table, "when", cx);
     let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
     if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
@@ -128,7 +130,31 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     }
     table.require("require", &mut cx.diags)?;
     let require = expr(&table, "require", cx)?;
-    Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), span: node.span })
+    let class = class(&table, cx);
+    Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
+}
+
+/// Reads what a host lacks that the rule does not hold for.
+fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> BlockClass {
+    const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
+    let Some(node) = table.get("class") else { return BlockClass::Rule };
+    let text = table::text(node, "class", &mut cx.diags).unwrap_or_default();
+    CLASSES.into_iter().find(|class| class.name() == text).unwrap_or_else(|| {
+        let diag = Diag::error(Code::BadValue, format!("a rule cannot block as `{text}`")).at(node.span);
+        cx.push(diag.suggest(&text, CLASSES.map(BlockClass::name)));
+        BlockClass::Rule
+    })
+}
+
+fn fails_as(node: &Node, cx: &mut Cx<'_>) -> Option<FailsAs> {
+    let table = Table::open(node, "an entry of `fails_as`", &["text", "cause"], &mut cx.diags)?;
+    let (text, cause) = (table.require("text", &mut cx.diags), table.require("cause", &mut cx.diags));
+    let (text, cause) = (table::text(text?, "text", &mut cx.diags)?, table::text(cause?, "cause", &mut cx.diags)?);
+    if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
+        cx.push(Diag::error(Code::BadValue, "`text` is a part of one line").at(node.span));
+        return None;
+    }
+    Some(FailsAs { text, cause, span: node.span })
 }
 
 fn uses(node: &Node, cx: &mut Cx<'_>) -> Option<Use> {

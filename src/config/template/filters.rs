@@ -97,7 +97,7 @@ const TESTS: &[&str] = &[
 ];
 
 /// Functions that may be called.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
+pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range", "table"];
 
 /// Filters that say something about each element of a list: of an empty list they say nothing.
 pub(super) const MAPPING: &[&str] = &[
@@ -142,6 +142,7 @@ pub(super) fn install(env: &mut Environment<'static>) {
     });
     env.add_filter("dirname", |text: &str| open(text).map(dirname));
     env.add_filter("version_compare", version_compare);
+    env.add_function("table", table);
 }
 
 /// Refuses secrets: a digest, an encoding or quotes of a placeholder are not those of its secret.
@@ -167,6 +168,12 @@ fn dirname(text: &str) -> String {
         Some((folder, _)) => folder.to_owned(),
         None => ".".to_owned(),
     }
+}
+
+/// Looks into a table that ships with forge.
+fn table(name: &str) -> Result<Value, Error> {
+    let none = || Error::new(ErrorKind::InvalidOperation, format!("there is no table `{name}`"));
+    crate::config::shipped::rows(name).ok_or_else(none)
 }
 
 /// Compares by Debian's rules: -1, 0 or 1.

@@ -239,6 +239,7 @@ impl Walk {
 
     fn call(&mut self, call: &ast::Call<'_>) {
         match &call.expr {
+            Expr::Var(var) if var.id == "table" => self.table(&call.args, span(&call.expr)),
             Expr::Var(var) if FUNCTIONS.contains(&var.id) => {}
             Expr::Var(var) => self.unknown("function", var.id, FUNCTIONS.iter().copied(), span(&call.expr)),
             Expr::GetAttr(attr) if matches!(&attr.expr, Expr::Var(var) if var.id == "loop") => {}
@@ -253,6 +254,25 @@ impl Walk {
             }
         }
         self.args(&call.args);
+    }
+
+    /// Names of tables are written out, so that a mistake in one is found without a host.
+    fn table(&mut self, args: &[CallArg<'_>], range: Range<usize>) {
+        let names = || crate::config::shipped::tables().iter().map(|table| table.name);
+        match args {
+            [CallArg::Pos(Expr::Const(name))] if name.value.as_str().is_some() => {
+                let name = name.value.as_str().unwrap_or_default();
+                if !names().any(|known| known == name) {
+                    self.unknown("table", name, names(), range);
+                }
+            }
+            _ => self.look.errors.push(TemplateError {
+                message: "a table must be named".into(),
+                range: Some(range),
+                hint: Some("write its name out: `table(\"driver-branches\")`".into()),
+                undefined: false,
+            }),
+        }
     }
 
     fn args(&mut self, args: &[CallArg<'_>]) {

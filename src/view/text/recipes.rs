@@ -18,10 +18,18 @@ pub fn list(recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn where_from(recipe: &RecipeLine) -> String {
-    let file = if recipe.built_in { "built in".into() } else { escape::line(&recipe.file) };
+    let file = file_of(recipe);
     match recipe.hosts.is_empty() {
         true => format!("({file}; not applied)"),
         false => format!("({file}; on {})", count(recipe.hosts.len(), "host")),
+    }
+}
+
+fn file_of(recipe: &RecipeLine) -> String {
+    match (recipe.built_in, recipe.replaces) {
+        (true, _) => "built in".to_owned(),
+        (false, true) => format!("{}, in place of the built-in one", escape::line(&recipe.file)),
+        (false, false) => escape::line(&recipe.file).to_string(),
     }
 }
 
@@ -29,7 +37,7 @@ fn where_from(recipe: &RecipeLine) -> String {
 pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
     let line = &page.line;
     writeln!(out, "{}  {}", paint(HEAD, escape::line(&line.name)), escape::line(&line.summary))?;
-    let file = if line.built_in { "built in".into() } else { escape::line(&line.file) };
+    let file = file_of(line);
     let hosts = match line.hosts.is_empty() {
         true => "applied to no host".to_owned(),
         false => format!("applied to {}", escape::line(&folded(&line.hosts))),
@@ -73,7 +81,8 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
             (format!("{} ({:?}, by {})", verify.name, verify.level, verify.by), vec![when])
         }),
         out,
-    )
+    )?;
+    section("fails as", page.fails_as.iter().map(|row| (row.text.clone(), vec![row.cause.clone()])), out)
 }
 
 /// Writes a part that is not empty; empty details are left out.

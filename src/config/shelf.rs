@@ -1,0 +1,50 @@
+//! Everything that is built in, as a project without hosts: for whoever asks without an inventory.
+
+use super::cx::Cx;
+use super::load::{LoadOptions, blank, built_in};
+use super::shipped::RECIPES;
+use super::{Library, Project};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// Returns a project whose library holds every built-in recipe, and nothing else. That none of them holds a mistake is
+/// tested.
+pub fn shelf() -> Project {
+    let options = LoadOptions { trust: false, embedded: RECIPES, env: &|_| None };
+    let mut cx = Cx::new(&options, Utf8PathBuf::new());
+    let library = read(&mut cx);
+    Project { library, ..blank(Utf8Path::new(""), &cx) }
+}
+
+fn read(cx: &mut Cx<'_>) -> Library {
+    let mut library = Library::new();
+    RECIPES.iter().for_each(|(name, text)| built_in(name, text, &mut library, cx));
+    library
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::inventory::Resolved;
+    use super::super::load::look;
+    use super::super::template::Programs;
+    use super::*;
+    use crate::diag::render;
+
+    /// Nothing that only some inventories read may hold a mistake.
+    #[test]
+    fn everything_built_in_is_read_without_a_mistake() {
+        let options = LoadOptions { trust: false, embedded: RECIPES, env: &|_| None };
+        let mut cx = Cx::new(&options, Utf8PathBuf::new());
+        let library = read(&mut cx);
+        let resolved = Resolved {
+            hosts: Default::default(),
+            vars: Vec::new(),
+            groups: Default::default(),
+            group_vars: Default::default(),
+            entries: Vec::new(),
+        };
+        look(&library, &resolved, &Programs::default(), &mut cx);
+        let said: Vec<String> = cx.diags.0.iter().map(|diag| render(diag, &cx.sources, false)).collect();
+        assert!(said.is_empty(), "{}", said.join("\n"));
+        assert_eq!(library.len(), RECIPES.len());
+    }
+}

@@ -1,0 +1,147 @@
+//! What ships inside forge: recipes that every inventory can name, and tables of compatibility that rules look into.
+
+use super::template::tree;
+use super::{Data, Node, scalar};
+use crate::diag::FileId;
+use crate::model::Value;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Files of the repository by their name without ending.
+macro_rules! files {
+    ($folder:literal: $($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".yaml")))),*]
+    };
+}
+
+/// Every recipe and stack that is built in: name and text.
+pub const RECIPES: &[(&str, &str)] = files!("recipes":
+    "base-assert",
+    "base-freeze",
+    "base-hold",
+    "beegfs-client",
+    "container-toolkit",
+    "containerd",
+    "cuda-nccl",
+    "dcgm",
+    "doca-ofed",
+    "h100-node",
+    "host-tuning",
+    "ib-ports",
+    "ibacm-off",
+    "kernel-headers",
+    "kubeadm",
+    "kubernetes-prereq",
+    "mlnx-ofed",
+    "nouveau",
+    "nvidia-driver",
+    "nvidia-fabricmanager",
+    "nvidia-gsp",
+    "nvidia-imex",
+    "nvidia-peermem",
+    "nvidia-persistenced",
+    "nvlink5-node",
+    "openibd",
+    "pcie-acs",
+    "rdma-firewall",
+    "rdma-modules",
+    "rdma-naming",
+    "rdma-netns",
+    "roce",
+    "roce-node",
+    "ssh-mesh",
+    "subnet-manager",
+);
+
+/// Every table: name and text.
+const TABLES: &[(&str, &str)] = files!("recipes/data":
+    "driver-branches",
+    "driver-packages",
+    "gpu-operator",
+    "ofed-lines",
+    "repositories",
+);
+
+/// A table as it ships.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    pub name: &'static str,
+    /// What it tells.
+    pub about: String,
+    /// Where its rows were read.
+    pub source: String,
+    /// The day it was compared with its source, `2026-11-21`.
+    pub date: String,
+    pub rows: Value,
+}
+
+static READ: LazyLock<Vec<Table>> = LazyLock::new(|| TABLES.iter().map(|(name, text)| table(name, text)).collect());
+
+/// The rows as templates see them.
+static SEEN: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(|| {
+    READ.iter().map(|table| (table.name, tree(&format!("table(\"{}\")", table.name), &table.rows))).collect()
+});
+
+/// Returns every table.
+pub fn tables() -> &'static [Table] {
+    &READ
+}
+
+/// Returns the rows of a table as templates see them: what is not in them is missing, as anywhere else.
+pub(super) fn rows(name: &str) -> Option<minijinja::Value> {
+    SEEN.get(name).cloned()
+}
+
+/// A table that cannot be read is empty, and a test says so.
+fn table(name: &'static str, text: &str) -> Table {
+    let node = super::yaml::parse(FileId(0), text, &mut Vec::new());
+    let of = |key: &str| node.as_ref().and_then(|node| entry(node, key));
+    let words = |key: &str| of(key).map(value).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    Table {
+        name,
+        about: words("about"),
+        source: words("source"),
+        date: words("date"),
+        rows: of("rows").map(value).unwrap_or_default(),
+    }
+}
+
+fn entry<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    match &node.data {
+        Data::Map(entries) => entries.iter().find(|(own, _)| own.text == key).map(|(_, node)| node),
+        _ => None,
+    }
+}
+
+fn value(node: &Node) -> Value {
+    scalar::value(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &str) -> Vec<String> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let yaml = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+        let mut names: Vec<String> = yaml.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_file_is_built_in_in_order() {
+        assert_eq!(names("recipes"), RECIPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(names("recipes/data"), TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_table_is_read_and_names_its_source_and_date() {
+        for table in tables() {
+            assert!(!table.about.is_empty() && !table.source.is_empty(), "{}", table.name);
+            assert!(table.date.starts_with("20") && table.date.len() == 10, "{}", table.name);
+            assert!(table.rows.as_object().is_some_and(|rows| !rows.is_empty()), "{}", table.name);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The reference page of a recipe, made from what it declares.
+
+use crate::config::{ParamLine, RecipePage, StepLine, VerifyLine};
+use std::fmt::Write;
+
+/// Returns the page as Markdown: summary, parameters, edges, rules, steps, verification, what failures mean.
+pub fn markdown(page: &RecipePage) -> String {
+    let line = &page.line;
+    let mut out = format!("# `{}`\n\n{}.\n", line.name, line.summary);
+    params(&mut out, &page.params);
+    section(&mut out, "Uses", page.uses.iter().map(|used| used_line(&used.recipe, &used.with, used.when.as_deref())));
+    section(&mut out, "Needs", page.needs.iter().map(|edge| format!("`{edge}`")));
+    section(&mut out, "After", page.after.iter().map(|edge| format!("`{edge}`")));
+    section(&mut out, "Rules", page.rules.iter().map(|rule| rule.otherwise.clone()));
+    steps(&mut out, &page.steps);
+    section(&mut out, "Verification", page.verify.iter().map(verify));
+    table(
+        &mut out,
+        "Fails as",
+        ["text", "cause"],
+        page.fails_as.iter().map(|row| [format!("`{}`", row.text), row.cause.clone()]),
+    );
+    out
+}
+
+fn params(out: &mut String, params: &[ParamLine]) {
+    let rows = params.iter().map(|param| {
+        let default = param.default.as_ref().map_or_else(|| "required".to_owned(), |value| format!("`{value}`"));
+        [format!("`{}`", param.name), param.ty.clone(), default, param.doc.clone()]
+    });
+    table(out, "Parameters", ["parameter", "type", "default", "meaning"], rows);
+}
+
+fn steps(out: &mut String, steps: &[StepLine]) {
+    let rows = steps.iter().map(|step| {
+        let kind = format!("[`{0}`](../kinds/{0}.md)", step.kind);
+        let disruption = step.disruption.map_or_else(String::new, |disruption| disruption.to_string());
+        [step.name.clone(), kind, step.when.as_ref().map_or_else(String::new, |when| format!("`{when}`")), disruption]
+    });
+    table(out, "Steps", ["step", "kind", "when", "disrupts"], rows);
+}
+
+fn used_line(recipe: &str, with: &[String], when: Option<&str>) -> String {
+    let with = if with.is_empty() { String::new() } else { format!(", which gets {}", with.join(", ")) };
+    let when = when.map_or_else(String::new, |when| format!(", where `{when}`"));
+    format!("[`{recipe}`]({recipe}.md){with}{when}")
+}
+
+fn verify(verify: &VerifyLine) -> String {
+    let when = verify.when.as_ref().map_or_else(String::new, |when| format!(", where `{when}`"));
+    format!("{:?}: {}{when}", verify.level, verify.name)
+}
+
+/// Writes a list, if there is something to list.
+fn section(out: &mut String, head: &str, rows: impl Iterator<Item = String>) {
+    let rows: Vec<String> = rows.collect();
+    if !rows.is_empty() {
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, "\n## {head}\n\n");
+        rows.iter().for_each(|row| out.push_str(&format!("- {row}\n")));
+    }
+}
+
+fn table<const N: usize>(out: &mut String, head: &str, columns: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    let rows: Vec<[String; N]> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(out, "\n## {head}\n\n| {} |\n|{}\n", columns.join(" | "), "---|".repeat(N));
+    for row in rows {
+        let cells = row.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+}

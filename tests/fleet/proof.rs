@@ -1,0 +1,223 @@
+//! Proofs on real hosts, without code: a file says what is applied, what must hold, who tampers and what removal leaves.
+//! It is applied, applied again, tampered with, repaired and removed.
+
+use crate::support::{Fleet, Node, Output, Project};
+use base64::Engine as _;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Whatever passed leaves a mark here; `scripts/test` compares them with the labels of the reference.
+const MARKS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/proof");
+/// Proofs at once: more would only wait for a processor.
+const AT_ONCE: usize = 4;
+
+/// One file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proof {
+    /// What it proves, if not the one that it is named after.
+    #[serde(default)]
+    kinds: Vec<String>,
+    /// How many hosts it takes. `before`, `holds` and `removed` are of each, who tampers does so on the first.
+    #[serde(default = "one")]
+    hosts: usize,
+    /// Run on the node before the first apply.
+    #[serde(default)]
+    before: String,
+    /// The text of `recipes/proof.yaml`; without it the built-in recipe is applied that the file is named after.
+    recipe: Option<String>,
+    /// The parameters of a built-in recipe.
+    #[serde(default)]
+    with: BTreeMap<String, serde_json::Value>,
+    /// What of a built-in recipe such hosts cannot show; it stands beside the label.
+    #[serde(default, rename = "unproven")]
+    _unproven: String,
+    /// Exits 0 on the node once the recipe is applied.
+    holds: String,
+    tampers: Vec<Tamper>,
+    /// Exits 0 on the node once the recipe is removed. Without it the recipe is never removed.
+    removed: Option<String>,
+    /// Further files of the project.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    /// Further files of the project that are no text, in base64.
+    #[serde(default)]
+    binary: BTreeMap<String, String>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// A change behind forge's back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tamper {
+    /// How it is made.
+    r#do: String,
+    /// The step that a plan must name, and no other.
+    step: String,
+    /// Exits 0 on the node once it is repaired.
+    holds: String,
+}
+
+/// Notes that `subject` passed its proof.
+pub fn mark(subject: &str) {
+    let path = Path::new(MARKS).join(subject);
+    fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs_err::write(path, "").expect("a file");
+}
+
+#[track_caller]
+fn expect(out: &Output, code: i32, when: &str) {
+    assert_eq!(out.code, code, "{when}: {out}");
+}
+
+struct Trial<'a> {
+    proof: &'a Proof,
+    recipe: &'a str,
+    project: Project,
+    nodes: &'a [Node],
+}
+
+impl Trial<'_> {
+    fn must(&self, script: &str) {
+        self.nodes.iter().for_each(|node| _ = node.must(script));
+    }
+
+    /// The steps of the recipe that a plan shows a change of.
+    fn named<'o>(&self, out: &'o Output) -> Vec<&'o str> {
+        let prefix = format!(" {}/", self.recipe);
+        let tails = out.stdout.lines().flat_map(|line| line.split(prefix.as_str()).skip(1));
+        // `STEP[KEY]` is a turn of a step, and several names stand with commas between.
+        let end = |tail: &str| tail.find(['[', ',', ':', '`']).unwrap_or(tail.len());
+        let mut steps: Vec<&str> = tails.map(|tail| tail[..end(tail)].trim_end_matches('.').trim_end()).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
+
+    fn apply(&self, when: &str) -> Output {
+        let out = self.project.forge(["apply", "inventory.yaml", "--yes"]);
+        expect(&out, 0, when);
+        out
+    }
+
+    fn plan(&self, code: i32, when: &str) -> Output {
+        let out = self.project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        expect(&out, code, when);
+        out
+    }
+
+    fn settled(&self, when: &str) {
+        let again = self.apply(when);
+        assert!(again.stdout.contains("nothing to do"), "{when}: {again}");
+        self.plan(0, when);
+    }
+
+    fn converges(&self) {
+        self.must(&self.proof.before);
+        self.plan(2, "before the first apply");
+        self.apply("the first apply");
+        self.must(&self.proof.holds);
+        self.settled("the second apply");
+        expect(&self.project.forge(["verify", "inventory.yaml"]), 0, "verify");
+    }
+
+    fn repairs(&self, tamper: &Tamper) {
+        let node = &self.nodes[0];
+        node.must(&tamper.r#do);
+        let found = self.plan(2, &tamper.r#do);
+        assert_eq!(self.named(&found), [tamper.step.as_str()], "{}: {found}", tamper.r#do);
+        self.apply(&tamper.r#do);
+        node.must(&tamper.holds);
+        self.plan(0, &tamper.r#do);
+    }
+
+    fn removes(self, removed: &str) {
+        let trial = Trial { project: self.project.inventory(&inventory(self.recipe, self.proof, true)), ..self };
+        trial.apply("the removal");
+        trial.must(removed);
+        trial.settled("the second removal");
+    }
+}
+
+fn inventory(recipe: &str, proof: &Proof, absent: bool) -> String {
+    let ensure = if absent { ", ensure: absent" } else { "" };
+    // JSON is YAML.
+    let with = if proof.with.is_empty() { String::new() } else { format!(", with: {}", serde_json::json!(proof.with)) };
+    format!("apply:\n  - {{ recipe: {recipe}, on: all{with}{ensure} }}\n")
+}
+
+fn prove(recipe: &str, proof: &Proof, nodes: &[Node]) {
+    let project = Project::new(nodes).inventory(&inventory(recipe, proof, false));
+    let project = proof.recipe.iter().fold(project, |project, text| project.recipe(recipe, text));
+    let project = proof.files.iter().fold(project, |project, (path, text)| project.file(path, text));
+    for (path, text) in &proof.binary {
+        let words: String = text.split_whitespace().collect();
+        let path = project.path(path);
+        fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs_err::write(path, base64::engine::general_purpose::STANDARD.decode(words).expect("base64")).expect("a file");
+    }
+    let trial = Trial { proof, recipe, project, nodes };
+    trial.converges();
+    for tamper in &proof.tampers {
+        trial.repairs(tamper);
+    }
+    if let Some(removed) = &proof.removed {
+        trial.removes(removed);
+    }
+}
+
+/// Returns the files of a folder, by name.
+fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet").join(folder);
+    let paths = fs_err::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let named = paths.filter(|path| path.extension().is_some_and(|end| end == "yaml"));
+    let mut files: Vec<_> =
+        named.map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), path)).collect();
+    files.retain(|(name, _)| only.is_none_or(|only| only == name));
+    files.sort();
+    files
+}
+
+fn run(marks: &str, name: &str, path: &Path) {
+    let text = fs_err::read_to_string(path).expect("the file");
+    let proof: Proof = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let Some(nodes) = Fleet::take(proof.hosts) else { return };
+    assert!(proof.tampers.len() >= 3, "{}: at least three who tamper", path.display());
+    let recipe = if proof.recipe.is_some() { "proof" } else { name };
+    prove(recipe, &proof, &nodes);
+    match proof.kinds.is_empty() {
+        true => mark(&format!("{marks}{name}")),
+        false => proof.kinds.iter().for_each(|kind| mark(kind)),
+    }
+}
+
+/// Carries out every file of a folder of `tests/fleet`, or that which the environment's `variable` names. Marks begin with
+/// `marks`.
+pub fn carry_out(folder: &str, marks: &str, variable: &str) {
+    if Fleet::require().is_none() {
+        return;
+    }
+    let only = std::env::var(variable).ok();
+    let (left, broken) = (Mutex::new(proofs(folder, only.as_deref())), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = left.lock().unwrap().pop();
+                    let Some((name, path)) = next else { break };
+                    let passed = std::panic::catch_unwind(|| run(marks, &name, &path)).is_ok();
+                    println!("{folder} {name}: {}", if passed { "proven" } else { "broken" });
+                    if !passed {
+                        broken.lock().unwrap().push(name);
+                    }
+                }
+            });
+        }
+    });
+    assert!(broken.into_inner().unwrap().is_empty(), "those whose proof failed are named above");
+}

@@ -1,0 +1,399 @@
+//! Recipes built into forge, each with its proof: `tests/recipes/NAME.yaml`, judged on hosts made of answers.
+//!
+//! A proof has `cases`. Each names a `host` (a file of `tests/recipes/hosts`), `facts` laid over those of the host, what is
+//! applied (`with` for the recipe of the file's name, or `apply`), and what must come of it: `steps` (name to verdict; other
+//! recipes' as `recipe/step`), `verify` (name to verdict), `says` (parts of reasons), or `refused` (parts of what `validate`
+//! says), `order` (steps that come after each other) and `declares` (parts of what is declared, with the text of files).
+//! `settled: true` gives the host everything that is declared: then nothing may be left to do.
+
+use super::{Case, Look, look, plan_of};
+use camino::{Utf8Path, Utf8PathBuf};
+use forge::config::{self, LoadOptions, Project, State, StepFilter, shipped};
+use forge::diag::render;
+use forge::plan::{self, Chosen, Ground, Plan};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+fn root() -> Utf8PathBuf {
+    Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recipes")
+}
+
+fn yaml(path: &Utf8Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Lays `over` over `base`, map by map.
+fn laid(base: &Value, over: &Value) -> Value {
+    let (Value::Object(base), Value::Object(over)) = (base, over) else { return over.clone() };
+    let mut both = base.clone();
+    for (key, value) in over {
+        let value = both.get(key).map_or_else(|| value.clone(), |own| laid(own, value));
+        both.insert(key.clone(), value);
+    }
+    Value::Object(both)
+}
+
+/// Returns the facts of a case: those of its host with `facts` over them; `each` lays a map over every element of a list.
+fn facts(case: &Value) -> Value {
+    let host = case["host"].as_str().map_or_else(|| json!({}), |name| yaml(&root().join(format!("hosts/{name}.yaml"))));
+    let mut facts = laid(&host, case.get("facts").unwrap_or(&json!({})));
+    for (name, over) in case["each"].as_object().into_iter().flatten() {
+        let items = facts[name].as_array_mut().unwrap_or_else(|| panic!("`{name}` is no list of facts"));
+        items.iter_mut().for_each(|item| *item = laid(item, over));
+    }
+    facts
+}
+
+fn inventory(recipe: &str, case: &Value) -> Value {
+    let with = case.get("with").cloned().unwrap_or_else(|| json!({}));
+    let own = json!([{ "recipe": recipe, "on": "all", "with": with }]);
+    let others = case["beside"].as_array().cloned().unwrap_or_default();
+    let mut apply: Vec<Value> = case.get("apply").unwrap_or(&own).as_array().unwrap().clone();
+    apply.extend(others);
+    apply.iter_mut().filter(|entry| entry.get("on").is_none()).for_each(|entry| entry["on"] = json!("all"));
+    json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply })
+}
+
+/// Loads a case as the command line does; the text of all mistakes where it is refused.
+fn load(recipe: &str, case: &Value) -> Result<Project, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Utf8Path::from_path(folder.path()).unwrap().join("inventory.yaml");
+    // JSON is YAML.
+    std::fs::write(&path, serde_json::to_string_pretty(&inventory(recipe, case)).unwrap()).unwrap();
+    let options = LoadOptions { trust: false, embedded: shipped::RECIPES, env: &|_| None };
+    let (project, diags, sources) = config::load(&path, &options);
+    let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
+    project.ok_or_else(|| said.join("\n")).inspect(|_| assert!(diags.0.is_empty(), "{recipe}: {}", said.join("\n")))
+}
+
+fn case(answers: Map<String, Value>) -> Case {
+    let answers = json!({ "hosts": { "n1": answers } });
+    Case { answers, filter: StepFilter::new(&[], &[]), verbose: 0 }
+}
+
+fn answers(written: &Value) -> Map<String, Value> {
+    let mut answers = written["answers"].as_object().cloned().unwrap_or_default();
+    for (name, value) in facts(written).as_object().into_iter().flatten() {
+        answers.insert(format!("fact {name}"), value.clone());
+    }
+    for path in [
+        "/etc",
+        "/etc/default",
+        "/etc/modprobe.d",
+        "/etc/security/limits.d",
+        "/etc/modules-load.d",
+        "/etc/systemd/system",
+        "/usr/local/sbin",
+        "/etc/apt/apt.conf.d",
+    ] {
+        answers.entry(format!("path {path}")).or_insert_with(|| json!({ "kind": "directory", "mode": "0755" }));
+    }
+    answers
+}
+
+/// Returns what is declared for the host: the kind of each step and its desired value.
+fn declared(project: &Project, case: &Case, look: &Look) -> Vec<(&'static str, Value)> {
+    let expander = config::Expander::new(project);
+    let chosen = Chosen::new();
+    let ground = Ground {
+        project,
+        expander: &expander,
+        filter: &case.filter,
+        policy: plan::Policy::default(),
+        exports: &look.exports,
+        chosen: &chosen,
+        secrets: &look.secrets,
+    };
+    let name = &look.seen[0].host;
+    let host = plan::Case::new(ground, name, &look.seen[0]).unwrap();
+    let turns = host.turns().into_iter();
+    turns
+        .filter_map(|turn| match &turn.expanded.state {
+            State::Resource(resource) => Some((turn.step.kind, resource.desired())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Adds to the answers of a host what is declared for it: as if it had been applied.
+fn settle(declared: &[(&'static str, Value)], answers: &mut Map<String, Value>) {
+    answers.insert("settled".to_owned(), json!(true));
+    for (kind, desired) in declared.iter().filter(|(_, desired)| desired["absent"] != true) {
+        stand(kind, desired, answers);
+    }
+    folders(answers);
+}
+
+/// Whatever stands at a path stands in a folder.
+fn folders(answers: &mut Map<String, Value>) {
+    let paths: Vec<Utf8PathBuf> = answers.keys().filter_map(|key| key.strip_prefix("path ").map(Into::into)).collect();
+    for path in paths.iter().flat_map(|path| path.ancestors().skip(1)) {
+        let folder = || json!({ "kind": "directory", "mode": "0755" });
+        answers.entry(format!("path {path}")).or_insert_with(folder);
+    }
+}
+
+/// Says that what a resource declares is there.
+fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
+    let text = |key: &str| desired[key].as_str().unwrap_or_default().to_owned();
+    let mut say = |key: String, value: Value| answers.insert(key, value);
+    match kind {
+        "file" | "unit" => {
+            let file = json!({
+                "as_wanted": true, "mode": desired["mode"], "owner": desired["owner"], "group": desired["group"],
+            });
+            say(format!("path {}", text("path")), file);
+        }
+        "directory" => {
+            let mut folder = desired.clone();
+            folder["kind"] = json!("directory");
+            folder.as_object_mut().unwrap().remove("path");
+            say(format!("path {}", text("path")), folder);
+        }
+        "package" => {
+            for name in desired["names"].as_array().unwrap() {
+                let version = desired["version"].as_str().unwrap_or("1.0");
+                let held = desired["hold"] == true;
+                let state = json!({ "status": "installed", "version": version, "held": held, "candidate": version, "available": [version] });
+                say(format!("package {}", name.as_str().unwrap()), state);
+                let list = json!({ "text": "", "ctime": 1000.0 });
+                say(format!("path /var/lib/dpkg/info/{}.list", name.as_str().unwrap()), list);
+            }
+        }
+        "service" => {
+            let (active, sub) =
+                if desired["state"] == "running" { ("active", "running") } else { ("inactive", "dead") };
+            let enabled = if desired["enabled"] == false { "disabled" } else { "enabled" };
+            let state = json!({
+                "load": "loaded", "active": active, "sub": sub, "file_state": enabled, "main_pid": 7, "result": "success",
+                "fragment": "/lib/systemd/system/x.service", "active_since": 2000.0, "main_started": 2000.0,
+                "service_type": "forking", "invocation": "aa",
+            });
+            let name = text("name");
+            say(format!("unit {}", if name.contains('.') { name } else { format!("{name}.service") }), state);
+        }
+        "user" => {
+            let user = json!({
+                "uid": 990, "gid": 990, "group": text("name"), "gecos": "", "home": text("home"), "shell": text("shell"),
+                "groups": [], "locked": true,
+            });
+            say(format!("user {}", text("name")), user);
+        }
+        "sysctl" => {
+            let line = format!("{} = {}", text("key").replace('/', "."), text("value"));
+            let state = json!({
+                "value": { "set": { "value": desired["value"], "fixed": false } },
+                "lines": [{ "file": desired["path"], "line": 1, "text": line }],
+            });
+            say(format!("sysctl {}", text("key")), state);
+            say(format!("path {}", text("path")), json!({ "as_wanted": true }));
+        }
+        "kernel_module" => module(desired, answers),
+        "line" => {
+            let key = format!("path {}", text("path"));
+            let before = answers.get(&key).and_then(|file| file["text"].as_str()).unwrap_or_default().to_owned();
+            answers.insert(key, json!({ "text": format!("{before}{}\n", text("line")) }));
+        }
+        "command" => {
+            if let Some(path) = desired["check"]["creates"].as_str() {
+                answers.insert(format!("path {path}"), json!({ "text": "" }));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn module(desired: &Value, answers: &mut Map<String, Value>) {
+    let name = desired["name"].as_str().unwrap();
+    let options = desired["options"].as_object().cloned().unwrap_or_default();
+    if desired["blacklisted"] == true || !options.is_empty() {
+        answers.insert(format!("path /etc/modprobe.d/forge-{name}.conf"), json!({ "as_wanted": true }));
+    }
+    if desired["at_boot"] == true {
+        answers.insert(format!("path /etc/modules-load.d/forge-{name}.conf"), json!({ "as_wanted": true }));
+    }
+    let presence = if desired["loaded"] == true { "loaded" } else { "not-loaded" };
+    let state = json!({ "presence": presence, "available": true, "loadable": true, "parameters": {} });
+    answers.insert(format!("module {name}"), state);
+}
+
+fn verdicts(plan: &Plan, recipe: &str) -> Map<String, Value> {
+    let host = &plan.hosts[0];
+    let named = |id: String| id.strip_prefix(&format!("{recipe}/")).map(str::to_owned).unwrap_or(id);
+    host.steps.iter().map(|step| (named(step.id.to_string()), json!(step.verdict.name()))).collect()
+}
+
+fn texts(plan: &Plan) -> String {
+    let steps = plan.hosts[0].steps.iter();
+    let steps = steps.map(|step| format!("{}: {} ({})", step.id, step.verdict.name(), step.reason.raw()));
+    let verify = plan.hosts[0].verify.iter();
+    let verify = verify.map(|v| format!("{}: {}: {} ({})", v.recipe, v.name, v.verdict.name(), v.reason.raw()));
+    steps.chain(verify).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns what is wrong with one case.
+fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
+    let says = |key: &str| -> Vec<String> {
+        written[key].as_array().into_iter().flatten().map(|part| part.as_str().unwrap().to_owned()).collect()
+    };
+    let project = match (load(recipe, written), says("refused")) {
+        (Ok(project), refused) if refused.is_empty() => project,
+        (Ok(_), _) => return vec!["it is valid".to_owned()],
+        (Err(said), refused) => {
+            let missing: Vec<&String> = refused.iter().filter(|part| !said.contains(*part)).collect();
+            return match refused.is_empty() || !missing.is_empty() {
+                true => vec![format!("it is refused without {missing:?}:\n{said}")],
+                false => Vec::new(),
+            };
+        }
+    };
+    let mut given = answers(written);
+    let mut made = case(given.clone());
+    let mut seen = look(&project, &made, false);
+    if written["settled"] == true {
+        settle(&declared(&project, &made, &seen), &mut given);
+        made = case(given);
+        seen = look(&project, &made, false);
+    }
+    let plan = plan_of(&project, &made, &seen);
+    let mut wrong = compare(recipe, written, &plan);
+    let text = texts(&plan);
+    wrong.extend(says("says").iter().filter(|part| !text.contains(*part)).map(|part| format!("nothing says `{part}`")));
+    wrong.extend(out_of_order(&says("order"), &plan));
+    let all = format!("{}{}", declarations(&declared(&project, &made, &seen)), diffs(&plan));
+    wrong.extend(
+        says("declares").iter().filter(|part| !all.contains(*part)).map(|part| format!("nothing declares `{part}`")),
+    );
+    if !wrong.is_empty() {
+        wrong.push(text);
+    }
+    wrong
+}
+
+fn declarations(declared: &[(&'static str, Value)]) -> String {
+    let texts = declared.iter().flat_map(|(_, desired)| desired.as_object()).flat_map(Map::values);
+    texts.filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns what files are to hold that are not there yet.
+fn diffs(plan: &Plan) -> String {
+    let changes = plan.hosts[0].steps.iter().flat_map(|step| &step.changes);
+    changes.filter_map(|change| change.diff.as_ref()).map(|diff| diff.raw()).collect()
+}
+
+/// Returns the steps that do not come after those before them in the list.
+fn out_of_order(order: &[String], plan: &Plan) -> Vec<String> {
+    let at = |step: &String| plan.hosts[0].steps.iter().position(|planned| planned.id.to_string() == *step);
+    let late = order.windows(2).filter(|pair| at(&pair[0]).is_none() || at(&pair[0]) >= at(&pair[1]));
+    late.map(|pair| format!("`{}` does not come after `{}`", pair[1], pair[0])).collect()
+}
+
+fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {
+    let found = verdicts(plan, recipe);
+    let mut wrong = Vec::new();
+    let mut named = BTreeSet::new();
+    for (step, verdict) in written["steps"].as_object().into_iter().flatten() {
+        named.insert(step.clone());
+        if found.get(step) != Some(verdict) {
+            wrong.push(format!("step {step}: {:?}, not {verdict}", found.get(step)));
+        }
+    }
+    if written["settled"] == true {
+        let quiet = |verdict: &Value| verdict == "ok" || verdict == "not-applicable";
+        let left = found.iter().filter(|(step, verdict)| !named.contains(*step) && !quiet(verdict));
+        wrong.extend(left.map(|(step, verdict)| format!("step {step}: {verdict} on a settled host")));
+    }
+    for (name, verdict) in written["verify"].as_object().into_iter().flatten() {
+        let judged = plan.hosts[0].verify.iter().find(|verify| verify.name == *name);
+        let judged = judged.map(|verify| json!(verify.verdict.name()));
+        if judged.as_ref() != Some(verdict) {
+            wrong.push(format!("verify {name}: {judged:?}, not {verdict}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_recipe_has_its_proof() {
+    let mut wrong = Vec::new();
+    for (recipe, _) in shipped::RECIPES {
+        let proof = yaml(&root().join(format!("{recipe}.yaml")));
+        let cases = proof["cases"].as_array().unwrap_or_else(|| panic!("{recipe}: no `cases`"));
+        for written in cases {
+            let written = laid(proof.get("all").unwrap_or(&json!({})), written);
+            let name = written["name"].as_str().unwrap_or_else(|| panic!("{recipe}: a case without a name"));
+            wrong.extend(mistakes(recipe, &written).into_iter().map(|why| format!("{recipe}: {name}: {why}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What manuals get wrong: each mistake is shown by a case not to be made here, or it is said who is to show it.
+#[test]
+fn mistakes_of_manuals_are_not_made() {
+    let list = yaml(&root().join("mistakes.yaml"));
+    let mut wrong = Vec::new();
+    for mistake in list["mistakes"].as_array().unwrap() {
+        assert!(mistake["manual"].is_string(), "{mistake}");
+        match (mistake["shown"].as_object(), mistake["open"].as_str()) {
+            (Some(shown), None) => wrong.extend(shown.iter().filter_map(|(recipe, case)| missing(recipe, case))),
+            (None, Some(_)) => {}
+            _ => wrong.push(format!("neither `shown` nor `open`: {mistake}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn missing(recipe: &str, case: &Value) -> Option<String> {
+    let proof = yaml(&root().join(format!("{recipe}.yaml")));
+    let is_there = proof["cases"].as_array().unwrap().iter().any(|own| own["name"] == *case);
+    (!is_there).then(|| format!("{recipe} has no case {case}"))
+}
+
+/// What programs print, and what forge must say of it: each row of each recipe has its sample, and no sample is taken for
+/// another row's.
+#[test]
+fn every_row_of_fails_as_gives_its_cause() {
+    let samples = yaml(&root().join("fails.yaml"));
+    let shelf = config::shelf();
+    let mut wrong = Vec::new();
+    for recipe in shelf.library.values() {
+        let own = samples[&recipe.name].as_array().cloned().unwrap_or_default();
+        let mut proven = BTreeSet::new();
+        for sample in &own {
+            let (said, part) = (sample["said"].as_str().unwrap(), sample["cause"].as_str().unwrap());
+            match recipe.fails_as.iter().position(|row| row.matches(said)) {
+                Some(row) if recipe.fails_as[row].cause.contains(part) => _ = proven.insert(row),
+                other => {
+                    wrong.push(format!("{}: `{said}` gave {:?}", recipe.name, other.map(|row| &recipe.fails_as[row])))
+                }
+            }
+        }
+        let open = recipe.fails_as.iter().enumerate().filter(|(row, _)| !proven.contains(row));
+        wrong.extend(open.map(|(_, row)| format!("{}: no sample of `{}`", recipe.name, row.text)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An inventory's own recipe may lack what a built-in one reads of it: that is a mistake only where the latter is applied.
+#[test]
+fn a_built_in_recipe_that_is_only_mentioned_is_nobodys_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    std::fs::create_dir(root.join("recipes")).unwrap();
+    let own =
+        "# before nvidia-gsp\nrecipe: nvidia-driver\nsteps:\n  - { name: a, file: { path: /etc/a, content: a } }\n";
+    std::fs::write(root.join("recipes/nvidia-driver.yaml"), own).unwrap();
+    let said = |more: &str| {
+        let path = root.join("inventory.yaml");
+        let text = format!("cluster: lab\nhosts: [n1]\napply:\n  - {{ recipe: nvidia-driver, on: all }}\n{more}");
+        std::fs::write(&path, text).unwrap();
+        let (_, diags, sources) =
+            config::load(&path, &LoadOptions { trust: false, embedded: shipped::RECIPES, env: &|_| None });
+        diags.0.iter().map(|diag| render(diag, &sources, false)).collect::<String>()
+    };
+    assert_eq!(said(""), "");
+    let applied = said("  - { recipe: nvidia-gsp, on: all }\n");
+    assert!(applied.contains("`recipes[\"nvidia-driver\"].flavor` does not exist"), "{applied}");
+}
