@@ -104,10 +104,13 @@ impl<'w, 'a> Walk<'w, 'a> {
         let ruling = window::started_again(turn, ruling, self.window);
         let stopped = self.stopped_by(turn);
         // What is as desired is seen to be so: it waits for nothing itself.
-        let waits_for = stopped.clone().filter(|_| !ruling.judgement.verdict.is_settled());
-        let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling.clone(), waits_for);
+        let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {
+            true => (stopped, None),
+            false => (None, stopped),
+        };
+        let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for);
         step.held = self.held(turn, &step);
-        self.note(turn, &ruling, stopped.as_deref(), step.held.is_some());
+        self.note(turn, &step, behind);
         step
     }
 
@@ -205,13 +208,13 @@ impl<'w, 'a> Walk<'w, 'a> {
         unproven(self.case, instance)
     }
 
-    fn note(&mut self, turn: &Turn<'_>, ruling: &Ruling, stopped: Option<&str>, held: bool) {
-        let status = match ruling.judgement.verdict {
-            _ if stopped.is_some() || held => Status::Stopped,
+    /// `behind` is what a step stands behind that is settled itself.
+    fn note(&mut self, turn: &Turn<'_>, step: &StepPlan, behind: Option<String>) {
+        let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
+        let status = match step.verdict {
+            _ if stopped => Status::Stopped,
             Verdict::Ok | Verdict::NotApplicable => Status::Through,
-            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, ruling.judgement.verdict) => {
-                Status::Through
-            }
+            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, step.verdict) => Status::Through,
             // What must become effective by a reload is only known to be so afterwards.
             Verdict::Change if turn.step.effective.is_some() && !turn.expanded.absent => Status::Configured,
             Verdict::Change => Status::Through,
@@ -220,10 +223,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         let worst = self.status.entry(turn.index).or_insert(status);
         *worst = (*worst).max(status);
-        if let Some(root) = stopped.filter(|_| ruling.judgement.verdict.is_settled()) {
-            self.behind.insert(turn.index, root.to_owned());
+        if let Some(root) = behind {
+            self.behind.insert(turn.index, root);
         }
-        if ruling.judgement.verdict == Verdict::Change && stopped.is_none() && !held {
+        if step.verdict == Verdict::Change && !stopped {
             self.ahead.changing.push(turn.expanded.id.clone());
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
@@ -234,7 +237,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             self.note_removal(turn);
         }
         // Also where it waits for another step: what waits behind it is not impossible for that.
-        if ruling.judgement.verdict == Verdict::Change {
+        if step.verdict == Verdict::Change {
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
     }
