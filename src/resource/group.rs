@@ -23,10 +23,14 @@ pub(super) const KIND: Kind = Kind {
 program is waited for. A number that another group has blocks the step and names that group.
 **Disruption** is D1 when the number of an existing group changes: files and running processes keep the old one.
 
-**Removal** uses `groupdel`, which refuses while an account has it as its primary group. `root` is never removed.",
+**Removal** uses `groupdel`, which refuses while an account has it as its primary group. An account's own
+group goes with the account. `root` is never removed.",
     fields: FIELDS,
     build,
 };
+
+/// A group that is gone by now went with its account.
+const GONE: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -- \"$name\" || exit 1\n";
 
 /// The highest number that is not reserved.
 const GID_MAX: i64 = 4_294_967_293;
@@ -157,7 +161,7 @@ impl Group {
         let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
         let opened = shell::usual().word(&self.name).code("\nname=$1").code(PATIENT);
         if self.absent {
-            return shell::close(opened.code("patient groupdel -- \"$name\" || exit 1\n"));
+            return shell::close(opened.code(GONE));
         }
         let action = match differs("group") {
             true => self.create(opened),

@@ -352,6 +352,24 @@ fn accounts_come_change_and_go() {
     trial.converge("dash", trial.build("user", &system, false).as_ref());
 }
 
+/// `userdel` takes the account's own group along: the step of the group comes after it.
+#[test]
+fn a_group_that_went_with_its_account_is_gone() {
+    if !is_root() {
+        return;
+    }
+    let Some(trial) = with_own_etc() else { return };
+    let (account, group) = (json!({ "name": "forge-trial", "group": "forge-trial" }), json!({ "name": "forge-trial" }));
+    trial.converge("dash", trial.build("group", &group, false).as_ref());
+    trial.converge("dash", trial.build("user", &account, false).as_ref());
+    let gone = trial.build("group", &group, true);
+    let judged = gone.judge(&trial.ask(gone.probes()), &trial.context());
+    assert_eq!(judged.verdict, Verdict::Change);
+    trial.converge("dash", trial.build("user", &account, true).as_ref());
+    let acted = trial.act("dash", gone.act(&judged, &trial.context()).body);
+    assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
+}
+
 #[test]
 fn a_unit_is_verified_under_its_own_name() {
     if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
