@@ -317,7 +317,8 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
                 return Some(Judgement::blocked(rule.class, reason, Value::Null));
             }
             Judged::Unknown { why, .. } => {
-                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why}")));
+                let place = case.ground.project.sources.place(rule.require.span);
+                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why} (rule at {place})")));
             }
             Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => {}
         }
@@ -335,7 +336,7 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
     });
     StepPlan {
         id: turn.expanded.id.clone(),
-        kind: turn.step.kind.to_owned(),
+        kind: turn.step.kind.into(),
         title,
         verdict: judgement.verdict,
         reason: judgement.reason,
@@ -349,7 +350,7 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         stage: Stage::Before,
         held: None,
         waits_for,
-        place: place.to_owned(),
+        place: place.into(),
         long: turn.step.long,
     }
 }

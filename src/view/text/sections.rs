@@ -56,7 +56,7 @@ const PARTS: &[Part] = &[
     part(
         "blocked by a rule",
         |s| is(s, Verdict::Blocked(BlockClass::Rule)),
-        "change the parameters of the recipe for these hosts, or leave them out with `--on`",
+        "change the parameters of the recipe for these hosts, or leave them out: with `on:` of its entry for good, with `--on` for this run",
     ),
     part("blocked: something on the host is missing or in the way", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
     part(
