@@ -86,7 +86,7 @@ pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
             format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
         }
         (None, Some(to)) if change.diff.is_none() => format!("{} → {:?}", change.attribute, to.raw()),
-        _ => change.attribute.clone(),
+        _ => change.attribute.to_string(),
     };
     match changes {
         [] => "nothing it could name".to_owned(),

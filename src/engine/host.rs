@@ -166,7 +166,7 @@ pub(super) fn as_planned(step: &StepPlan) -> StepReport {
         hint: step.hint.clone(),
         changes: Vec::new(),
         took: Default::default(),
-        place: step.place.clone(),
+        place: step.place.to_string(),
     }
 }
 

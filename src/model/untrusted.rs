@@ -1,5 +1,6 @@
 //! Text that came from a host.
 
+use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +9,19 @@ use serde::{Deserialize, Serialize};
 /// overrides and control characters never act where they are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Untrusted(String);
+pub struct Untrusted(
+    // Most are an owner, a mode, a version: short ones stand in place. Ten thousand hosts have millions of them.
+    #[schemars(with = "String")] CompactString,
+);
 
 impl Untrusted {
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(CompactString::from(text.into()))
     }
 
     /// Builds from bytes; bytes that are not UTF-8 become U+FFFD.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(String::from_utf8_lossy(bytes).into_owned())
+        Self(CompactString::from_utf8_lossy(bytes))
     }
 
     /// Returns the text as it came. For parsers and judges; a writer must escape it.
@@ -32,12 +36,12 @@ impl Untrusted {
 
 impl From<&str> for Untrusted {
     fn from(text: &str) -> Self {
-        Self::new(text)
+        Self(CompactString::new(text))
     }
 }
 
 impl From<String> for Untrusted {
     fn from(text: String) -> Self {
-        Self(text)
+        Self(CompactString::from(text))
     }
 }

@@ -4,6 +4,7 @@ use super::window::class;
 use super::{Reach, Refused, Rollout, Stage, Window};
 use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
 use crate::resource::Change;
+use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +87,8 @@ pub struct Warning {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
     pub id: StepId,
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: CompactString,
     /// What the resource is about: `/etc/motd`, `nginx`.
     pub title: Untrusted,
     pub verdict: Verdict,
@@ -114,7 +116,8 @@ pub struct StepPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// `file:line:col` of the step in its recipe.
-    pub place: String,
+    #[schemars(with = "String")]
+    pub place: CompactString,
     pub long: bool,
 }
 

@@ -3,6 +3,7 @@
 use crate::model::{Disruption, Untrusted, Value, Verdict};
 use crate::probe::{Probe, Reading};
 use crate::script::Fragment;
+use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ use super::Provision;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// `content`, `mode`, `version`, `enabled` …
-    pub attribute: String,
+    #[schemars(with = "String")]
+    pub attribute: CompactString,
     /// What was seen, `None` for nothing there (or secret).
     pub from: Option<Untrusted>,
     /// What is desired, `None` for removal (or secret).
@@ -29,7 +31,7 @@ pub struct Change {
 impl Change {
     pub fn new(attribute: &str, from: Option<&str>, to: Option<&str>) -> Self {
         Self {
-            attribute: attribute.to_owned(),
+            attribute: attribute.into(),
             from: from.map(Untrusted::from),
             to: to.map(Untrusted::from),
             diff: None,

@@ -56,8 +56,8 @@ impl Parts {
 /// Says which part an attribute is of; a part of the attribute's own name adds nothing.
 fn labelled(part: &str, change: &Change) -> Change {
     let attribute = match part == change.attribute {
-        true => part.to_owned(),
-        false => format!("{part} {}", change.attribute),
+        true => part.into(),
+        false => compact_str::format_compact!("{part} {}", change.attribute),
     };
     Change { attribute, ..change.clone() }
 }
@@ -70,7 +70,7 @@ pub(super) fn part(judgement: &Judgement, name: &str) -> Option<Judgement> {
             "" => name,
             rest => rest.strip_prefix(' ')?,
         };
-        Some(Change { attribute: attribute.to_owned(), ..change.clone() })
+        Some(Change { attribute: attribute.into(), ..change.clone() })
     };
     let changes: Vec<Change> = judgement.changes.iter().filter_map(own).collect();
     (!changes.is_empty()).then(|| Judgement { changes, ..judgement.clone() })

@@ -161,7 +161,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(str::to_owned),
-        place: String::new(),
+        place: "".into(),
         long: false,
     };
     HostPlan {

@@ -56,7 +56,7 @@ fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judg
     let told = |change: &&Change| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
     for change in judgement.changes.iter().filter(told) {
         let diff = change.diff.clone().filter(|_| prefix.is_empty());
-        changes.push(Change { attribute: format!("{prefix}{}", change.attribute), diff, ..change.clone() });
+        changes.push(Change { attribute: format!("{prefix}{}", change.attribute).into(), diff, ..change.clone() });
     }
     if judgement.verdict == Verdict::Change {
         let new = judgement.changes.iter().any(|c| c.from.is_none());
