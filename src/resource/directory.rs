@@ -151,26 +151,26 @@ impl Directory {
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         Ok(match (empty.status, after) {
             (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
-            (1, Some(step)) => {
-                let now = format!("`{}` is not empty now, and `{step}` runs before", self.path);
-                match self.stays(empty.stdout.raw(), cx) {
-                    Some(stays) => remove(format!("{now}, but no step removes `{stays}`"), json!(false))
-                        .predicted()
-                        .hint("let another step remove it before, or say `recursive: true`, which removes all that is in it"),
-                    None => remove(now, json!(false)).predicted(),
+            (1, Some(_)) => match self.stays(empty.stdout.raw(), cx) {
+                Some(stays) => self.full(&format!("is not empty, and no step removes `{stays}`")).hint(
+                    "let another step remove it before, or say `recursive: true`, which removes all that is in it",
+                ),
+                None => {
+                    let reason = format!("`{}` is not empty now; steps that run before may empty it", self.path);
+                    remove(reason, json!(false)).predicted()
                 }
-            }
-            (1, None) => Judgement::blocked(
-                BlockClass::Host,
-                format!("`{}` is not empty", self.path),
-                json!({ "type": "directory", "empty": false }),
-            )
-            .hint("`recursive: true` removes it with everything in it"),
+            },
+            (1, None) => self.full("is not empty").hint("`recursive: true` removes it with everything in it"),
             (status, _) => {
                 let why = format!("whether `{}` is empty could not be told (exit status {status})", self.path);
                 return Err(Unknown::new(why).said(empty.stderr.clone()));
             }
         })
+    }
+
+    fn full(&self, is: &str) -> Judgement {
+        let basis = json!({ "type": "directory", "empty": false });
+        Judgement::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
     }
 
     /// Returns the first of the `/`-separated entries that no earlier step is going to remove, if that can be told.
