@@ -152,9 +152,13 @@ impl Directory {
         Ok(match (empty.status, after) {
             (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
             (1, Some(_)) => match self.stays(empty.stdout.raw(), cx) {
-                Some(stays) => self.full(&format!("is not empty, and no step removes `{stays}`")).hint(
-                    "let another step remove it before, or say `recursive: true`, which removes all that is in it",
-                ),
+                // Only predicted: another turn of the same step may remove it.
+                Some(stays) => {
+                    let reason = format!("`{}` is not empty now, and no step before removes `{stays}`", self.path);
+                    remove(reason, json!(false)).predicted().hint(
+                        "let another step remove it before, or say `recursive: true`, which removes all that is in it",
+                    )
+                }
                 None => {
                     let reason = format!("`{}` is not empty now; steps that run before may empty it", self.path);
                     remove(reason, json!(false)).predicted()
