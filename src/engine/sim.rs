@@ -100,7 +100,8 @@ impl Sim {
             true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
             false => text,
         };
-        let text = stand_in(text, "systemctl");
+        let text = stand_in(stand_in(text, "systemctl"), "grubby");
+        let text = if self.has("cmdline") { self.booted(text) } else { text };
         for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
             assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
         }
@@ -112,6 +113,20 @@ impl Sim {
             stderr: output.stderr,
             dropped: 0,
         }
+    }
+}
+
+impl Sim {
+    /// A machine of its own: `cmdline` is what its kernel was given, and the program `grubby` says what the next one gets.
+    fn booted(&self, text: String) -> String {
+        let own = [
+            ("/proc/cmdline", "cmdline"),
+            ("/boot/grub/grub.cfg", "no-grub"),
+            ("/run/systemd/container", "container"),
+            ("/.dockerenv", "container"),
+        ];
+        let at = |name: &str| self.root.join(".sim").join(name).into_string();
+        own.iter().fold(text, |text, (path, name)| text.replace(path, &at(name)))
     }
 }
 
