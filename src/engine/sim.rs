@@ -101,6 +101,8 @@ impl Sim {
             false => text,
         };
         let text = stand_in(stand_in(text, "systemctl"), "grubby");
+        let text =
+            text.replace("ls -1 /boot ", &format!("ls -1 {} ", own("boot"))).replace("/boot/init", &own("boot/init"));
         let text = if self.has("cmdline") { self.booted(text) } else { text };
         for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
             assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
@@ -114,9 +116,7 @@ impl Sim {
             dropped: 0,
         }
     }
-}
 
-impl Sim {
     /// A machine of its own: `cmdline` is what its kernel was given, and the program `grubby` says what the next one gets.
     fn booted(&self, text: String) -> String {
         let own = [

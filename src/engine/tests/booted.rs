@@ -8,6 +8,7 @@ use crate::plan::{Policy, Stage as When};
 const GRUBBY: &str = r#"#!/bin/sh
 root=$(dirname "$0")/..
 case $1 in
+--default-kernel) ;;
 --info=ALL) printf 'index=0\nkernel="/boot/vmlinuz-1"\nargs="ro %s"\ntitle="Linux"\n' "$(cat "$root/next" 2>/dev/null)" ;;
 --update-kernel=ALL) for word; do case $word in --args=*) printf %s "${word#--args=}" >"$root/next" ;; esac; done ;;
 esac
@@ -112,4 +113,27 @@ fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
     let ran = stage.run();
     assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
     assert_eq!((ran.code(), log(&stage)), (10, Vec::new()));
+}
+
+/// A kernel that was installed and whose image was not made: the host would not come up.
+#[test]
+fn no_host_reboots_into_a_kernel_without_its_initramfs() {
+    let stage = stage("reboot: allow");
+    ["vmlinuz-6.1.0-9", "vmlinuz-6.1.0-10", "initrd.img-6.1.0-9"]
+        .iter()
+        .for_each(|file| stage.put("n1", &format!(".sim/boot/{file}")));
+    let ran = stage.run();
+    let why = "blocked: not rebooted: kernel 6.1.0-10 boots next and has no initramfs: make it, or boot another one by default";
+    assert_eq!((ran.step("n1", "early/arguments").as_str(), ran.code()), (why, 3), "{:#?}", ran.report);
+    assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
+    stage.put("n1", ".sim/boot/initrd.img-6.1.0-10");
+    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
+}
+
+/// One that boots without an initramfs, as do all of its kernels, is none of these.
+#[test]
+fn a_host_whose_kernels_need_no_initramfs_reboots() {
+    let stage = stage("reboot: allow");
+    stage.put("n1", ".sim/boot/vmlinuz-6.1.0-9");
+    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
 }

@@ -91,7 +91,8 @@ fn no_loader(loaded: &Judgement, state: &CmdlineState, found: &[String], cx: &Co
     let earlier = cx.predicted.and_then(|p| p.after.as_deref());
     if let Some(step) = earlier.filter(|_| state.container.is_empty()) {
         let reason = format!("{why}, and `{step}` runs before");
-        let judgement = Judgement::change(reason, vec![Change::new(NEXT, None, None)], Disruption::D0, basis).predicted();
+        let judgement =
+            Judgement::change(reason, vec![Change::new(NEXT, None, None)], Disruption::D0, basis).predicted();
         return Judgement { by_reboot: loaded.by_reboot, ..judgement };
     }
     let judgement = match loaded.verdict {
