@@ -29,6 +29,7 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "host-tuning",
     "ib-ports",
     "ibacm-off",
+    "kernel-cmdline",
     "kernel-headers",
     "kubeadm",
     "kubernetes-prereq",

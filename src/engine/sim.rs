@@ -100,7 +100,10 @@ impl Sim {
             true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
             false => text,
         };
-        let text = stand_in(text, "systemctl");
+        let text = stand_in(stand_in(text, "systemctl"), "grubby");
+        let text =
+            text.replace("ls -1 /boot ", &format!("ls -1 {} ", own("boot"))).replace("/boot/init", &own("boot/init"));
+        let text = if self.has("cmdline") { self.booted(text) } else { text };
         for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
             assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
         }
@@ -112,6 +115,18 @@ impl Sim {
             stderr: output.stderr,
             dropped: 0,
         }
+    }
+
+    /// A machine of its own: `cmdline` is what its kernel was given, and the program `grubby` says what the next one gets.
+    fn booted(&self, text: String) -> String {
+        let own = [
+            ("/proc/cmdline", "cmdline"),
+            ("/boot/grub/grub.cfg", "no-grub"),
+            ("/run/systemd/container", "container"),
+            ("/.dockerenv", "container"),
+        ];
+        let at = |name: &str| self.root.join(".sim").join(name).into_string();
+        own.iter().fold(text, |text, (path, name)| text.replace(path, &at(name)))
     }
 }
 

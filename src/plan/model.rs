@@ -106,6 +106,9 @@ pub struct StepPlan {
     /// For what cannot be judged before an earlier step ran: what the step may do at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
+    /// Whether only a reboot brings into force what is pending, or what its change makes: the kind says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_reboot: bool,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "Stage::is_before")]
     pub stage: Stage,

@@ -214,9 +214,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         let status = match step.verdict {
             _ if stopped => Status::Stopped,
             Verdict::Ok | Verdict::NotApplicable => Status::Through,
-            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, step.verdict) => Status::Through,
+            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, step) => Status::Through,
             // What must become effective by a reload is only known to be so afterwards.
-            Verdict::Change if turn.step.effective.is_some() && !turn.expanded.absent => Status::Configured,
+            Verdict::Change if window::waits_for_effect(turn, step) => Status::Configured,
             Verdict::Change => Status::Through,
             Verdict::Pending => Status::Configured,
             Verdict::Blocked(_) | Verdict::Unknown => Status::Stopped,
@@ -256,10 +256,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
 impl Walk<'_, '_> {
     /// Whether the run itself brings a step into force: by a reboot, or since what loads it comes later.
-    fn will_be_effective(&self, turn: &Turn<'_>, verdict: Verdict) -> bool {
+    fn will_be_effective(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
         let reboots = may_reboot(self.case.ground.project, self.case.ground.policy);
-        let by = |wanted: &str| window::ways(turn).any(|way| way == wanted);
-        (reboots && by("reboot")) || (verdict == Verdict::Change && by("first-load"))
+        let first_load = || window::ways(turn).any(|way| way == "first-load");
+        (reboots && window::is_by_reboot(turn, step)) || (step.verdict == Verdict::Change && first_load())
     }
 }
 
@@ -347,6 +347,7 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         level: turn.step.level,
         basis: ruling.basis,
         envelope,
+        by_reboot: judgement.by_reboot,
         stage: Stage::Before,
         held: None,
         waits_for,

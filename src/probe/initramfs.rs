@@ -9,6 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Unpacking an image of some hundred MB takes seconds, and there may be several.
 const LIMIT_S: u64 = 180;
 
+/// Sets `v` to the kernels in `/boot`, the newest first, and `n` to the one that is booted next; `all` to `yes` where
+/// `GRUB_DEFAULT` chooses in a way of its own.
+pub(crate) const NEXT: &str = r#"
+forge_next() {
+v=$(ls -1 /boot 2>/dev/null | sed -n 's/^vmlinu[xz]-//p' | grep -v -e rescue -e '\.old$' -e '\.bak$' | sort -rV)
+d=$(grep -hs '^[[:space:]]*GRUB_DEFAULT=' /etc/default/grub /etc/default/grub.d/*.cfg | tail -n 1 | sed 's/.*=//; s/["'\'']//g')
+n=
+if command -v grubby >/dev/null; then
+n=$(grubby --default-kernel 2>/dev/null); n=${n##*/vmlinuz-}
+else
+case $d in '' | 0) ;; *) all=yes ;; esac
+fi
+[ -n "$n" ] || n=$(printf '%s\n' "$v" | sed -n 1p)
+}
+"#;
+
 /// `forge_initramfs ALL N FILE… MODULE…` prints fields: `container`; `host`, the maker, the running kernel and when
 /// it was booted; `file`, path and digest of each file; `image`, kernel and path of each image, followed by `made`,
 /// `trouble`, `inside` (path, digest) and `module` (name, what this kernel has, its source's digest, whether it is
@@ -32,15 +48,7 @@ fi
 fi
 }
 forge_kernels() {
-v=$(ls -1 /boot 2>/dev/null | sed -n 's/^vmlinu[xz]-//p' | grep -v -e rescue -e '\.old$' -e '\.bak$' | sort -rV)
-d=$(grep -hs '^[[:space:]]*GRUB_DEFAULT=' /etc/default/grub /etc/default/grub.d/*.cfg | tail -n 1 | sed 's/.*=//; s/["'\'']//g')
-n=
-if command -v grubby >/dev/null; then
-n=$(grubby --default-kernel 2>/dev/null); n=${n##*/vmlinuz-}
-else
-case $d in '' | 0) ;; *) all=yes ;; esac
-fi
-[ -n "$n" ] || n=$(printf '%s\n' "$v" | sed -n 1p)
+forge_next
 printf '%s\n' "$v" | grep -xF -- "$k"
 printf '%s\n' "$n" | grep -vxF -- "$k"
 [ "$all" = no ] || printf '%s\n' "$v" | grep -vxF -e "$k" -e "$n"
@@ -140,7 +148,7 @@ pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
     }
     let mut section = Section::new("reading the images of early boot", probes, read);
     section.timeout_s = LIMIT_S;
-    let body = section.body.code(cmdline::CONTAINER).code(SNIPPET);
+    let body = section.body.code(cmdline::CONTAINER).code(NEXT).code(SNIPPET);
     let body = body.word(if all { "yes" } else { "no" }).number(files.len() as u64);
     section.body = files.into_iter().chain(modules).fold(body, |body, word| body.word(word));
     (!section.probes.is_empty()).then_some(section)

@@ -41,6 +41,7 @@ mod user;
 pub use boot::*;
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
+pub(crate) use initramfs::NEXT as NEXT_KERNEL;
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 pub use recall::recall;

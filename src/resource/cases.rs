@@ -151,6 +151,9 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
     if judgement.predicted {
         found["predicted"] = json!(true);
     }
+    if judgement.by_reboot {
+        found["by_reboot"] = json!(true);
+    }
     if let Some(hint) = &judgement.hint {
         found["hint"] = json!(hint);
     }

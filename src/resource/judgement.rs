@@ -53,6 +53,9 @@ pub struct Judgement {
     pub basis: Value,
     /// Whether the verdict rests on what an earlier step is going to bring about.
     pub predicted: bool,
+    /// Whether only a reboot brings it into force: what is pending, or what is once the change is made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_reboot: bool,
     /// What to do about it next, for `blocked` and `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -81,6 +84,7 @@ impl Judgement {
             disruption: Disruption::D0,
             basis,
             predicted: false,
+            by_reboot: false,
             hint: None,
             edit: None,
         }
@@ -88,6 +92,11 @@ impl Judgement {
 
     pub fn change(reason: impl Into<Untrusted>, changes: Vec<Change>, disruption: Disruption, basis: Value) -> Self {
         Self { verdict: Verdict::Change, changes, disruption, ..Self::ok(reason, basis) }
+    }
+
+    /// What is configured and waits to come into force.
+    pub fn pending(reason: impl Into<Untrusted>, basis: Value) -> Self {
+        Self { verdict: Verdict::Pending, ..Self::ok(reason, basis) }
     }
 
     /// A step that could not be judged.
@@ -116,6 +125,12 @@ impl Judgement {
 
     pub fn predicted(mut self) -> Self {
         self.predicted = true;
+        self
+    }
+
+    /// Says that only a reboot brings it into force.
+    pub fn by_reboot(mut self) -> Self {
+        self.by_reboot = true;
         self
     }
 

@@ -42,6 +42,8 @@ impl Parts {
             basis: self.basis(),
             // What one part rests on may change more than what is seen of the others.
             predicted: parts().any(|(_, part)| part.predicted),
+            // What one part changes and what another one waits for come into force together.
+            by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             // An edit is of one file made by one part: none of the kinds of several parts has one.
             edit: None,
@@ -123,6 +125,15 @@ mod tests {
         let all = Parts::default().with("a", change("x").predicted()).with("b", change("y")).judgement();
         assert!(all.predicted);
         assert!(!Parts::default().with("a", change("x")).with("b", ok()).judgement().predicted);
+    }
+
+    #[test]
+    fn what_one_part_waits_for_the_whole_waits_for() {
+        let waits = |other| Parts::default().with("a", pending().by_reboot()).with("b", other).judgement().by_reboot;
+        assert!(waits(ok()) && waits(change("x")));
+        let blocked = Judgement::blocked(BlockClass::Rule, "never", json!("b"));
+        assert!(!waits(blocked), "what cannot be done is brought into force by nothing");
+        assert!(!Parts::default().with("a", pending()).judgement().by_reboot);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::body::bare;
 use super::support::{output, path_state, unit_state};
 use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
-use crate::model::{Value, Verdict};
+use crate::model::Value;
 use crate::probe::{Observation, PathState, Probe, Unknown};
 use crate::script::Fragment;
 use serde_json::json;
@@ -147,9 +147,9 @@ impl Resource for Reboot {
         if self.absent {
             return Judgement::ok("a reboot leaves nothing behind", Value::Null);
         }
-        let pending = |why: &[String], seen: bool| Judgement {
-            verdict: Verdict::Pending,
-            ..Judgement::ok(format!("needs a reboot: {}", why.join("; ")), json!({ "booted": !seen }))
+        let pending = |why: &[String], seen: bool| {
+            let reason = format!("needs a reboot: {}", why.join("; "));
+            Judgement::pending(reason, json!({ "booted": !seen })).by_reboot()
         };
         match self.reasons(seen, cx) {
             Err(unknown) => Judgement::unknown(&unknown),

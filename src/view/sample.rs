@@ -27,6 +27,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
         level: Level::L0,
         basis: "sha256:00".into(),
         envelope: None,
+        by_reboot: false,
         stage: Default::default(),
         held: None,
         waits_for: None,

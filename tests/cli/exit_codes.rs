@@ -158,6 +158,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         level: Level::L0,
         basis: String::new(),
         envelope: None,
+        by_reboot: false,
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(str::to_owned),

@@ -3,7 +3,8 @@
 //! A proof has `cases`. Each names a `host` (a file of `tests/recipes/hosts`), `facts` laid over those of the host, what is
 //! applied (`with` for the recipe of the file's name, or `apply`), and what must come of it: `steps` (name to verdict; other
 //! recipes' as `recipe/step`), `verify` (name to verdict), `says` (parts of reasons), or `refused` (parts of what `validate`
-//! says), `order` (steps that come after each other) and `declares` (parts of what is declared, with the text of files).
+//! says), `order` (steps that come after each other), `reboots` (of each planned reboot the steps that it is for), `stops` (units
+//! and modules that the window stops) and `declares` (parts of what is declared, with the text of files).
 //! `settled: true` gives the host everything that is declared: then nothing may be left to do.
 
 use super::{Case, Look, look, plan_of};
@@ -52,7 +53,8 @@ fn inventory(recipe: &str, case: &Value) -> Value {
     let mut apply: Vec<Value> = case.get("apply").unwrap_or(&own).as_array().unwrap().clone();
     apply.extend(others);
     apply.iter_mut().filter(|entry| entry.get("on").is_none()).for_each(|entry| entry["on"] = json!("all"));
-    json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply })
+    let rollout = case.get("rollout").cloned().unwrap_or_else(|| json!({}));
+    json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply, "rollout": rollout })
 }
 
 /// Loads a case as the command line does; the text of all mistakes where it is refused.
@@ -80,11 +82,13 @@ fn answers(written: &Value) -> Map<String, Value> {
     for path in [
         "/etc",
         "/etc/default",
+        "/etc/default/grub.d",
         "/etc/modprobe.d",
         "/etc/security/limits.d",
         "/etc/modules-load.d",
         "/etc/systemd/system",
         "/usr/local/sbin",
+        "/usr/local/src",
         "/etc/apt/apt.conf.d",
     ] {
         answers.entry(format!("path {path}")).or_insert_with(|| json!({ "kind": "directory", "mode": "0755" }));
@@ -190,6 +194,21 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
             say(format!("path {}", text("path")), json!({ "as_wanted": true }));
         }
         "kernel_module" => module(desired, answers),
+        "artifact" => {
+            say(format!("path {}", text("path")), json!({ "sha256": desired["sha256"] }));
+        }
+        "installer" => {
+            say(format!("sh {}", text("probe")), json!({ "status": 0, "stdout": desired["version"] }));
+        }
+        "initramfs" => early_image(desired, answers),
+        "kernel_cmdline" => {
+            let words: Vec<&str> = desired["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            let args = format!("ro {}", words.join(" "));
+            let entry = json!({ "title": "Linux", "args": args, "rescue": false });
+            let loader = json!({ "update_grub": { "lines": [], "entries": [entry] } });
+            say("cmdline".to_owned(), json!({ "loaded": args, "loader": loader }));
+            say(format!("path {}", text("path")), json!({ "as_wanted": true }));
+        }
         "line" => {
             let key = format!("path {}", text("path"));
             let before = answers.get(&key).and_then(|file| file["text"].as_str()).unwrap_or_default().to_owned();
@@ -201,6 +220,32 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
             }
         }
         _ => {}
+    }
+}
+
+/// Several steps may ask after one image: what each wants inside is inside, all else is not.
+fn early_image(desired: &Value, answers: &mut Map<String, Value>) {
+    let kernel = "5.15.0-130-generic";
+    let image = json!({
+        "kernel": kernel, "path": format!("/boot/initrd.img-{kernel}"), "made": 500.0, "trouble": "",
+        "files": {}, "modules": {},
+    });
+    let bare =
+        json!({ "maker": "initramfs-tools", "running": kernel, "booted": 1000.0, "images": [image], "files": {} });
+    let state = answers.entry("initramfs").or_insert(bare);
+    let wanted = desired["files"].as_array().unwrap().iter().map(|path| (path, json!("aa")));
+    let unwanted = desired["lacks"].as_array().unwrap().iter().map(|path| (path, Value::Null));
+    for (path, digest) in wanted.chain(unwanted) {
+        let path = path.as_str().unwrap();
+        say(&mut state["images"][0]["files"], path, &digest);
+        say(&mut state["files"], path, &digest);
+    }
+}
+
+/// Says it, unless the case says something else.
+fn say(map: &mut Value, key: &str, value: &Value) {
+    if map.get(key).is_none() {
+        map[key] = value.clone();
     }
 }
 
@@ -253,6 +298,9 @@ fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
     let mut seen = look(&project, &made, false);
     if written["settled"] == true {
         settle(&declared(&project, &made, &seen), &mut given);
+        // What the case says itself stands; images are shared by several steps.
+        let own = written["answers"].as_object().cloned().unwrap_or_default();
+        given.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
         made = case(given);
         seen = look(&project, &made, false);
     }
@@ -261,6 +309,7 @@ fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
     let text = texts(&plan);
     wrong.extend(says("says").iter().filter(|part| !text.contains(*part)).map(|part| format!("nothing says `{part}`")));
     wrong.extend(out_of_order(&says("order"), &plan));
+    wrong.extend(windows(written, &plan));
     let all = format!("{}{}", declarations(&declared(&project, &made, &seen)), diffs(&plan));
     wrong.extend(
         says("declares").iter().filter(|part| !all.contains(*part)).map(|part| format!("nothing declares `{part}`")),
@@ -272,8 +321,14 @@ fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
 }
 
 fn declarations(declared: &[(&'static str, Value)]) -> String {
-    let texts = declared.iter().flat_map(|(_, desired)| desired.as_object()).flat_map(Map::values);
-    texts.filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+    let values = declared.iter().flat_map(|(_, desired)| desired.as_object()).flat_map(Map::values);
+    values.map(text_of).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a text, or the words of a list in a line.
+fn text_of(value: &Value) -> String {
+    let words = value.as_array().into_iter().flatten().chain([value]).filter_map(Value::as_str);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns what files are to hold that are not there yet.
@@ -287,6 +342,17 @@ fn out_of_order(order: &[String], plan: &Plan) -> Vec<String> {
     let at = |step: &String| plan.hosts[0].steps.iter().position(|planned| planned.id.to_string() == *step);
     let late = order.windows(2).filter(|pair| at(&pair[0]).is_none() || at(&pair[0]) >= at(&pair[1]));
     late.map(|pair| format!("`{}` does not come after `{}`", pair[1], pair[0])).collect()
+}
+
+/// Returns what the host's window is otherwise than the case says.
+fn windows(written: &Value, plan: &Plan) -> Vec<String> {
+    let window = plan.hosts[0].window.clone().unwrap_or_default();
+    let names = |reboot: &plan::Reboot| reboot.steps.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let reboots: Vec<Vec<String>> = window.reboots.iter().map(names).collect();
+    let stops: Vec<&String> = window.stops.iter().chain(&window.unloads).map(|stop| &stop.name).collect();
+    let found = [("reboots", json!(reboots)), ("stops", json!(stops))];
+    let other = found.iter().filter(|(key, found)| written.get(*key).is_some_and(|said| said != found));
+    other.map(|(key, found)| format!("{key}: {found}, not {}", written[*key])).collect()
 }
 
 fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {

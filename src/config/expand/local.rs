@@ -1,5 +1,6 @@
 //! Local files that a step's body names, rendered where the field says so.
 
+use crate::config::catalog::BUILT_IN;
 use crate::config::check::{Local, Rendered};
 use crate::config::scalar::is_template;
 use crate::config::template::{Bindings, Eval, Form};
@@ -21,8 +22,11 @@ impl Folder<'_> {
     }
 }
 
+/// Returns the folder that names of files begin from. A built-in recipe has none: its parameters name files from the
+/// inventory's.
 fn folder(recipe: &Recipe) -> &Utf8Path {
-    recipe.path.parent().unwrap_or(Utf8Path::new(""))
+    let own = recipe.path.parent().filter(|_| !recipe.path.starts_with(BUILT_IN));
+    own.unwrap_or(Utf8Path::new(""))
 }
 
 impl Local for Folder<'_> {

@@ -2,6 +2,7 @@
 
 mod across;
 mod artifacts;
+mod booted;
 mod faults;
 mod identity;
 mod leftover;

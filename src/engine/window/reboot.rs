@@ -18,6 +18,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long the session of before the reboot may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+const NO_ANSWER: &str = "whether the kernel that boots next has an initramfs is not known";
+
 impl HostRun<'_> {
     /// Reboots the host for the steps that still wait for it, if any does.
     ///
@@ -40,7 +42,24 @@ impl HostRun<'_> {
     async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
         self.sound("rebooted")?;
         self.not_here().await?;
+        self.next_can_boot().await?;
         self.free(window, true).await
+    }
+
+    /// A kernel without its image does not come up, and nobody would reach the host to mend that.
+    async fn next_can_boot(&mut self) -> Result<(), Shut> {
+        let probe = script::lacks_image();
+        self.ask(&BTreeSet::from([probe.clone()])).await?;
+        match self.seen.observation.get(&probe) {
+            Ok(Reading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
+                "" => Ok(()),
+                kernel => Err(Shut::Refused(format!(
+                    "not rebooted: kernel {kernel} boots next and has no initramfs: make it, or boot another one by default"
+                ))),
+            },
+            Ok(_) => Err(Shut::Unknown(NO_ANSWER.to_owned())),
+            Err(unknown) => Err(Shut::Unknown(format!("{NO_ANSWER}: {}", unknown.why))),
+        }
     }
 
     /// A host on which something failed is left as it is, for somebody to look at.

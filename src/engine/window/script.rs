@@ -1,6 +1,7 @@
 //! What opening and closing a window, and rebooting, run on a host.
 
 use crate::plan::WINDOW_MARK;
+use crate::probe::{NEXT_KERNEL, Probe};
 use crate::script::Fragment;
 
 /// Lets the session end before the host goes down. Simulated hosts put something else in its place.
@@ -91,6 +92,34 @@ esac
 
 /// Why the machine that forge runs on is not rebooted.
 pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from another one, or reboot it yourself";
+
+/// Prints the kernel that boots next, where it has no image to begin with and another one in `/boot` has: a host whose
+/// kernels need none is no such host.
+const LACKS_IMAGE: &str = r#"
+forge_has() {
+for i in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do [ ! -s "$i" ] || return 0; done
+return 1
+}
+all=no
+forge_next
+if [ "$all" = yes ] || [ -z "$n" ] || forge_has "$n"; then exit 0; fi
+for k in $v; do
+if forge_has "$k"; then printf '%s\n' "$n"; exit 0; fi
+done
+exit 0
+"#;
+
+/// Returns the question which kernel would boot next and cannot.
+pub fn lacks_image() -> Probe {
+    Probe::Check {
+        id: "the initramfs of the kernel that boots next".to_owned(),
+        script: format!("{NEXT_KERNEL}{LACKS_IMAGE}"),
+        user: None,
+        cwd: None,
+        env: Vec::new(),
+        timeout_s: Some(20),
+    }
+}
 
 /// Ends processes: politely, then not. Only who holds a device right now is ended, and no longer than it does: a
 /// number that was given to another process meanwhile is nobody's to end.

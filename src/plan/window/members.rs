@@ -77,16 +77,25 @@ pub fn class(step: &StepPlan) -> Disruption {
     step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
 }
 
-/// Returns what brings a step into force.
+/// Returns what a step declares to bring it into force.
 pub fn ways<'t>(turn: &'t Turn<'_>) -> impl Iterator<Item = &'t str> {
-    let declared = turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str));
-    declared.chain((turn.step.kind == "reboot").then_some("reboot"))
+    turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
+}
+
+/// Returns whether a reboot brings a step into force: the step declares it, or its kind says so.
+pub fn is_by_reboot(turn: &Turn<'_>, step: &StepPlan) -> bool {
+    step.by_reboot || (!turn.expanded.absent && ways(turn).any(|way| way == "reboot"))
+}
+
+/// Returns whether what a step is about is configured first and in force only later.
+pub fn waits_for_effect(turn: &Turn<'_>, step: &StepPlan) -> bool {
+    step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some())
 }
 
 /// The steps of one host, seen from its window.
 pub(super) struct Members<'m> {
     scope: &'m Scope,
-    /// Steps that are declared to be made effective by a reboot, where the policy allows one.
+    /// Whether the policy lets a reboot bring steps into force.
     reboots: bool,
 }
 
@@ -103,7 +112,7 @@ impl<'m> Members<'m> {
 
     /// Whether a reboot is to bring a step into force.
     pub fn awaits(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
-        self.reboots && !turn.expanded.absent && is_open(step) && ways(turn).any(|way| way == "reboot")
+        self.reboots && is_open(step) && is_by_reboot(turn, step)
     }
 }
 

@@ -8,7 +8,7 @@ mod members;
 mod stage;
 
 pub(super) use members::may_reboot;
-pub use members::{Scope, class, ways};
+pub use members::{Scope, class, is_by_reboot, waits_for_effect, ways};
 pub use stage::Stage;
 
 use super::{Case, Envelope, HostSeen, Ruling, StepPlan, Turn, resource_of};
@@ -118,7 +118,7 @@ fn window(
             window.reboots.push(Reboot { steps: Vec::new(), certain: false });
         }
         let reboot = &mut window.reboots[round];
-        reboot.certain |= ways(turn).all(|way| way == "reboot");
+        reboot.certain |= step.by_reboot || ways(turn).all(|way| way == "reboot");
         reboot.steps.push(step.id.clone());
     }
     // A selection of steps cannot tell whether all that belongs to a window is in place: it closes none.

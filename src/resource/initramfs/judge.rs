@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 pub(super) const IMAGE: &str = "image ";
 
 pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Judgement {
-    let stopped = no_maker(state, cx)
+    let stopped = no_maker(want, state, cx)
         .or_else(|| no_kernel(state))
         .or_else(|| other_image(want, state))
         .or_else(|| unread(want, state))
@@ -30,7 +30,9 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
     if changes.is_empty() {
         return settled(want, state);
     }
+    let by_reboot = want.booted && is_for_the_running(&changes, state);
     let judgement = Judgement::change(reason(&found, &coming), changes, Disruption::D0, basis(want, state));
+    let judgement = Judgement { by_reboot, ..judgement };
     let certain = coming.is_empty() && want.files.iter().all(|path| on_host(state, path).is_some());
     if certain { judgement } else { judgement.predicted() }
 }
@@ -38,6 +40,12 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
 fn change(image: &EarlyImage) -> Change {
     let from = if image.made.is_some() { "the old one" } else { "none" };
     Change::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("made anew"))
+}
+
+/// Whether the host must be booted with what the changes make: its kernel's image among them, or none for it left.
+fn is_for_the_running(changes: &[Change], state: &InitramfsState) -> bool {
+    let running = state.images.iter().find(|image| image.kernel == state.running);
+    running.is_none_or(|running| is_newer(running, state) || changes.contains(&change(running)))
 }
 
 fn reason(found: &[(&EarlyImage, Vec<String>)], coming: &[String]) -> String {
@@ -55,7 +63,7 @@ fn one(image: &EarlyImage, differ: &[String]) -> Option<String> {
     }
 }
 
-fn no_maker(state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
+fn no_maker(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
     if state.maker != Maker::Unknown {
         return None;
     }
@@ -64,7 +72,8 @@ fn no_maker(state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
     {
         let reason = format!("neither update-initramfs nor dracut is installed, and `{step}` runs before");
         let change = Change::new("image", None, Some("made anew"));
-        return Some(Judgement::change(reason, vec![change], Disruption::D0, json!({ "maker": null })).predicted());
+        let judgement = Judgement::change(reason, vec![change], Disruption::D0, json!({ "maker": null })).predicted();
+        return Some(Judgement { by_reboot: want.booted, ..judgement });
     }
     let reason = "neither update-initramfs nor dracut is installed";
     Some(blocked(state, reason, "install `initramfs-tools` or `dracut` with a `package` step before this one"))
@@ -193,6 +202,7 @@ fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
 
 fn pending(judgement: Judgement, reason: &str) -> Judgement {
     Judgement { verdict: Verdict::Pending, reason: reason.into(), ..judgement }
+        .by_reboot()
         .hint("say `booted: false` where a reload of the module does as well")
 }
 

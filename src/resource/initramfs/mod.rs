@@ -22,7 +22,8 @@ them read it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. That a rebuild o
 - **modules**: each is inside, from the same source as the one on disk (`modinfo -F srcversion`), or built into the kernel;
 - **lacks_modules**: none of these is inside;
 - **booted**: the running kernel's image is older than the boot. If it was made since, the step is **pending** until a
-  reboot, since an image is read at boot only. Say `booted: false` where a reload of the module does as well.
+  reboot, since an image is read at boot only: the one of the host's window, where `rollout.reboot` is `allow` (see
+  [rollout](../../rollout.md)). Say `booted: false` where a reload of the module does as well.
 
 A name is found with and without `usr/`, and `-` and `_` are the same in names of modules. Nothing to do reads `inside the image of
 6.1.0-28-amd64 as declared`.

@@ -70,12 +70,11 @@ fn loaded(wanted: &Wanted, state: &CmdlineState) -> Judgement {
     if lacks.is_empty() {
         return Judgement::ok("the running kernel has them as declared", basis);
     }
-    let pending = Judgement {
-        verdict: Verdict::Pending,
-        ..Judgement::ok(format!("configured, not loaded: {}; needs a reboot", says(&lacks)), basis)
-    };
+    let reason = format!("configured, not loaded: {}; needs a reboot", says(&lacks));
+    let pending = Judgement::pending(reason, basis);
     match state.container.is_empty() {
-        true => pending,
+        true => pending.by_reboot(),
+        // Its own reboot would be in vain.
         false => pending
             .hint(format!("this is a container ({}): it runs with the command line of its machine", state.container)),
     }
@@ -92,7 +91,9 @@ fn no_loader(loaded: &Judgement, state: &CmdlineState, found: &[String], cx: &Co
     let earlier = cx.predicted.and_then(|p| p.after.as_deref());
     if let Some(step) = earlier.filter(|_| state.container.is_empty()) {
         let reason = format!("{why}, and `{step}` runs before");
-        return Judgement::change(reason, vec![Change::new(NEXT, None, None)], Disruption::D0, basis).predicted();
+        let judgement =
+            Judgement::change(reason, vec![Change::new(NEXT, None, None)], Disruption::D0, basis).predicted();
+        return Judgement { by_reboot: loaded.by_reboot, ..judgement };
     }
     let judgement = match loaded.verdict {
         Verdict::Ok => Judgement {

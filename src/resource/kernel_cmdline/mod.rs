@@ -37,7 +37,8 @@ together, what follows `--` is not the kernel's. Of several words of one name th
 and mode are as declared; the next boot has them as declared (2 entries); the running kernel has them as declared`.
 
 **Pending** is what is configured and not loaded: `configured, not loaded: …; needs a reboot`. This follows from what is seen,
-whoever configured it and whenever. Nothing reboots here.
+whoever configured it and whenever. It comes into force with the one reboot of the host's window, where `rollout.reboot` is `allow`
+(see [rollout](../../rollout.md)); a container is not rebooted for it, since it runs with the arguments of its machine.
 
 **Blocked** is a file of `/etc/default/grub.d` that is read after the step's own and says something else: file and line are
 named. So is a host on which forge cannot configure the next boot: a container, systemd-boot, a kernel that a hypervisor or

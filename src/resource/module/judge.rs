@@ -111,7 +111,8 @@ fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             Judgement::blocked(BlockClass::Hardware, reason, basis)
         }
         (Presence::Loaded, Some(false)) => unload(want, state, cx),
-        (Presence::Loaded, None) => Judgement { verdict: Verdict::Pending, ..Judgement::ok(STILL_LOADED, basis) }
+        (Presence::Loaded, None) => Judgement::pending(STILL_LOADED, basis)
+            .by_reboot()
             .hint("a reboot ends it, or `loaded: false` where nothing uses it"),
     }
 }

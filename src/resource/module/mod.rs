@@ -38,8 +38,10 @@ file, or loads at boot what is declared `at_boot: false`, the step is **blocked*
 the step does not declare are named in the reason and left alone.
 
 **Pending** is a module that is loaded with other options than are configured, or that is loaded and blacklisted: it
-takes a reload or a reboot, which this step does not do. This follows from what is seen, not from what a run changed. An
-option that the kernel does not show makes the step unknown while the module is loaded, unless `hidden` lists it.
+takes a reload or a reboot, which this step does not do. This follows from what is seen, not from what a run changed. A
+blacklisted module that is loaded goes with the one reboot of the host's window, where `rollout.reboot` is `allow` (see
+[rollout](../../rollout.md)). An option that the kernel does not show makes the step unknown while the module is loaded,
+unless `hidden` lists it.
 
 **A change** writes the files; `loaded: true` runs `modprobe`, `loaded: false` runs `rmmod`, which takes the module alone.
 A module in use is **blocked: busy** with its count and holders. One that is built into the kernel can be neither

@@ -1,0 +1,139 @@
+//! What a kind itself says to wait for a reboot: the host's window brings it into force, and what needs it comes after.
+
+use super::stage::{Ran, Stage};
+use crate::model::{Disruption, Outcome, Verdict};
+use crate::plan::{Policy, Stage as When};
+
+/// What the next boot gets lies in `next`; a reboot gives it to the kernel, and takes away the mark that asked for it.
+const GRUBBY: &str = r#"#!/bin/sh
+root=$(dirname "$0")/..
+case $1 in
+--default-kernel) ;;
+--info=ALL) printf 'index=0\nkernel="/boot/vmlinuz-1"\nargs="ro %s"\ntitle="Linux"\n' "$(cat "$root/next" 2>/dev/null)" ;;
+--update-kernel=ALL) for word; do case $word in --args=*) printf %s "${word#--args=}" >"$root/next" ;; esac; done ;;
+esac
+"#;
+
+const REBOOT: &str = r#"root=$(dirname "$0")/..
+echo reboot >>"$root/log"
+printf 'ro %s\n' "$(cat "$root/next" 2>/dev/null)" >"$root/.sim/cmdline"
+rm -f "$root/wanted"
+cat /proc/sys/kernel/random/uuid >"$root/.sim/boot-id"
+"#;
+
+const EARLY: &str = "steps:
+  - { name: arguments, kernel_cmdline: { args: [iommu=pt] } }
+  - { name: asked, reboot: { flag: '@root/wanted' } }
+";
+
+const DRIVER: &str = "needs: [early]
+steps:
+  - { name: build, command: { check: 'test -e @root/driver', apply: 'echo driver >>@root/log; touch @root/driver' } }
+";
+
+fn stage(rollout: &str) -> Stage {
+    let apply = format!(
+        "rollout: {{ {rollout} }}\napply:\n  - {{ recipe: early, on: all }}\n  - {{ recipe: driver, on: all }}\n"
+    );
+    let stage = Stage::new(1, &apply, &[("early", EARLY), ("driver", DRIVER)]);
+    stage.write("n1", ".sim/boot-id", "boot-1\n");
+    stage.write("n1", ".sim/cmdline", "ro\n");
+    stage.write("n1", ".sim/grubby", GRUBBY);
+    stage.write("n1", ".sim/reboot", REBOOT);
+    stage
+}
+
+fn log(stage: &Stage) -> Vec<String> {
+    stage.read("n1", "log").lines().map(str::to_owned).collect()
+}
+
+/// Returns the steps that the one planned reboot is for.
+#[track_caller]
+fn rebooted_for(ran: &Ran) -> Vec<String> {
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert_eq!((window.reboots.len(), window.reboots[0].certain), (1, true), "{window:#?}");
+    window.reboots[0].steps.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
+    let stage = stage("reboot: allow");
+    stage.put("n1", "wanted");
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(rebooted_for(&ran), ["early/arguments", "early/asked"]);
+    assert_eq!((ran.plan.hosts[0].disruption(), ran.report.hosts[0].reboots.len()), (Disruption::D3, 1));
+    assert_eq!(log(&stage), ["reboot", "driver"], "what needs it comes after");
+    let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
+    assert_eq!((driver.stage, driver.waits_for.as_deref()), (When::Inside(1), None));
+    let again = stage.run();
+    assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
+}
+
+/// A run that was killed when all was configured, and nothing rebooted yet.
+#[test]
+fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
+    let stage = stage("reboot: allow");
+    stage.write("n1", "next", "iommu=pt");
+    let ran = stage.run();
+    let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "arguments").unwrap();
+    assert_eq!((step.verdict, ran.plan.counts().awaited), (Verdict::Pending, 1));
+    assert_eq!((rebooted_for(&ran), ran.code()), (vec!["early/arguments".to_owned()], 0), "{:#?}", ran.report);
+    assert_eq!(log(&stage), ["reboot", "driver"]);
+}
+
+#[test]
+fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
+    let stage = stage("reboot: never");
+    let ran = stage.run();
+    let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
+    assert_eq!(driver.waits_for.as_deref(), Some("early/arguments"));
+    assert!(ran.plan.hosts[0].window.is_none());
+    assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped), "{:#?}", ran.report);
+    let why = "pending: configured, not loaded: `iommu=pt` is missing; needs a reboot";
+    assert_eq!(ran.step("n1", "early/arguments"), why);
+    assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
+}
+
+#[test]
+fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
+    let mut stage = stage("reboot: allow");
+    stage.policy = Policy { max_disruption: Disruption::D2 };
+    let ran = stage.run();
+    assert_eq!((ran.code(), log(&stage)), (10, Vec::new()), "{:#?}", ran.report);
+    assert_eq!(stage.read("n1", "next"), "iommu=pt", "it is configured all the same");
+}
+
+/// A container runs with the command line of its machine: its own reboot would be in vain.
+#[test]
+fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
+    let stage = stage("reboot: allow");
+    stage.write("n1", ".sim/container", "systemd-nspawn\n");
+    stage.write("n1", "next", "iommu=pt");
+    let ran = stage.run();
+    assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
+    assert_eq!((ran.code(), log(&stage)), (10, Vec::new()));
+}
+
+/// A kernel that was installed and whose image was not made: the host would not come up.
+#[test]
+fn no_host_reboots_into_a_kernel_without_its_initramfs() {
+    let stage = stage("reboot: allow");
+    ["vmlinuz-6.1.0-9", "vmlinuz-6.1.0-10", "initrd.img-6.1.0-9"]
+        .iter()
+        .for_each(|file| stage.put("n1", &format!(".sim/boot/{file}")));
+    let ran = stage.run();
+    let why = "blocked: not rebooted: kernel 6.1.0-10 boots next and has no initramfs: make it, or boot another one by default";
+    assert_eq!((ran.step("n1", "early/arguments").as_str(), ran.code()), (why, 3), "{:#?}", ran.report);
+    assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
+    stage.put("n1", ".sim/boot/initrd.img-6.1.0-10");
+    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
+}
+
+/// One that boots without an initramfs, as do all of its kernels, is none of these.
+#[test]
+fn a_host_whose_kernels_need_no_initramfs_reboots() {
+    let stage = stage("reboot: allow");
+    stage.put("n1", ".sim/boot/vmlinuz-6.1.0-9");
+    assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
+}
