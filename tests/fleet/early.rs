@@ -99,21 +99,6 @@ fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
 
 /// Arguments and image need no word of their recipe about it: one reboot, that the plan prints, brings both into force.
 #[test]
-fn one_reboot_of_the_window_brings_all_of_it_into_force() {
-    let Some(nodes) = Fleet::take(1) else { return };
-    let node = &nodes[0];
-    prepare(node);
-    let inventory = "rollout: { reboot: allow }\napply:\n  - { recipe: early, on: all }\n";
-    let project = Project::new(&nodes).recipe("early", RECIPE).inventory(inventory);
-    expect(&project.forge(["plan", "inventory.yaml"]), 0, &["reboots for early/iommu and early/image"]);
-    let before = node.boot_id();
-    expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0, &[]);
-    assert_ne!(node.boot_id(), before);
-    node.must("grep -q iommu=pt /proc/cmdline");
-    expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0, &[]);
-}
-
-#[test]
 fn a_rebuild_that_fails_leaves_an_image_to_boot_with() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
