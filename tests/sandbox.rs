@@ -45,7 +45,7 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
         lab.copy("inventories", "inventories");
         let demo = "inventories/demo.yaml";
         let plan = lab.forge(&["plan", demo, "--detailed-exitcode"]);
-        assert!(plan.starts_with("exit 2\nsandbox: simulated on this machine: gpu-[01:02],login-01\n"), "{plan}");
+        assert!(plan.starts_with("exit 2\nsimulated, no real hardware: gpu-[01:02],login-01\n"), "{plan}");
         let apply = lab.forge(&["apply", demo, "--yes"]);
         assert!(apply.starts_with("exit 0\n"), "{apply}");
         let again = lab.forge(&["apply", demo, "--yes"]);
@@ -127,7 +127,7 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
         assert_ne!(boot("a"), a);
         assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/kept 2>/dev/null; uname -n"), "a\n");
         let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a"]);
-        assert!(facts.starts_with("exit 0\nsandbox: simulated on this machine: a\n"), "{facts}");
+        assert!(facts.starts_with("exit 0\nsimulated, no real hardware: a\n"), "{facts}");
         let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a", "--format", "json"]);
         assert!(facts.contains("\"simulated\": true,"), "{facts}");
         let none = lab.forge(&["sandbox", "reset", "c", "-i", "inventory.yaml"]);

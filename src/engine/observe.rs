@@ -117,9 +117,10 @@ pub(super) async fn observe_for(
     Observed { seen, ..Observed::nothing(project) }
 }
 
-/// Notes which hosts are not real.
+/// Notes which hosts are not real, or show hardware that is not.
 fn mark(project: &Project, seen: &mut [HostSeen]) {
-    seen.iter_mut().for_each(|seen| seen.simulated = project.is_simulated(&seen.host));
+    let simulated = |seen: &HostSeen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+    seen.iter_mut().for_each(|seen| seen.simulated = simulated(seen));
 }
 
 impl Observed {

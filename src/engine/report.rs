@@ -16,7 +16,7 @@ pub struct Report {
     pub verb: String,
     pub cluster: String,
     pub plan: Option<String>,
-    /// Hosts that are not real: sandboxes on the machine that forge ran on.
+    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is a stand-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub hosts: Vec<HostReport>,

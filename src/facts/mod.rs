@@ -43,6 +43,7 @@ mod reboot;
 mod roce;
 mod secure_boot;
 mod services;
+mod simulated;
 mod sm;
 mod table;
 mod time;
@@ -77,7 +78,7 @@ pub struct Fact {
 pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
 
 /// Every fact, in the order of the reference. Those that touch filesystems stand after those that do not.
-static ALL: [Fact; 40] = [
+static ALL: [Fact; 41] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
@@ -88,6 +89,7 @@ static ALL: [Fact; 40] = [
     reboot::FACT,
     tools::FACT,
     virtualization::FACT,
+    simulated::FACT,
     network::FACT,
     time::FACT,
     disk::FACT,
@@ -142,6 +144,11 @@ pub fn probes() -> impl Iterator<Item = Probe> {
 }
 
 impl Facts {
+    /// Returns whether the host says that its hardware is a stand-in.
+    pub fn hardware_is_simulated(&self) -> bool {
+        self.0.get(simulated::FACT.name).is_some_and(|fact| fact.as_ref().is_ok_and(Value::is_string))
+    }
+
     /// Parses what an observation holds of facts.
     pub fn from_observation(seen: &Observation) -> Self {
         let mut facts = BTreeMap::new();

@@ -18,7 +18,7 @@ pub struct Plan {
     pub inventory: String,
     /// Digest over everything below and the inputs: the plan's identity.
     pub id: String,
-    /// Hosts that are not real: sandboxes on the machine that forge ran on.
+    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is a stand-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub hosts: Vec<HostPlan>,

@@ -62,9 +62,10 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
     plan
 }
 
+/// Hosts whose hardware is simulated say so themselves; a sandbox is one before it is asked.
 fn simulated(project: &Project, seen: &[HostSeen]) -> Vec<HostName> {
-    let hosts = seen.iter().map(|seen| &seen.host);
-    hosts.filter(|host| project.is_simulated(host)).cloned().collect()
+    let simulated = seen.iter().filter(|seen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated());
+    simulated.map(|seen| seen.host.clone()).collect()
 }
 
 /// Plans every host as if all others got through, then again with what the others come to, until nothing moves:

@@ -56,7 +56,7 @@ pub struct HostSeen {
     pub account: Option<Untrusted>,
     /// Round trips it took.
     pub trips: u32,
-    /// Whether the host is a sandbox on this machine.
+    /// Whether the host is a sandbox on this machine, or its hardware a stand-in.
     pub simulated: bool,
 }
 

@@ -20,6 +20,7 @@ mod history;
 mod kill;
 mod kinds;
 mod library;
+mod profile;
 mod proof;
 mod removal;
 mod sandbox;

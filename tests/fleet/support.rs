@@ -246,6 +246,16 @@ impl Node {
         must(["reset", &self.name]);
     }
 
+    /// Puts the hardware of a folder of `tests/fleet/profiles` into the node, until its next reset.
+    pub fn profile(&self, name: &str) {
+        must(["profile", &self.name, name]);
+    }
+
+    /// Breaks that hardware (`true`) or mends it; a profile's file `faults` says what there is to break.
+    pub fn fault(&self, fault: &str, broken: bool) {
+        must(["fault", &self.name, fault, if broken { "on" } else { "off" }]);
+    }
+
     /// Pulls (`false`) or plugs (`true`) the network cable.
     pub fn link(&self, up: bool) {
         must(["link", &self.name, if up { "up" } else { "down" }]);

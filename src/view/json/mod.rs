@@ -96,7 +96,7 @@ struct FactsBody<'a> {
 struct HostFacts<'a> {
     host: &'a HostName,
     reach: &'a Reach,
-    /// Present and true for a sandbox on the machine that forge ran on.
+    /// Present and true for a sandbox on the machine that forge ran on, and where hardware is a stand-in.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     simulated: bool,
     facts: BTreeMap<&'a str, Fact<'a>>,

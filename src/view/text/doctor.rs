@@ -150,7 +150,7 @@ mod tests {
         let text = Text { target: Some("c.yaml".into()), ..Text::default() };
         assert_eq!(
             said(&text, &fine),
-            "sandbox: simulated on this machine: n1\n\nready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n"
+            "simulated, no real hardware: n1\n\nready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n"
         );
     }
 }

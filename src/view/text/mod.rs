@@ -131,7 +131,7 @@ fn simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Wr
     let folded = super::fold::fold(hosts.into_iter().map(HostName::as_str));
     match folded.as_str() {
         "" => Ok(()),
-        hosts => writeln!(out, "sandbox: simulated on this machine: {}\n", super::escape::line(hosts)),
+        hosts => writeln!(out, "simulated, no real hardware: {}\n", super::escape::line(hosts)),
     }
 }
 

@@ -1,0 +1,35 @@
+//! `simulated`: whether what a host shows of its hardware is a stand-in.
+
+use super::Fact;
+use super::read::{done, text_or_null};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+
+const SNIPPET: &str = "[ -e /etc/forge/simulated-hardware ] || exit 0; cat /etc/forge/simulated-hardware";
+
+pub(super) const FACT: Fact = Fact {
+    name: "simulated",
+    doc: "The name of the hardware profile that stands in for this host's hardware, as text, from `/etc/forge/simulated-hardware`: who \
+          puts stand-ins on a host for a test writes it there. Null on every other host. What forge shows of such a host says so first.",
+    fields: &[],
+    reads: &["/etc/forge/simulated-hardware"],
+    snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    Ok(text_or_null(Some(done(output)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+
+    #[test]
+    fn the_profile_is_named_and_most_hosts_have_none() {
+        assert_eq!(parsed(&FACT, "h100x8-ndr\n"), Ok(Value::from("h100x8-ndr")));
+        assert_eq!(parsed(&FACT, ""), Ok(Value::Null));
+        assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
+    }
+}
