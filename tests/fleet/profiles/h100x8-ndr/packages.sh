@@ -6,6 +6,7 @@ readonly DRIVER=560.35.03 OFED=24.10-0.7.0.0
 # Builds everything into the directory $1; $2 is the folder of the profile.
 build_software() {
   local out=$1 profile=$2 work
+  command -v objcopy >/dev/null || die "objcopy is missing" "install binutils"
   work=$(mktemp -d "$out.XXXX")
   mkdir -p "$out/repo" "$out/inbox"
   # An Ubuntu kernel brings its own RDMA modules, an older build than the stack's.
