@@ -28,7 +28,7 @@ const FACTS: [&str; 18] = [
     "verbs",
 ];
 /// As somebody installs it by hand: no record of forge is on the host.
-const INSTALL: &str = "apt-get -qq install cuda-drivers-560 nvidia-fabricmanager-560 >/dev/null
+const INSTALL: &str = "apt-get -qq install cuda-drivers-560=560.35.03-1 nvidia-fabricmanager-560=560.35.03-1 >/dev/null
     mkdir /root/ofed && tar -xzf /srv/forge-hardware/mlnx-ofed.tgz -C /root/ofed --strip-components=1 && /root/ofed/mlnxofedinstall
     systemctl -q enable nvidia-fabricmanager nvidia-persistenced";
 
@@ -153,7 +153,7 @@ const CONSEQUENCES: [Consequence; 6] = [
 #[test]
 fn each_fault_changes_its_own_facts_and_verdicts_alone() {
     let Some(nodes) = installed(1) else { return };
-    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "apply"));
+    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "560.35.03"));
     let (sound, fine) = (facts(&project), failing(&project));
     for (fault, changed, verdicts) in CONSEQUENCES {
         nodes[0].fault(fault, true);
@@ -178,11 +178,11 @@ fn failing(project: &Project) -> BTreeSet<String> {
 }
 
 /// What of the stack `h100-node` a kernel without modules can be brought to.
-fn stack(node: &Node, key: &str) -> String {
+fn stack(node: &Node, driver: &str) -> String {
     let digest = node.must("sha256sum /srv/forge-hardware/mlnx-ofed.tgz | cut -d' ' -f1");
     format!(
         "rollout: {{ reboot: allow, max_unavailable: 2 }}
-{key}:
+apply:
   - {{ recipe: base-assert, on: all, with: {{ gpus: 8, product: H100 SXM, nvswitches: 4, ib_hcas: 4, eth_hcas: 2 }} }}
   - {{ recipe: nouveau, on: all }}
   - {{ recipe: nvidia-gsp, on: all, with: {{ gsp: \"off\" }} }}
@@ -191,7 +191,7 @@ fn stack(node: &Node, key: &str) -> String {
     with: {{ version: 24.10-0.7.0.0, archive: {{ path: /srv/forge-hardware/mlnx-ofed.tgz, sha256: {digest} }} }}
   - {{ recipe: subnet-manager, on: all }}
   - {{ recipe: ib-ports, on: all, with: {{ ports: 4 }} }}
-  - {{ recipe: nvidia-driver, on: all, with: {{ version: 560.35.03, flavor: proprietary }} }}
+  - {{ recipe: nvidia-driver, on: all, with: {{ version: {driver}, flavor: proprietary }} }}
   - {{ recipe: nvidia-fabricmanager, on: all }}
   - {{ recipe: nvidia-persistenced, on: all }}
 "
@@ -205,7 +205,7 @@ fn apply(project: &Project) -> Output {
 #[test]
 fn a_bare_server_is_verified_after_one_apply_with_one_reboot() {
     let Some(nodes) = bare(1) else { return };
-    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "apply"));
+    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "560.35.03"));
     let before = nodes[0].boot_id();
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
@@ -219,13 +219,30 @@ fn a_bare_server_is_verified_after_one_apply_with_one_reboot() {
     assert_eq!(each(list(&facts, "gpus"), "/gsp"), [json!("off")], "the option was there before the first load");
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(plan.code, 0, "nothing to do: {plan}");
+    upgrade(project, &nodes[0]);
+}
+
+/// The next patch of the driver: the fabric manager follows, and both are held again.
+fn upgrade(project: Project, node: &Node) {
+    let project = project.inventory(&stack(node, "560.35.05"));
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    let reboots = document(&project, "report.json")["report"]["hosts"][0]["reboots"].clone();
+    assert_eq!(reboots.as_array().map(Vec::len), Some(1), "{reboots}");
+    let facts = facts(&project);
+    let versions = [&facts["driver"]["value"]["loaded"], &facts["fabricmanager"]["value"]["version"]];
+    assert_eq!(versions, ["560.35.05"; 2]);
+    assert_eq!(each(list(&facts, "gpu_state"), "/fabric/state"), [json!("Completed")]);
+    assert_eq!(node.must("apt-mark showhold"), "cuda-drivers-560\nnvidia-fabricmanager-560");
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 0, "nothing to do: {plan}");
 }
 
 #[test]
 fn a_server_with_seven_gpus_is_blocked_as_hardware_while_the_other_finishes() {
     let Some(nodes) = bare(2) else { return };
     nodes[0].fault("gpu-missing", true);
-    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "apply"));
+    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "560.35.03"));
     let (out, boot) = (apply(&project), nodes[0].boot_id());
     assert_eq!(out.code, 3, "{out}");
     let report = document(&project, "report.json");
@@ -240,7 +257,7 @@ fn a_server_with_seven_gpus_is_blocked_as_hardware_while_the_other_finishes() {
 fn a_server_whose_gpu_somebody_uses_is_left_alone_while_the_other_finishes() {
     let Some(nodes) = installed(2) else { return };
     nodes[0].fault("foreign-holder", true);
-    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "apply"));
+    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "560.35.03"));
     let boot = nodes[0].boot_id();
     let out = apply(&project);
     assert_eq!(out.code, 3, "{out}");

@@ -1,18 +1,20 @@
 # The software for this board, as stand-ins: packages and an archive, sourced by `fleet`.
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
-readonly DRIVER=560.35.03 OFED=24.10-0.7.0.0
+readonly OFED=24.10-0.7.0.0
 
 # Builds everything into the directory $1; $2 is the folder of the profile.
 build_software() {
-  local out=$1 profile=$2 work
+  local out=$1 profile=$2 work version
   command -v objcopy >/dev/null || die "objcopy is missing" "install binutils"
   work=$(mktemp -d "$out.XXXX")
   mkdir -p "$out/repo" "$out/inbox"
   # An Ubuntu kernel brings its own RDMA modules, an older build than the stack's.
   module "$out/inbox/mlx5_core.ko" 'license=Dual BSD/GPL' srcversion=1D0CBD0F2C0DDCDA0F0E55A
-  driver_package "$work" "$profile"
-  fm_package "$work" "$profile"
+  for version in 560.35.03 560.35.05; do
+    driver_package "$work" "$profile" "$version"
+    fm_package "$work" "$profile" "$version"
+  done
   mv "$work"/*.deb "$out/repo/"
   index_repo "$out/repo"
   ofed_archive "$work" "$out" "$profile"
@@ -39,9 +41,9 @@ dkms_postinst() {
 }
 
 driver_package() {
-  local work=$1 version=$DRIVER name
+  local work=$1 version=$3 name
   begin "$work"
-  module "$work/pkg/usr/src/nvidia-$version/nvidia.ko" license=NVIDIA "version=$version" srcversion=5A6C3F0B7D0E4B1C9E2A7F1
+  module "$work/pkg/usr/src/nvidia-$version/nvidia.ko" license=NVIDIA "version=$version" "srcversion=5A6C3F0B7D0E4B1C9E2A7${version##*.}"
   for name in nvidia_uvm nvidia_peermem; do
     module "$work/pkg/usr/src/nvidia-$version/$name.ko" license=NVIDIA "version=$version" depends=nvidia,ib_core
   done
@@ -75,7 +77,7 @@ ExecStart=/usr/bin/nv-fabricmanager
 WantedBy=multi-user.target
 UNIT
   reload_postinst | put "$work" DEBIAN/postinst 755
-  finish "$work" nvidia-fabricmanager-560 "$DRIVER-1"
+  finish "$work" nvidia-fabricmanager-560 "$3-1"
 }
 
 # The archive of MLNX_OFED with an installer that leaves what the real one does: modules, tools and the service.
