@@ -170,7 +170,7 @@ fn each_fault_changes_its_own_facts_and_verdicts_alone() {
 
 /// The names of what `forge verify` does not find to hold: failed and unknown alike.
 fn failing(project: &Project) -> BTreeSet<String> {
-    let out = project.forge(["verify", "inventory.yaml", "--json-into", "verify.json"]);
+    project.forge(["verify", "inventory.yaml", "--json-into", "verify.json"]);
     let document = document(project, "verify.json");
     let verify = document["report"]["hosts"][0]["verify"].as_array().expect("checks");
     let bad = verify.iter().filter(|check| check["result"] == "failed" || check["result"] == "unknown");
