@@ -3,7 +3,7 @@
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const PROFILE: &str = "h100x8-ndr";
 /// What hardware and its software tell; the rest of a host moves by itself.
@@ -125,56 +125,29 @@ fn an_installed_server_tells_what_is_loaded() {
     assert_eq!(facts["holders"]["value"], json!([]));
 }
 
-/// A fault, the facts that differ from those of the sound server, and the checks that do not hold.
-type Consequence = (&'static str, &'static [&'static str], &'static [&'static str]);
-
-const CONSEQUENCES: [Consequence; 6] = [
-    (
-        "gpu-off-bus",
-        &["gpu_state", "gpus"],
-        &[
-            "every GPU answers",
-            "every GPU is registered in the fabric",
-            "no GPU has lost lanes of its PCI link",
-            "persistence mode is on for every GPU",
-        ],
-    ),
-    ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"], &["counted"]),
-    ("port-init", &["rdma", "verbs"], &["active", "every port is active", "every port knows its subnet manager"]),
-    ("port-lanes", &["rdma"], &["every port runs at its rate", "no port has lost lanes"]),
-    ("fabric-in-progress", &["gpu_state"], &["every GPU is registered in the fabric", "fabric"]),
-    (
-        "smi-hangs",
-        &["gpu_state", "topology"],
-        &["every GPU is registered in the fabric", "fabric", "persistence mode is on for every GPU"],
-    ),
+/// A fault, and the facts that differ from those of the sound server.
+const CONSEQUENCES: [(&str, &[&str]); 6] = [
+    ("gpu-off-bus", &["gpu_state", "gpus"]),
+    ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"]),
+    ("port-init", &["rdma", "verbs"]),
+    ("port-lanes", &["rdma"]),
+    ("fabric-in-progress", &["gpu_state"]),
+    ("smi-hangs", &["gpu_state", "topology"]),
 ];
 
 #[test]
-fn each_fault_changes_its_own_facts_and_verdicts_alone() {
+fn each_fault_changes_its_own_facts_alone() {
     let Some(nodes) = installed(1) else { return };
-    let project = Project::new(&nodes).inventory(&stack(&nodes[0], "560.35.03"));
-    let (sound, fine) = (facts(&project), failing(&project));
-    for (fault, changed, verdicts) in CONSEQUENCES {
+    let project = Project::new(&nodes);
+    let sound = facts(&project);
+    for (fault, changed) in CONSEQUENCES {
         nodes[0].fault(fault, true);
         let broken = facts(&project);
         let differ: Vec<&str> = FACTS.into_iter().filter(|name| broken[*name] != sound[*name]).collect();
         assert_eq!(differ, changed, "{fault}");
-        let now = failing(&project);
-        let new: Vec<&str> = now.difference(&fine).map(String::as_str).collect();
-        assert_eq!(new, verdicts, "{fault}");
         nodes[0].fault(fault, false);
     }
-    assert_eq!((facts(&project), failing(&project)), (sound, fine), "mended");
-}
-
-/// The names of what `forge verify` does not find to hold: failed and unknown alike.
-fn failing(project: &Project) -> BTreeSet<String> {
-    project.forge(["verify", "inventory.yaml", "--json-into", "verify.json"]);
-    let document = document(project, "verify.json");
-    let verify = document["report"]["hosts"][0]["verify"].as_array().expect("checks");
-    let bad = verify.iter().filter(|check| check["result"] == "failed" || check["result"] == "unknown");
-    bad.map(|check| check["name"].as_str().expect("a name").to_owned()).collect()
+    assert_eq!(facts(&project), sound, "mended");
 }
 
 /// What of the stack `h100-node` a kernel without modules can be brought to.
