@@ -59,7 +59,8 @@ ExecStart=/usr/bin/nvidia-persistenced
 [Install]
 WantedBy=multi-user.target
 UNIT
-  dkms_postinst "nvidia-$version" | put "$work" DEBIAN/postinst 755
+  # As Debian's helpers do for a package that brings a daemon.
+  { dkms_postinst "nvidia-$version" && echo 'systemctl -q enable nvidia-persistenced.service'; } | put "$work" DEBIAN/postinst 755
   finish "$work" cuda-drivers-560 "$version-1"
 }
 
