@@ -34,4 +34,4 @@ pub use seen::{HostSeen, Reach, Refused, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
 pub use verify::{despite, unproven, verification};
 pub use walk::{provided, resource_of, rule, title};
-pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, left_open, runs_unit};
+pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, futile, left_open, runs_unit};

@@ -136,8 +136,8 @@ fn steps(
         Walk::new(case, turns, outside, identities.twin(&case.host.name), scope).run(told)
     };
     let mut first = Told::default();
-    let mut steps = walk(&Scope::default(), &mut first);
-    let scope = Scope::of(case, &steps, case.ground.policy);
+    let mut steps = walk(&Scope::unknown(case.ground.policy), &mut first);
+    let scope = Scope::of(case, turns, &steps, case.ground.policy);
     match scope.matters() {
         true => steps = walk(&scope, told),
         false => told.add(first),

@@ -6,7 +6,7 @@ use super::model::{Envelope, StepPlan};
 use super::outside::{Outside, Status, Told};
 use super::span::above;
 use super::verify::unproven;
-use super::window::{self, Scope as WindowScope, Stage, may_reboot};
+use super::window::{self, Scope as WindowScope, Stage};
 use crate::config::{Instance, Judged, State};
 use crate::graph::{Edge, StepIndex, Why};
 use crate::model::{Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
@@ -109,23 +109,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             false => (None, stopped),
         };
         let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for);
-        step.held = self.held(turn, &step);
+        step.held = self.window.held(&step);
         self.note(turn, &step, behind);
         step
-    }
-
-    /// Returns why a step that could run is left alone.
-    fn held(&self, turn: &Turn<'_>, step: &StepPlan) -> Option<String> {
-        let most = self.case.ground.policy.max_disruption;
-        let class = window::class(step);
-        match self.window.shut.get(&turn.instance.recipe.name) {
-            _ if !step.acts() => None,
-            _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
-            Some(core) => {
-                Some(format!("must have the version of `{core}`, which `--max-disruption` ({most}) holds back"))
-            }
-            None => None,
-        }
     }
 
     /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
@@ -257,7 +243,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 impl Walk<'_, '_> {
     /// Whether the run itself brings a step into force: by a reboot, or since what loads it comes later.
     fn will_be_effective(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
-        let reboots = may_reboot(self.case.ground.project, self.case.ground.policy);
+        let reboots = self.window.may_reboot(self.case.ground.project);
         let first_load = || window::ways(turn).any(|way| way == "first-load");
         (reboots && window::is_by_reboot(turn, step)) || (step.verdict == Verdict::Change && first_load())
     }

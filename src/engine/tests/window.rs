@@ -469,3 +469,42 @@ fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
     assert!(text.contains("\ndone: n1\nnot done: n[3:4]\ngone wrong: n2\n"), "{text}");
     assert!(text.ends_with("next: forge apply inventory.yaml\n"), "{text}");
 }
+
+const UNREADABLE: &str = "steps:
+  - { name: odd, command: { check: 'exit 7', apply: 'true' } }
+";
+
+/// After a reboot the whole host must be proven. Where something cannot be judged it would stay out of service.
+#[test]
+fn no_host_reboots_that_could_not_come_back() {
+    let apply = ["odd", "early", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
+    let recipes = [("odd", UNREADABLE), ("early", EARLY), ("driver", DRIVER)];
+    let stage = Stage::new(2, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), &recipes);
+    for host in &stage.hosts {
+        stage.write(host, ".sim/boot-id", "boot-1\n");
+        stage.write(host, ".sim/reboot", REBOOT);
+        stage.write(host, ".sim/systemctl", SYSTEMCTL);
+    }
+    let ran = stage.run();
+    assert!(ran.plan.hosts.iter().all(|host| host.window.is_none()), "{:#?}", ran.plan.hosts[0].window);
+    assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not get through");
+    assert_eq!((ran.code(), log(&stage, "n1")), (9, Vec::new()), "{:#?}", ran.report);
+}
+
+/// A change of class D2 alone asks for its own recipes: what is unknown elsewhere keeps nothing from closing.
+#[test]
+fn what_cannot_be_judged_holds_back_its_own_window_only() {
+    let tied = UNREADABLE.replace("exit 7", "echo {{ recipes[\"driver\"].version }}; exit 7");
+    let driver = DRIVER.replace("needs: [early]\n", "");
+    let apply = ["odd", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
+    for (odd, expected) in [
+        (tied.as_str(), "held: not taken out of service: `odd/odd` is unknown, so the host would not come back"),
+        (UNREADABLE, "changed"),
+    ] {
+        let stage = Stage::new(1, &format!("apply:\n{apply}"), &[("odd", odd), ("driver", &driver)]);
+        stage.write("n1", ".sim/systemctl", SYSTEMCTL);
+        let ran = stage.run();
+        assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (expected, 9), "{:#?}", ran.report);
+    }
+}

@@ -1,9 +1,11 @@
 //! Opening a window: the host is taken out of service.
 
 use super::{STOPPING, Shut, script};
-use crate::engine::event::Event;
+use crate::engine::event::{Event, StepResult};
 use crate::engine::host::HostRun;
-use crate::plan::{Stop, Window};
+use crate::engine::report::StepReport;
+use crate::model::{Scope, StepId};
+use crate::plan::{self, Stop, Window};
 use serde_json::json;
 
 impl HostRun<'_> {
@@ -55,9 +57,20 @@ impl HostRun<'_> {
     /// What cannot be finished is no reason to take the host out of service.
     async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
         self.sound("taken out of service")?;
+        self.decided(window)?;
         match window.reboots_certainly() {
             true => self.not_here().await,
             false => Ok(()),
+        }
+    }
+
+    /// After a reboot the whole host must be proven: one with a step that could not be judged would stay out of service.
+    fn decided(&self, window: &Window) -> Result<(), Shut> {
+        let counts = |id: &StepId| self.plan.steps.iter().any(|step| step.id == *id && step.scope != Scope::One);
+        let open = self.steps.iter().filter(|report| counts(&report.id)).find_map(undecided);
+        match open {
+            Some(why) if window.left_open.is_none() && !window.reboots.is_empty() => Err(Shut::Held(why)),
+            _ => Ok(()),
         }
     }
 
@@ -79,6 +92,16 @@ impl HostRun<'_> {
         self.run.say(Event::WindowOpened { host: self.host().clone(), stops });
         Ok(())
     }
+}
+
+fn undecided(report: &StepReport) -> Option<String> {
+    let word = match &report.result {
+        StepResult::Blocked { .. } => "blocked",
+        StepResult::Unknown { .. } => "unknown",
+        StepResult::Stale { .. } => "stale",
+        _ => return None,
+    };
+    Some(plan::futile(&report.id, word))
 }
 
 fn names(stops: &[Stop]) -> Vec<&str> {

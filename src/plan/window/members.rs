@@ -2,28 +2,54 @@
 
 use super::{Stop, is_open};
 use crate::config::{Project, Reboots};
-use crate::model::{Disruption, StepId};
+use crate::model::{Disruption, StepId, Verdict};
 use crate::plan::{Case, Policy, StepPlan, Turn};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a first look at a host's steps found of its window. The second look needs it: services that stop meanwhile
 /// must start again, and what is tied to a change that is held back is held back with it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     /// Recipes whose changes belong to the window because of the version that they share with another one.
     pub tied: BTreeSet<String>,
     /// Units that stop, with the recipe that changes meanwhile.
     pub stops: Vec<Stop>,
-    /// Recipes that must have the version of one with a change that the policy holds back, with that change.
+    /// Recipes that must have the version of one with a change that is held back, with that change.
     pub shut: BTreeMap<String, StepId>,
+    /// A step that keeps the window from closing again, so that it is not opened, and what is wrong with it.
+    pub futile: Option<(StepId, &'static str)>,
+    /// The most that may be disturbed, for which nothing of the host is held back.
+    most: Disruption,
 }
 
 impl Scope {
+    /// Returns what is known before a first look.
+    pub fn unknown(policy: Policy) -> Self {
+        Self {
+            tied: BTreeSet::new(),
+            stops: Vec::new(),
+            shut: BTreeMap::new(),
+            futile: None,
+            most: policy.max_disruption,
+        }
+    }
+
     /// Returns what the steps of a first look call for.
-    pub fn of(case: &Case<'_>, steps: &[StepPlan], policy: Policy) -> Self {
+    pub fn of(case: &Case<'_>, turns: &[Turn<'_>], steps: &[StepPlan], policy: Policy) -> Self {
+        let scope = Self::within(case, steps, policy.max_disruption);
+        match scope.keeps_open(case, turns, steps) {
+            Some(step) => Self {
+                futile: stuck(step).map(|word| (step.id.clone(), word)),
+                ..Self::within(case, steps, policy.max_disruption.min(Disruption::D1))
+            },
+            None => scope,
+        }
+    }
+
+    fn within(case: &Case<'_>, steps: &[StepPlan], most: Disruption) -> Self {
         let project = case.ground.project;
-        let shut = shut(project, steps, policy);
-        let goes = |step: &&StepPlan| step.acts() && !shut.contains_key(&*step.id.recipe);
+        let shut = shut(project, steps, most);
+        let goes = |step: &&StepPlan| step.acts() && class(step) <= most && !shut.contains_key(&*step.id.recipe);
         let heavy = steps.iter().filter(|step| goes(step) && class(step) >= Disruption::D2);
         let core: BTreeSet<String> = heavy.map(|step| step.id.recipe.to_string()).collect();
         let tied = &closure(project, &core) - &core;
@@ -31,12 +57,50 @@ impl Scope {
         let changing: BTreeSet<&str> =
             changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
         let stops = stops(case, &changing).0;
-        Self { tied, stops, shut }
+        Self { tied, stops, shut, futile: None, most }
+    }
+
+    /// Returns a step on which the window could not close again. After a reboot the whole host must be proven, else
+    /// the recipes of the window. A window that an earlier run left open takes the host out of service no more.
+    fn keeps_open<'s>(&self, case: &Case<'_>, turns: &[Turn<'_>], steps: &'s [StepPlan]) -> Option<&'s StepPlan> {
+        let stuck = |step: &&StepPlan| stuck(step).is_some();
+        if case.seen.window.is_some() || !steps.iter().any(|step| stuck(&step)) {
+            return None;
+        }
+        let members = Members::new(case, self);
+        let inside: Vec<_> = turns.iter().zip(steps).filter(|(turn, step)| members.is_member(turn, step)).collect();
+        let reboots = inside.iter().any(|(_, step)| class(step) >= Disruption::D3)
+            || turns.iter().zip(steps).any(|(turn, step)| members.awaits(turn, step));
+        let recipes: BTreeSet<&str> = inside.iter().map(|(_, step)| &*step.id.recipe).collect();
+        let of_window = |step: &&StepPlan| recipes.contains(&*step.id.recipe) || self.tied.contains(&*step.id.recipe);
+        let counts = |step: &&StepPlan| reboots || (!recipes.is_empty() && of_window(step));
+        steps.iter().filter(stuck).find(counts)
+    }
+
+    /// Returns whether hosts may reboot to bring steps into force.
+    pub fn may_reboot(&self, project: &Project) -> bool {
+        project.rollout.reboot == Reboots::Allow && self.most >= Disruption::D3
+    }
+
+    /// Returns why a step that could run is left alone.
+    pub fn held(&self, step: &StepPlan) -> Option<String> {
+        let class = class(step);
+        let most = self.most;
+        match (&self.futile, self.shut.get(&*step.id.recipe)) {
+            _ if !step.acts() => None,
+            (Some((id, word)), _) if class > most => Some(futile(id, word)),
+            _ if class > most => Some(format!("is {class}, and `--max-disruption` is {most}")),
+            (Some(_), Some(core)) => Some(format!("must have the version of `{core}`, which is held back")),
+            (None, Some(core)) => {
+                Some(format!("must have the version of `{core}`, which `--max-disruption` ({most}) holds back"))
+            }
+            (_, None) => None,
+        }
     }
 
     /// Returns whether the second look comes to something else than the first.
     pub fn matters(&self) -> bool {
-        !self.stops.is_empty() || !self.shut.is_empty()
+        !self.stops.is_empty() || !self.shut.is_empty() || self.futile.is_some()
     }
 
     /// Returns the recipe that changes while a unit is stopped.
@@ -46,10 +110,10 @@ impl Scope {
 }
 
 /// Returns the recipes that must have the version of one that the policy holds back a step of.
-fn shut(project: &Project, steps: &[StepPlan], policy: Policy) -> BTreeMap<String, StepId> {
+fn shut(project: &Project, steps: &[StepPlan], most: Disruption) -> BTreeMap<String, StepId> {
     let mut shut = BTreeMap::new();
     // Of what is held back in this look, only the class says so: nothing is tied yet.
-    let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > policy.max_disruption;
+    let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > most;
     for step in steps.iter().filter(over).filter(|step| class(step) >= Disruption::D2) {
         let own = step.id.recipe.to_string();
         for recipe in closure(project, &BTreeSet::from([own.clone()])).into_iter().filter(|recipe| *recipe != own) {
@@ -101,7 +165,7 @@ pub(super) struct Members<'m> {
 
 impl<'m> Members<'m> {
     pub fn new(case: &Case<'_>, scope: &'m Scope) -> Self {
-        Self { scope, reboots: may_reboot(case.ground.project, case.ground.policy) }
+        Self { scope, reboots: scope.may_reboot(case.ground.project) }
     }
 
     /// Whether a step takes its host out of service, or must have the version of one that does.
@@ -116,9 +180,20 @@ impl<'m> Members<'m> {
     }
 }
 
-/// Returns whether hosts may reboot in this run.
-pub(in crate::plan) fn may_reboot(project: &Project, policy: Policy) -> bool {
-    project.rollout.reboot == Reboots::Allow && policy.max_disruption >= Disruption::D3
+/// Returns the word for what keeps a step from being brought about in this run, be it in a window. A `one` step that may
+/// have been done on hosts which are not in this run says nothing of this host.
+fn stuck(step: &StepPlan) -> Option<&'static str> {
+    let own = step.waits_for.is_none() && step.scope != crate::model::Scope::One;
+    match step.verdict {
+        Verdict::Blocked(_) if own => Some("blocked"),
+        Verdict::Unknown if own => Some("unknown"),
+        _ => None,
+    }
+}
+
+/// Returns why the window of a host is not opened in which a step cannot be brought about.
+pub fn futile(step: &StepId, word: &str) -> String {
+    format!("not taken out of service: `{step}` is {word}, so the host would not come back")
 }
 
 /// Returns the units that stop and the modules that are unloaded while `changing` recipes change.

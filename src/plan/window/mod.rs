@@ -7,8 +7,7 @@
 mod members;
 mod stage;
 
-pub(super) use members::may_reboot;
-pub use members::{Scope, class, is_by_reboot, waits_for_effect, ways};
+pub use members::{Scope, class, futile, is_by_reboot, waits_for_effect, ways};
 pub use stage::Stage;
 
 use super::{Case, Envelope, HostSeen, Ruling, StepPlan, Turn, resource_of};
