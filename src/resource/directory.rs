@@ -1,7 +1,7 @@
 //! `directory`: a directory with its owner and mode.
 
 use super::body::{self, Parent, bare, missing_parent, ownership, put_ownership, type_basis, type_words};
-use super::support::{account_name, bad_value, octal, output, path_state, required};
+use super::support::{GROUP, OWNER, bad_value, octal, output, owner_and_group, path_state, required};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, Value};
@@ -25,8 +25,8 @@ removes everything in it on the same file system. What no earlier step takes out
 Directories of the top level (`/etc`) are never removed.",
     fields: &[
         Field::required("path", Type::Path, "Where the directory stands on the host."),
-        Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
-        Field::optional("group", Type::Name, "Name of the group. Default `root`."),
+        OWNER,
+        GROUP,
         Field::optional("mode", Type::Mode, "Permission bits. Default `\"0755\"`."),
         Field::optional("recursive", Type::Bool, "Whether a removal takes what is in it too. Default `false`."),
     ],
@@ -56,17 +56,14 @@ struct Directory {
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required(fields, "path")?;
-    let owner = fields.text("owner").unwrap_or("root");
-    let group = fields.text("group").unwrap_or("root");
-    account_name("owner", owner)?;
-    account_name("group", group)?;
+    let (owner, group) = owner_and_group(fields)?;
     if absent && path.matches('/').count() < 2 {
         return Err(bad_value(format!("`{path}` is a directory of the top level, which is never removed")));
     }
     Ok(Box::new(Directory {
         path: path.to_owned(),
-        owner: owner.to_owned(),
-        group: group.to_owned(),
+        owner,
+        group,
         mode: fields.mode("mode").unwrap_or(0o755),
         recursive: fields.bool("recursive").unwrap_or(false),
         absent,

@@ -2,7 +2,7 @@
 
 use super::body::{Body, Target, bare, only_ownership};
 use super::shell;
-use super::support::{account_name, bad_value, required};
+use super::support::{GROUP, OWNER, file_path, owner_and_group};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
@@ -38,8 +38,8 @@ const FIELDS: &[Field] = &[
     Field::optional("content", Type::Text, "The body. Excludes `template` and `source`."),
     Field::optional("template", Type::LocalFile, "A file of the inventory's tree whose rendered text is the body."),
     Field::optional("source", Type::LocalFile, "A file of the inventory's tree whose bytes are the body."),
-    Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
-    Field::optional("group", Type::Name, "Name of the group. Default `root`."),
+    OWNER,
+    GROUP,
     Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
     Field::optional(
         "validate",
@@ -68,22 +68,10 @@ struct File {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = required(fields, "path")?;
-    if path == "/" {
-        return Err(bad_value("`/` is not a file"));
-    }
-    let owner = fields.text("owner").unwrap_or("root");
-    let group = fields.text("group").unwrap_or("root");
-    account_name("owner", owner)?;
-    account_name("group", group)?;
+    let path = file_path(fields)?;
+    let (owner, group) = owner_and_group(fields)?;
     Ok(Box::new(File {
-        target: Target {
-            path: path.to_owned(),
-            body: body(fields, absent)?,
-            owner: owner.to_owned(),
-            group: group.to_owned(),
-            mode: fields.mode("mode").unwrap_or(0o644),
-        },
+        target: Target { path, body: body(fields, absent)?, owner, group, mode: fields.mode("mode").unwrap_or(0o644) },
         validate: fields.text("validate").unwrap_or_default().to_owned(),
         backup: fields.bool("backup").unwrap_or(true),
         absent,

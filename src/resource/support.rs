@@ -1,6 +1,6 @@
 //! What all kinds share: typed answers out of an observation, words for lists, common diagnostics.
 
-use super::{Predicted, Provision};
+use super::{Field, Predicted, Provision, Type};
 use crate::diag::{Code, Diag};
 use crate::probe::{CmdlineState, InitramfsState, UserState};
 use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
@@ -97,6 +97,27 @@ pub(super) fn parent(path: &str) -> Option<&str> {
         Some((_, "")) | None => None,
         Some(("", _)) => Some("/"),
         Some((parent, _)) => Some(parent),
+    }
+}
+
+/// The field that names the owner of a file.
+pub(super) const OWNER: Field = Field::optional("owner", Type::Name, "Name of the owner. Default `root`.");
+/// The field that names its group.
+pub(super) const GROUP: Field = Field::optional("group", Type::Name, "Name of the group. Default `root`.");
+
+/// Returns owner and group of a file, `root` where nothing is said.
+pub(super) fn owner_and_group(fields: &super::Fields) -> Result<(String, String), Diag> {
+    let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
+    account_name("owner", owner)?;
+    account_name("group", group)?;
+    Ok((owner.to_owned(), group.to_owned()))
+}
+
+/// Returns the `path` of what is a file.
+pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
+    match required(fields, "path")? {
+        "/" => Err(bad_value("`/` is not a file")),
+        path => Ok(path.to_owned()),
     }
 }
 

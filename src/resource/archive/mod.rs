@@ -5,7 +5,7 @@ mod script;
 
 use super::absent::removable;
 use super::body::{Body, bare};
-use super::support::{account_name, bad_value, required, sha256_hex};
+use super::support::{bad_value, owner_and_group, required, sha256_hex};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
@@ -81,9 +81,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let into = required(fields, "into")?.to_owned();
     removable(&into)
         .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
-    let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
-    account_name("owner", owner)?;
-    account_name("group", group)?;
+    let (owner, group) = owner_and_group(fields)?;
     let (from, pinned) = (origin(fields, absent)?, pinned(fields)?);
     if let (From::Tree(_, found), Some(wanted)) = (&from, &pinned)
         && found != wanted
@@ -101,8 +99,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         into,
         pinned,
         strip: fields.int("strip").unwrap_or(0).unsigned_abs(),
-        owner: owner.to_owned(),
-        group: group.to_owned(),
+        owner,
+        group,
         absent,
     }))
 }

@@ -5,7 +5,7 @@ mod judge;
 mod script;
 
 use super::body::bare;
-use super::support::{account_name, bad_value, octal, required};
+use super::support::{GROUP, OWNER, bad_value, file_path, octal, owner_and_group};
 use super::{Action, Context, Delivery, Field, Fields, Judgement, Kind, Provision, Resource, Type, body};
 use crate::artifact::{Address, Artifact as Source, Login, Sha256, Source as From};
 use crate::diag::{Code, Diag};
@@ -61,8 +61,8 @@ const FIELDS: &[Field] = &[
     Field::optional("user", Type::Line, "Who asks the server; needs `password`."),
     Field::optional("password", Type::Secret, "The password of `user`."),
     Field::optional("token", Type::Secret, "A bearer token for the server. Excludes `user` and `password`."),
-    Field::optional("owner", Type::Name, "Name of the owner. Default `root`."),
-    Field::optional("group", Type::Name, "Name of the group. Default `root`."),
+    OWNER,
+    GROUP,
     Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
 ];
 
@@ -78,19 +78,13 @@ struct Artifact {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let path = required(fields, "path")?;
-    if path == "/" {
-        return Err(bad_value("`/` is not a file"));
-    }
-    let owner = fields.text("owner").unwrap_or("root");
-    let group = fields.text("group").unwrap_or("root");
-    account_name("owner", owner)?;
-    account_name("group", group)?;
+    let path = file_path(fields)?;
+    let (owner, group) = owner_and_group(fields)?;
     Ok(Box::new(Artifact {
-        path: path.to_owned(),
+        path,
         source: (!absent).then(|| source(fields)).transpose()?,
-        owner: owner.to_owned(),
-        group: group.to_owned(),
+        owner,
+        group,
         mode: fields.mode("mode").unwrap_or(0o644),
     }))
 }
