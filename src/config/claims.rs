@@ -67,7 +67,7 @@ impl Claim {
 
 fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut Claimed, diags: &mut Diags) {
     let State::Resource(resource) = &turn.state else { return };
-    let own = Claim { step: turn.id.to_string(), span: step.span, desired: resource.desired(), absent: turn.absent };
+    let own = Claim { step: turn.id.to_string(), span: step.span, desired: resource.claimed(), absent: turn.absent };
     for key in resource.claims() {
         match claims.whole.get(&key) {
             Some(first) if first.contradicts(&own, key.0) => diags.push(conflict(&key, first, &own, host)),

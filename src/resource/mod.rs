@@ -122,6 +122,11 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
         vec![(self.kind(), self.title())]
     }
 
+    /// Returns what is declared of each of the [`claims`](Self::claims): where there are several, what holds for each.
+    fn claimed(&self) -> crate::model::Value {
+        self.desired()
+    }
+
     /// Returns the claims of which this is one part among others: other parts may stand beside it, but no step
     /// that claims the whole.
     fn shares(&self) -> Vec<(&'static str, String)> {

@@ -4,6 +4,8 @@
 
 readonly SUITE=bookworm
 readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
+# What Debian has of the trade's own programs. No node has them at first: their repository is /srv/forge-repo/trade.
+readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi)
 readonly PASSWORD='correct horse'
 
 # Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.
@@ -41,6 +43,7 @@ build_base() {
     { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed"; }
   ssh-keygen -q -t ed25519 -N '' -C forge-fleet -f "$out/id_ed25519"
   build_repo "$out/repo"
+  build_trade "$out/root" "$out/repo/trade" "deb [signed-by=${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}] $uri $SUITE"
   configure_system "$out/root"
   configure_ssh "$out/root"
   configure_users "$out/root" "$out/id_ed25519.pub"
@@ -128,6 +131,22 @@ build_repo() {
   rm -rf "$work"
   index_repo "$repo"
   chmod -R a+rX "$repo"
+}
+
+# Downloads what a system as in $1 needs for the trade's programs, from the source $3. Lists and state are its own: those of
+# this machine may be of another release.
+build_trade() {
+  local root=$1 trade=$2 work
+  work=$(mktemp -d "$2.XXXX")
+  mkdir -p "$work/lists/partial" "$trade/partial"
+  echo "$3 main contrib non-free" >"$work/sources.list"
+  local apt=(apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o Dir::State::lists="$work/lists" -o Dir::State::status="$root/var/lib/dpkg/status" -o Dir::Cache::archives="$trade"
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
+  "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --download-only "${TRADE[@]}" >"$work/log" 2>&1 ||
+    { tail -n 20 "$work/log" >&2; die "the trade's programs cannot be downloaded" "their source is: $3 main contrib non-free"; }
+  rm -rf "$work" "$trade/partial" "$trade/lock"
+  index_repo "$trade"
 }
 
 begin() { rm -rf "$1/pkg" && mkdir -p "$1/pkg/DEBIAN"; }

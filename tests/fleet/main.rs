@@ -28,5 +28,6 @@ mod scopes;
 mod speed;
 mod support;
 mod survey;
+mod trade;
 mod transport;
 mod window;

@@ -22,11 +22,15 @@ fn names(nodes: &[Node]) -> Vec<&str> {
     nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
-/// Returns the names as forge folds them, for two that follow each other.
+/// Returns the names as forge folds them: as a range where they follow each other.
 fn folded(nodes: &[Node]) -> String {
-    let (stem, first) = nodes[0].name.rsplit_once('-').expect("a node has a number");
-    let (_, last) = nodes[1].name.rsplit_once('-').expect("a node has a number");
-    format!("{stem}-[{first}:{last}]")
+    let parts = |at: usize| nodes[at].name.rsplit_once('-').expect("a node has a number");
+    let ((stem, first), (_, last)) = (parts(0), parts(1));
+    let number = |text: &str| text.parse::<u32>().expect("a number");
+    match number(last) == number(first) + 1 {
+        true => format!("{stem}-[{first}:{last}]"),
+        false => format!("{},{}", nodes[0].name, nodes[1].name),
+    }
 }
 
 #[test]

@@ -201,6 +201,11 @@ impl Resource for Package {
     fn claims(&self) -> Vec<(&'static str, String)> {
         self.names.iter().map(|name| (KIND.name, name.clone())).collect()
     }
+
+    /// Which others are installed with it says nothing of a package.
+    fn claimed(&self) -> Value {
+        json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
+    }
 }
 
 /// Where dpkg keeps the list of a package's files. Packages of several architectures have theirs in it.
