@@ -66,4 +66,8 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
         "compare the two by hand: `lsinitramfs` or `lsinitrd`; removing the old image ends the comparison",
     ),
     ("missing /lib/modules", "the modules of that kernel are not installed"),
+    (
+        "update-initramfs: failed for",
+        "a hook of the image failed: what is said above it tells which, and the old image is back",
+    ),
 ];

@@ -19,7 +19,7 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
     if let Some(judgement) = stopped {
         return judgement;
     }
-    let coming = coming(want, cx);
+    let coming = coming(want, state, cx);
     let found: Vec<(&EarlyImage, Vec<String>)> =
         state.images.iter().map(|image| (image, differences(want, state, image))).collect();
     let changes: Vec<Change> = found
@@ -122,7 +122,7 @@ fn unread(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
 /// Returns whether all that is asked of an image was answered: silence is no absence.
 fn is_told(want: &Initramfs, image: &EarlyImage) -> bool {
     want.files.iter().chain(&want.lacks).all(|path| image.files.contains_key(path))
-        && want.modules.iter().chain(&want.lacks_modules).all(|name| image.modules.contains_key(name))
+        && want.asked().all(|name| image.modules.contains_key(name))
 }
 
 /// A file that the host does not have cannot come into an image, unless a step brings it before.
@@ -140,10 +140,14 @@ fn on_host<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
     state.files.get(path).and_then(Option::as_ref)
 }
 
-/// Returns the files that an earlier step of the plan is going to write: what is inside then is not known now.
-fn coming(want: &Initramfs, cx: &Context<'_>) -> Vec<String> {
+/// Returns the files that an earlier step of the plan is going to write, and the modules inside that one may: what is
+/// inside then is not known now.
+fn coming(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Vec<String> {
     let exact = |path: &&String| cx.predicted.is_some_and(|p| p.will_exist.contains(&Provision::Path((*path).clone())));
-    want.files.iter().filter(exact).cloned().collect()
+    let may_change = cx.predicted.is_some_and(|p| p.after.is_some());
+    let has = |image: &EarlyImage, name: &String| image.modules.get(name).is_some_and(|m| m.inside.is_some());
+    let inside = |name: &&String| may_change && state.images.iter().any(|image| has(image, name));
+    want.files.iter().filter(exact).chain(want.current_modules.iter().filter(inside)).cloned().collect()
 }
 
 /// Says in which ways an image is not as declared: `lacks …`, `has …`.
@@ -160,6 +164,7 @@ fn differences(want: &Initramfs, state: &InitramfsState, image: &EarlyImage) -> 
     lacks.extend(pick(&want.modules, &|name| !module(name).builtin && module(name).inside.is_none()));
     let mut old = pick(&want.files, &|path| inside(path).is_some() && inside(path) != on_host(state, path));
     old.extend(pick(&want.modules, &|name| is_old(&module(name))));
+    old.extend(pick(&want.current_modules, &|name| is_old(&module(name))));
     let mut has = pick(&want.lacks, &|path| inside(path).is_some());
     has.extend(pick(&want.lacks_modules, &|name| module(name).inside.is_some()));
     let says = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", ticked(names)));

@@ -21,6 +21,8 @@ them read it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. That a rebuild o
 - **lacks**: none of these is inside;
 - **modules**: each is inside, from the same source as the one on disk (`modinfo -F srcversion`), or built into the kernel;
 - **lacks_modules**: none of these is inside;
+- **current_modules**: those of them that are inside are from the same source as the ones on disk; what is not inside is right. Where an
+  earlier step is going to change what is on disk, a rebuild is planned, and left out if it turns out not to be needed;
 - **booted**: the running kernel's image is older than the boot. If it was made since, the step is **pending** until a
   reboot, since an image is read at boot only: the one of the host's window, where `rollout.reboot` is `allow` (see
   [rollout](../../rollout.md)). Say `booted: false` where a reload of the module does as well.
@@ -55,6 +57,11 @@ pinned by recorded cases.",
         Field::optional("modules", Type::List(&Type::Name), "Kernel modules that are inside."),
         Field::optional("lacks_modules", Type::List(&Type::Name), "Kernel modules that are not inside."),
         Field::optional(
+            "current_modules",
+            Type::List(&Type::Name),
+            "Kernel modules that are those on disk, if they are inside at all.",
+        ),
+        Field::optional(
             "kernels",
             Type::Enum(&["boot", "all"]),
             "`boot`: the running kernel and the one that is booted next. `all`: all in `/boot`. Default `boot`.",
@@ -79,6 +86,7 @@ struct Initramfs {
     lacks: Vec<String>,
     modules: Vec<String>,
     lacks_modules: Vec<String>,
+    current_modules: Vec<String>,
     all: bool,
     booted: bool,
     image: Option<String>,
@@ -95,6 +103,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         lacks: paths("lacks"),
         modules: names("modules")?,
         lacks_modules: names("lacks_modules")?,
+        current_modules: names("current_modules")?,
         all: fields.text("kernels") == Some("all"),
         booted: fields.bool("booted").unwrap_or(true),
         image: fields.text("image").map(str::to_owned),
@@ -118,21 +127,22 @@ impl Initramfs {
         if let Some(name) = both(&self.files, &self.lacks).or_else(|| both(&self.modules, &self.lacks_modules)) {
             return Err(bad_value(format!("`{name}` is declared to be inside and not to be")));
         }
-        let all = [&self.files, &self.lacks, &self.modules, &self.lacks_modules];
+        let all = [&self.files, &self.lacks, &self.modules, &self.lacks_modules, &self.current_modules];
         match all.iter().all(|list| list.is_empty()) {
             false => Ok(()),
             true => Err(bad_value("nothing is declared of what is inside")
-                .hint("list it in `files`, `lacks`, `modules` or `lacks_modules`")),
+                .hint("list it in `files`, `lacks`, `modules`, `lacks_modules` or `current_modules`")),
         }
     }
 
     fn probe(&self) -> Probe {
-        let both = |one: &[String], other: &[String]| one.iter().chain(other).cloned().collect();
-        Probe::Initramfs {
-            files: both(&self.files, &self.lacks),
-            modules: both(&self.modules, &self.lacks_modules),
-            all: self.all,
-        }
+        let files = self.files.iter().chain(&self.lacks).cloned().collect();
+        Probe::Initramfs { files, modules: self.asked().cloned().collect(), all: self.all }
+    }
+
+    /// Names of all modules of which something is declared.
+    fn asked(&self) -> impl Iterator<Item = &String> {
+        self.modules.iter().chain(&self.lacks_modules).chain(&self.current_modules)
     }
 }
 
@@ -143,7 +153,8 @@ impl Resource for Initramfs {
 
     fn title(&self) -> String {
         let gone = self.lacks.iter().chain(&self.lacks_modules).map(|name| format!("no {name}"));
-        self.files.iter().chain(&self.modules).cloned().chain(gone).collect::<Vec<_>>().join(", ")
+        let there = self.files.iter().chain(&self.modules).chain(&self.current_modules).cloned();
+        there.chain(gone).collect::<Vec<_>>().join(", ")
     }
 
     fn probes(&self) -> Vec<Probe> {
@@ -168,7 +179,7 @@ impl Resource for Initramfs {
     fn desired(&self) -> Value {
         json!({
             "files": self.files, "lacks": self.lacks, "modules": self.modules, "lacks_modules": self.lacks_modules,
-            "all": self.all, "booted": self.booted, "absent": self.absent,
+            "current_modules": self.current_modules, "all": self.all, "booted": self.booted, "absent": self.absent,
         })
     }
 
