@@ -11,12 +11,14 @@ pub mod ibv_devinfo;
 pub mod lspci_acs;
 pub mod mlnx_qos;
 pub mod modinfo;
+pub mod nccl_tests;
 pub mod nvidia_information;
 pub mod nvidia_smi;
 pub mod nvidia_topo;
 pub mod nvidia_version;
 pub mod ofed_info;
 pub mod perfquery;
+pub mod perftest;
 pub mod rate;
 pub mod sminfo;
 

@@ -1,0 +1,90 @@
+//! `all_reduce_perf` and its like: how fast GPUs reduce and exchange together.
+//!
+//! Columns are found by the header: builds differ in whether there is a root, and whether errors or wrong values are counted.
+
+/// What a run printed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    pub rows: Vec<Row>,
+    /// Whether no value was out of bounds; `None` where the run did not end.
+    pub sound: Option<bool>,
+}
+
+/// One size, out of place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    pub bytes: u64,
+    /// Bus bandwidth in GB/s.
+    pub busbw: f64,
+    /// Wrong values; `None` where they were not looked for, or only an error is told.
+    pub wrong: Option<u64>,
+}
+
+impl Run {
+    /// Returns the row that counts: that of the largest size. The average that is printed is over small sizes too.
+    pub fn largest(&self) -> Option<&Row> {
+        self.rows.iter().max_by_key(|row| row.bytes)
+    }
+}
+
+/// Reads the listing, also where a launcher puts the rank before each line.
+pub fn parse(text: &str) -> Run {
+    let mut run = Run::default();
+    let mut heads: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let line = line.split_once("<stdout>:").map_or(line, |(_, line)| line).trim();
+        let words: Vec<&str> = line.trim_start_matches('#').split_whitespace().collect();
+        if line.starts_with('#') && words.first() == Some(&"size") {
+            heads = words;
+        } else if let Some((_, verdict)) = line.split_once("Out of bounds values :") {
+            run.sound = Some(verdict.trim() == "0 OK");
+        } else if !line.starts_with('#') && words.len() == heads.len() {
+            run.rows.extend(row(&heads, &words));
+        }
+    }
+    run
+}
+
+/// The first of several columns of a name is the one out of place.
+fn row(heads: &[&str], cells: &[&str]) -> Option<Row> {
+    let cell = |name: &str| cells.get(heads.iter().position(|head| *head == name)?).copied();
+    let wrong = cell("#wrong").and_then(|cell| cell.parse().ok());
+    Some(Row { bytes: cell("size")?.parse().ok()?, busbw: cell("busbw")?.parse().ok()?, wrong })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_size_counts_and_not_the_average() {
+        let run = parse(include_str!("../../../tests/samples/all_reduce_perf.txt"));
+        assert_eq!((run.rows.len(), run.sound), (2, Some(true)));
+        assert_eq!(run.largest(), Some(&Row { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
+    }
+
+    #[test]
+    fn builds_with_and_without_a_root_are_read_by_the_header() {
+        let old = parse(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
+        assert_eq!(old.largest(), Some(&Row { bytes: 134_217_728, busbw: 122.57, wrong: None }));
+        assert_eq!(old.sound, Some(false));
+    }
+
+    #[test]
+    fn what_was_not_compared_is_not_right() {
+        let text = include_str!("../../../tests/samples/alltoall_perf.txt");
+        assert_eq!(parse(text).largest(), Some(&Row { bytes: 8_589_934_592, busbw: 35.90, wrong: Some(0) }));
+        let unchecked = text.replace("35.90       0", "35.90     N/A");
+        assert_eq!(parse(&unchecked).largest().and_then(|row| row.wrong), None);
+    }
+
+    #[test]
+    fn a_launcher_may_name_the_rank() {
+        let text: String = include_str!("../../../tests/samples/all_reduce_perf.txt")
+            .lines()
+            .map(|line| format!("[1,0]<stdout>:{line}\n"))
+            .collect();
+        assert_eq!(parse(&text).rows.len(), 2);
+        assert_eq!(parse("NCCL failure unhandled system error\n"), Run::default());
+    }
+}

@@ -1,0 +1,141 @@
+//! `ib_write_bw`, `ib_read_lat` and their like: bandwidth and latency between two adapters.
+//!
+//! Columns are found by the header, not by their place. What the header calls the unit is compared with the rate of
+//! messages: a server that was not asked for gigabits prints its client's under a header of megabytes.
+
+/// One row of a test of bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bandwidth {
+    pub bytes: u64,
+    /// Average in Gb/s. `None` where neither reading of the unit fits the rate of messages.
+    pub gbits: Option<f64>,
+}
+
+/// One row of a test of latency, in µs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latency {
+    pub bytes: u64,
+    pub typical: f64,
+    pub percentile_99: Option<f64>,
+}
+
+/// The largest message whose time tells the latency: beyond it most of the time is what sending it takes.
+const SMALL: u64 = 64;
+
+impl Latency {
+    /// Returns whether the row tells a latency at all.
+    pub fn counts(&self) -> bool {
+        self.bytes <= SMALL
+    }
+}
+
+/// Returns every row of a test of bandwidth; lines on the processor's clock in between are no rows.
+pub fn bandwidth(text: &str) -> Vec<Bandwidth> {
+    rows(text).iter().filter_map(|row| row.bandwidth()).collect()
+}
+
+/// Returns every row of a test of latency.
+pub fn latency(text: &str) -> Vec<Latency> {
+    rows(text).iter().filter_map(|row| row.latency()).collect()
+}
+
+/// Numbers by the heads of their columns.
+struct Row<'a>(Vec<(String, &'a str)>);
+
+fn rows(text: &str) -> Vec<Row<'_>> {
+    let mut heads: Vec<String> = Vec::new();
+    let mut rows = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        if line.starts_with("#bytes") {
+            heads = joined(&cells);
+        } else if !heads.is_empty()
+            && cells.len() == heads.len()
+            && cells.iter().all(|cell| cell.parse::<f64>().is_ok())
+        {
+            rows.push(Row(heads.iter().cloned().zip(cells).collect()));
+        }
+    }
+    rows
+}
+
+/// Puts heads of two words together: `BW peak[Gb/sec]`, `99% percentile[usec]`.
+fn joined(words: &[&str]) -> Vec<String> {
+    let mut heads: Vec<String> = Vec::new();
+    for word in words {
+        match heads.last_mut().filter(|head| *head == "BW" || head.ends_with('%')) {
+            Some(head) => *head = format!("{head} {word}"),
+            None => heads.push((*word).to_owned()),
+        }
+    }
+    heads
+}
+
+impl Row<'_> {
+    fn column(&self, start: &str) -> Option<(&str, f64)> {
+        let (head, cell) = self.0.iter().find(|(head, _)| head.starts_with(start))?;
+        Some((head, cell.parse().ok()?))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        self.0.iter().find(|(head, _)| head == "#bytes")?.1.parse().ok()
+    }
+
+    fn bandwidth(&self) -> Option<Bandwidth> {
+        let bytes = self.bytes()?;
+        let (head, average) = self.column("BW average")?;
+        let declared = if head.contains("Gb/sec") { average } else { average * 1_048_576.0 * 8.0 / 1e9 };
+        let gbits = match self.column("MsgRate") {
+            None => Some(declared),
+            Some((_, rate)) => {
+                let sent = rate * 1e6 * bytes as f64 * 8.0 / 1e9;
+                [declared, average].into_iter().find(|gbits| (gbits - sent).abs() <= sent * 0.01)
+            }
+        };
+        Some(Bandwidth { bytes, gbits })
+    }
+
+    fn latency(&self) -> Option<Latency> {
+        let (_, typical) = self.column("t_typical")?;
+        let percentile_99 = self.column("99% ").map(|(_, value)| value);
+        Some(Latency { bytes: self.bytes()?, typical, percentile_99 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_among_lines_on_clocks() {
+        let rows = bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
+        assert_eq!(rows, [Bandwidth { bytes: 65536, gbits: Some(92.40) }]);
+    }
+
+    #[test]
+    fn the_unit_of_the_header_is_compared_with_the_rate_of_messages() {
+        let server = bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
+        assert_eq!(server, [Bandwidth { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
+        let megabytes = bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
+        let gbits = megabytes[0].gbits.expect("fits the rate");
+        assert!((gbits - 87.25).abs() < 0.01, "{gbits}");
+        let odd = include_str!("../../../tests/samples/ib_write_bw.txt").replace("0.176230", "0.276230");
+        assert_eq!(bandwidth(&odd)[0].gbits, None, "nobody knows what it means");
+    }
+
+    #[test]
+    fn the_time_of_a_large_message_is_no_latency() {
+        let small = latency(include_str!("../../../tests/samples/ib_read_lat.txt"));
+        assert_eq!(small, [Latency { bytes: 2, typical: 1.90, percentile_99: Some(2.24) }]);
+        assert!(small[0].counts());
+        let large = latency(include_str!("../../../tests/samples/ib_read_lat-8m.txt"));
+        assert_eq!((large[0].typical, large[0].counts()), (196.02, false));
+    }
+
+    #[test]
+    fn one_test_is_not_read_as_the_other() {
+        assert_eq!(latency(include_str!("../../../tests/samples/ib_write_bw.txt")), []);
+        assert_eq!(bandwidth(include_str!("../../../tests/samples/ib_read_lat.txt")), []);
+        assert_eq!(bandwidth("Couldn't connect to 10.0.0.2:18515\n"), []);
+    }
+}
