@@ -70,6 +70,9 @@ pub struct RuleLine {
     /// What is said where it does not hold.
     #[serde(rename = "else")]
     pub otherwise: String,
+    /// Whether it only warns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub warns: bool,
     pub place: String,
 }
 
@@ -225,6 +228,7 @@ fn rule(rule: &Rule, place: String) -> RuleLine {
         when: rule.when.as_ref().map(|when| when.source.clone()),
         require: rule.require.source.clone(),
         otherwise: rule.otherwise.clone(),
+        warns: rule.class.is_none(),
         place,
     }
 }

@@ -351,8 +351,15 @@ fn rules(
         let (judged, mistakes) = expander.judge_rule(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
         if matches!(judged, Judged::Fails { .. }) {
-            let diag = Diag::error(Code::RuleFailed, rule.otherwise.clone()).at(instance.span);
-            diags.push(diag.also(rule.require.span, format!("required by `{}`", instance.recipe.name)));
+            diags.push(broken_rule(rule, instance));
         }
     }
+}
+
+fn broken_rule(rule: &Rule, instance: &Instance) -> Diag {
+    let (diag, says) = match rule.class {
+        Some(_) => (Diag::error(Code::RuleFailed, rule.otherwise.clone()), "required by"),
+        None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "advised by"),
+    };
+    diag.at(instance.span).also(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

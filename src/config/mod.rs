@@ -31,7 +31,7 @@ mod unknown;
 mod yaml;
 
 pub use ansible::{Converted, Difference, from_ansible};
-pub use catalog::{ParamLine, RecipeLine, RecipePage, StepLine, VerifyLine, catalog, recipe_page};
+pub use catalog::{ParamLine, RecipeLine, RecipePage, RuleLine, StepLine, VerifyLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
 pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};

@@ -259,8 +259,9 @@ pub struct Rule {
     pub when: Option<Expr>,
     pub require: Expr,
     pub otherwise: String,
-    /// What a host that it does not hold for lacks: by its facts, what was declared, or the hardware.
-    pub class: BlockClass,
+    /// What a host that it does not hold for lacks: by its facts, what was declared, or the hardware. `None` where the
+    /// rule only warns.
+    pub class: Option<BlockClass>,
     pub span: Span,
 }
 

@@ -264,9 +264,10 @@ fn rule(key: &str) -> Value {
         "when" => said("Expression: where the rule counts.", text()),
         "require" => said("Expression that must hold.", text()),
         "else" => said("What is said where it does not; plain text.", text()),
-        "class" => {
-            said("How a host is blocked that it does not hold for.", json!({ "enum": ["rule", "hardware", "host"] }))
-        }
+        "class" => said(
+            "How a host is blocked that it does not hold for; `warning` blocks nothing.",
+            json!({ "enum": ["rule", "hardware", "host", "warning"] }),
+        ),
         _ => json!({}),
     }
 }

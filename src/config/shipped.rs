@@ -59,6 +59,7 @@ const TABLES: &[(&str, &str)] = files!("recipes/data":
     "driver-branches",
     "driver-packages",
     "gpu-operator",
+    "kubernetes",
     "ofed-lines",
     "repositories",
 );

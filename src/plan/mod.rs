@@ -2,6 +2,7 @@
 //!
 //! Architecture Invariant: planning is a pure function: no I/O, no clock, deterministic order.
 
+mod advice;
 mod basis;
 mod case;
 mod demand;

@@ -54,7 +54,7 @@ pub struct HostPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     pub verify: Vec<VerifyPlan>,
-    /// What makes one doubt that this is the host that is meant.
+    /// What makes one doubt that this is the host that is meant, and what rules of recipes advise against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     /// What was applied once and is declared by no step of the cluster any more.
@@ -77,7 +77,7 @@ pub struct LeftBehind {
 /// Something odd about a host that keeps nothing from running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// A lowercase fragment that goes on from the host's name.
+    /// A lowercase fragment.
     pub why: Untrusted,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,

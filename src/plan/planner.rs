@@ -1,5 +1,6 @@
 //! From what was seen of hosts to a plan.
 
+use super::advice::advice;
 use super::case::{Case, Chosen, Ground};
 use super::identity::Identities;
 use super::model::{HostPlan, Plan, Policy, StepPlan};
@@ -117,6 +118,7 @@ fn host_plan(
     let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.turns();
     plan.steps = steps(&case, &turns, identities, outside, told, &mut plan.window);
+    plan.warnings.extend(advice(&case));
     plan.verify = verifications(&case, &plan.steps);
     plan.undeclared = undeclared(&case, &turns);
     plan

@@ -7,7 +7,7 @@ use super::outside::{Outside, Status, Told};
 use super::span::above;
 use super::verify::unproven;
 use super::window::{self, Scope as WindowScope, Stage};
-use crate::config::{Instance, Judged, State};
+use crate::config::{Instance, Judged, Project, Rule, State};
 use crate::graph::{Edge, StepIndex, Why};
 use crate::model::{Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
 use crate::resource::{Judgement, Provision};
@@ -295,21 +295,26 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     }
     let judge = |rule| case.ground.expander.rule(case.host, instance, rule, &case.known());
     let mut open = None;
-    for rule in &instance.recipe.rules {
+    for (rule, class) in instance.recipe.rules.iter().filter_map(|rule| Some((rule, rule.class?))) {
         match judge(rule) {
             Judged::Fails { .. } => {
-                let place = case.ground.project.sources.place(rule.require.span);
-                let reason = format!("{} (rule at {place})", rule.otherwise);
-                return Some(Judgement::blocked(rule.class, reason, Value::Null));
+                let reason = format!("{} ({})", rule.otherwise, places(case.ground.project, instance, rule));
+                return Some(Judgement::blocked(class, reason, Value::Null));
             }
             Judged::Unknown { why, .. } => {
-                let place = case.ground.project.sources.place(rule.require.span);
-                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why} (rule at {place})")));
+                let places = || places(case.ground.project, instance, rule);
+                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why} ({})", places())));
             }
             Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => {}
         }
     }
     open
+}
+
+/// Returns where a rule stands, and where the inventory applies its recipe.
+pub fn places(project: &Project, instance: &Instance, rule: &Rule) -> String {
+    let place = |span| project.sources.place(span);
+    format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
 }
 
 fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<String>) -> StepPlan {

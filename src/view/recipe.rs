@@ -1,6 +1,6 @@
 //! The reference page of a recipe, made from what it declares.
 
-use crate::config::{ParamLine, RecipePage, StepLine, VerifyLine};
+use crate::config::{ParamLine, RecipePage, RuleLine, StepLine, VerifyLine};
 use std::fmt::Write;
 
 /// Returns the page as Markdown: summary, parameters, edges, rules, steps, verification, what failures mean.
@@ -11,7 +11,7 @@ pub fn markdown(page: &RecipePage) -> String {
     section(&mut out, "Uses", page.uses.iter().map(|used| used_line(&used.recipe, &used.with, used.when.as_deref())));
     section(&mut out, "Needs", page.needs.iter().map(|edge| format!("`{edge}`")));
     section(&mut out, "After", page.after.iter().map(|edge| format!("`{edge}`")));
-    section(&mut out, "Rules", page.rules.iter().map(|rule| rule.otherwise.clone()));
+    section(&mut out, "Rules", page.rules.iter().map(rule));
     steps(&mut out, &page.steps);
     section(&mut out, "Verification", page.verify.iter().map(verify));
     table(
@@ -44,6 +44,11 @@ fn used_line(recipe: &str, with: &[String], when: Option<&str>) -> String {
     let with = if with.is_empty() { String::new() } else { format!(", which gets {}", with.join(", ")) };
     let when = when.map_or_else(String::new, |when| format!(", where `{when}`"));
     format!("[`{recipe}`]({recipe}.md){with}{when}")
+}
+
+fn rule(rule: &RuleLine) -> String {
+    let warns = if rule.warns { "*Warns only:* " } else { "" };
+    format!("{warns}{}", rule.otherwise)
 }
 
 fn verify(verify: &VerifyLine) -> String {

@@ -134,15 +134,22 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
 }
 
-/// Reads what a host lacks that the rule does not hold for.
-fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> BlockClass {
+/// The class of a rule that keeps nothing from running.
+const WARNING: &str = "warning";
+
+/// Reads what a host lacks that the rule does not hold for; `None` where the rule only warns.
+fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<BlockClass> {
     const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
-    let Some(node) = table.get("class") else { return BlockClass::Rule };
+    let Some(node) = table.get("class") else { return Some(BlockClass::Rule) };
     let text = table::text(node, "class", &mut cx.diags).unwrap_or_default();
-    CLASSES.into_iter().find(|class| class.name() == text).unwrap_or_else(|| {
+    if text == WARNING {
+        return None;
+    }
+    let known = CLASSES.into_iter().find(|class| class.name() == text);
+    known.or_else(|| {
         let diag = Diag::error(Code::BadValue, format!("a rule cannot block as `{text}`")).at(node.span);
-        cx.push(diag.suggest(&text, CLASSES.map(BlockClass::name)));
-        BlockClass::Rule
+        cx.push(diag.suggest(&text, CLASSES.map(BlockClass::name).into_iter().chain([WARNING])));
+        Some(BlockClass::Rule)
     })
 }
 

@@ -60,7 +60,10 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
         "rules",
         page.rules.iter().map(|rule| {
             let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
-            (format!("{}{when}", rule.require), vec![format!("else: {}", rule.otherwise)])
+            (
+                format!("{}{when}", rule.require),
+                vec![format!("{}: {}", if rule.warns { "else warns" } else { "else" }, rule.otherwise)],
+            )
         }),
         out,
     )?;
