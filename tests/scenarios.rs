@@ -25,6 +25,8 @@ mod props;
 mod recipes;
 #[path = "scenarios/speed.rs"]
 mod speed;
+#[path = "scenarios/tables.rs"]
+mod tables;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{self, Expander, Exports, LoadOptions, Project, StepFilter};

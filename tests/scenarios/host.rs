@@ -92,6 +92,10 @@ fn unknown(answer: &Value) -> Option<Unknown> {
 fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknown> {
     let (key, nothing) = match probe {
         Probe::Path { path, .. } => (format!("path {path}"), json!("absent")),
+        Probe::Package { name, .. } if has_dnf(answers) => (
+            format!("package {name}"),
+            json!({ "manager": "rpm", "status": "not-installed", "offers_unknown": "dnf was not asked" }),
+        ),
         Probe::Package { name, .. } => {
             (format!("package {name}"), json!({ "status": "not-installed", "candidate": "1.0", "available": ["1.0"] }))
         }
@@ -99,7 +103,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Unit { name } => (format!("unit {name}"), json!({ "load": "not-found", "active": "inactive" })),
         Probe::User { name } => (format!("user {name}"), json!("absent")),
         Probe::Sysctl { key } => (format!("sysctl {key}"), json!({})),
-        Probe::Module { name } => (format!("module {name}"), json!({})),
+        Probe::Module { name } => (format!("module {name}"), json!({ "loadable": true, "available": true })),
         Probe::Mount { path, .. } => (format!("mount {path}"), json!({})),
         Probe::Cmdline => ("cmdline".to_owned(), cmdline()),
         Probe::Initramfs { files, modules, .. } => ("initramfs".to_owned(), images(files, modules)),
@@ -120,6 +124,11 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Some(unknown) => Err(unknown),
         None => Ok(reading(probe, given)),
     }
+}
+
+/// Whether rpm keeps the books of the host.
+pub fn has_dnf(answers: &Map<String, Value>) -> bool {
+    answers.get("fact packages").is_some_and(|packages| packages["manager"] == "dnf")
 }
 
 /// The command line and the boot menu of a host that was installed and nothing more.
@@ -148,7 +157,8 @@ fn large(env: &[(String, String)]) -> Option<&str> {
 
 /// Says of a large file what is said of its path: nothing stands there, or one with that digest.
 fn content(path: &str, answers: &Map<String, Value>) -> Reading {
-    let said = match answers.get(&format!("path {path}")).and_then(|file| file["sha256"].as_str()) {
+    let file = answers.get(&format!("path {path}")).filter(|file| **file != "absent");
+    let said = match file.map(|file| file["sha256"].as_str().unwrap_or("00")) {
         Some(digest) => format!("found regular file|root|root|644|9|7|1.0|1.0|0|0\nsha256 {digest}\n"),
         None => "absent\n".to_owned(),
     };
@@ -187,7 +197,9 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
 fn over<T: Serialize + DeserializeOwned>(base: &T, given: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
     for (key, given) in given.as_object().unwrap_or_else(|| panic!("{given}")) {
-        assert!(value.get(key).is_some() || key == "offers_unknown", "attribute `{key}`");
+        // Left out where they are as with dpkg.
+        let rare = ["offers_unknown", "manager", "cannot_hold"].contains(&key.as_str());
+        assert!(value.get(key).is_some() || rare, "attribute `{key}`");
         value[key] = given.clone();
     }
     value
