@@ -40,12 +40,26 @@ fn real(kind: &str) -> Option<String> {
     if Path::new(PROOFS).join(format!("{kind}.yaml")).exists() {
         return Some(own);
     }
+    if let Some(file) = proven("kinds", kind) {
+        return Some(file);
+    }
     CONVERGE.lines().any(step).then(|| "tests/fleet/recipes/web.yaml".to_owned())
+}
+
+/// Returns what tests that are written as code prove of a kind or a recipe.
+fn proven(what: &str, name: &str) -> Option<String> {
+    let text = include_str!("fleet/proven.yaml");
+    let all: serde_json::Value = serde_saphyr::from_str(text).expect("the list is YAML");
+    all[what][name].as_str().map(str::to_owned)
 }
 
 /// Returns what a kind's behaviour rests on.
 fn proof(kind: &str) -> String {
     let text = match real(kind) {
+        Some(file) if file.ends_with(".rs") => format!(
+            "**real**: `{file}` shows it on a Debian 12 host over SSH, applied, applied again and changed behind forge's back. Verdicts are \
+             pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they say otherwise."
+        ),
         Some(file) => format!(
             "**real**: `{file}` is applied to a Debian 12 host over SSH, twice, changed behind forge's back and repaired. \
              Verdicts are pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they \
@@ -84,7 +98,13 @@ fn recipe_proof(recipe: &str) -> String {
              Verdicts are {pinned}, too.",
             unproven(&proof)
         ),
-        Err(_) => format!("**recorded**: its verdicts are {pinned}. It was applied to no host."),
+        Err(_) => match proven("recipes", recipe) {
+            Some(profile) => format!(
+                "**profile**: it is applied on Debian 12 hosts over SSH whose hardware is simulated (`tests/fleet/profiles`, `{profile}`), with all \
+                 else real, until it is verified, and again with nothing left to do. Verdicts are {pinned}, too. No real hardware was tried."
+            ),
+            None => format!("**recorded**: its verdicts are {pinned}. It was applied to no host."),
+        },
     };
     format!("\n## Proof\n\n{text}\n")
 }

@@ -70,6 +70,12 @@ pub fn mark(subject: &str) {
     fs_err::write(path, "").expect("a file");
 }
 
+/// Notes that every recipe that an inventory applies was brought to its end on simulated hardware.
+pub fn mark_profile(inventory: &str) {
+    let names = inventory.split("recipe: ").skip(1).map(|rest| rest.split([',', '\n', ' ']).next().unwrap_or_default());
+    names.for_each(|name| mark(&format!("profiles/{name}")));
+}
+
 #[track_caller]
 fn expect(out: &Output, code: i32, when: &str) {
     assert_eq!(out.code, code, "{when}: {out}");

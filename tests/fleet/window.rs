@@ -246,4 +246,5 @@ fn a_host_is_rebooted_where_it_was_not_since_a_change() {
     assert_eq!(out.code, 0, "{out}");
     assert_ne!(node.boot_id(), second);
     as_declared(&project);
+    crate::proof::mark("reboot");
 }
