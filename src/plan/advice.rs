@@ -6,21 +6,22 @@ use super::walk::places;
 use crate::config::{Instance, Judged, Rule};
 use std::sync::Arc;
 
-/// Returns what rules warn of that read facts of the host; what needs none is told when the inventory is loaded.
+/// Returns what rules warn of that read facts of the host, and which of them cannot be judged; what needs no facts is
+/// told when the inventory is loaded.
 pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
     let instances = case.ground.project.instances.get(&case.host.name).into_iter().flatten();
     let applied = instances.filter(|instance| !instance.absent);
     let rules = applied.flat_map(|instance| instance.recipe.rules.iter().map(move |rule| (instance, rule)));
-    rules
-        .filter(|(instance, rule)| rule.class.is_none() && fails(case, instance, rule))
-        .map(|(instance, rule)| {
-            let places = places(case.ground.project, instance, rule);
-            Warning { why: format!("{} ({places})", rule.otherwise).into(), hint: None }
-        })
-        .collect()
+    let advising = rules.filter(|(_, rule)| rule.class.is_none());
+    advising.filter_map(|(instance, rule)| warning(case, instance, rule)).collect()
 }
 
-fn fails(case: &Case<'_>, instance: &Arc<Instance>, rule: &Rule) -> bool {
-    let judged = case.ground.expander.rule(case.host, instance, rule, &case.known());
-    matches!(judged, Judged::Fails { reads } if !reads.is_empty())
+fn warning(case: &Case<'_>, instance: &Arc<Instance>, rule: &Rule) -> Option<Warning> {
+    let says = match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
+        Judged::Fails { reads } if !reads.is_empty() => rule.otherwise.clone(),
+        Judged::Unknown { why, .. } => format!("a rule that warns cannot be judged: {why}"),
+        _ => return None,
+    };
+    let why = format!("{says} ({})", places(case.ground.project, instance, rule)).into();
+    Some(Warning { why, hint: None })
 }
