@@ -37,10 +37,15 @@ fn by_hand(Stack { driver, ofed, .. }: Stack<'_>) -> String {
     format!(
         "apt-get -qq install cuda-drivers-560={driver}-1 nvidia-fabricmanager-560={driver}-1 >/dev/null
         apt-mark -qq hold cuda-drivers-560 nvidia-fabricmanager-560
-        mkdir /root/ofed && tar -xzf {} -C /root/ofed --strip-components=1 && /root/ofed/mlnxofedinstall
+        {}
         systemctl -q enable nvidia-fabricmanager && systemctl -q add-wants multi-user.target nvidia-persistenced",
-        archive(ofed)
+        stack_by_hand(ofed)
     )
+}
+
+fn stack_by_hand(ofed: &str) -> String {
+    let into = format!("/root/ofed-{ofed}");
+    format!("mkdir {into} && tar -xzf {} -C {into} --strip-components=1 && {into}/mlnxofedinstall", archive(ofed))
 }
 
 fn archive(ofed: &str) -> String {

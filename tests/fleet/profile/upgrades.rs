@@ -1,7 +1,7 @@
 //! What is changed on servers in service: the driver with its fabric manager, the RDMA stack, GSP.
 
 use super::facts::{each, facts, list};
-use super::{BY_HAND, Stack, apply, boots, converge, document, gsp, installed, loaded, told};
+use super::{BY_HAND, Stack, apply, boots, converge, document, gsp, installed, loaded, stack_by_hand, told};
 use crate::support::{Node, Project};
 use serde_json::json;
 
@@ -95,6 +95,28 @@ fn a_new_rdma_stack_is_loaded_by_one_reboot_and_its_ports_come_back() {
     let ofed = &facts["ofed"]["value"];
     assert_eq!((&ofed["version"], &ofed["matches_disk"]), (&json!("24.10-1.1.4.0"), &json!(true)));
     assert_eq!(each(list(&facts, "rdma"), "/ports/0/state"), [json!("ACTIVE")]);
+}
+
+/// Somebody upgraded the stack by hand: the driver's module for it has the symbols of the former one.
+#[test]
+fn what_was_built_against_the_former_rdma_stack_is_built_again() {
+    let Some(nodes) = installed(1, BY_HAND) else { return };
+    let (node, ofed) = (&nodes[0], "24.10-1.1.4.0");
+    let age = "stat -c '%Z %n' $(modinfo -F filename ib_core) $(modinfo -F filename nvidia_peermem) | sort -n | tail -n 1";
+    node.must(&format!("sleep 1; {}", stack_by_hand(ofed)));
+    node.stop();
+    node.start();
+    assert!(node.must(age).ends_with("ib_core.ko"), "the stack came last");
+    let project = Project::new(&nodes).inventory(&format!(
+        "{}  - {{ recipe: nvidia-peermem, on: all, with: {{ gdr: peermem }} }}\n",
+        Stack { ofed, ..BY_HAND }.inventory(node)
+    ));
+    let step = ["--step", "nvidia-peermem/built for the stack"];
+    let out = project.forge(["apply", "inventory.yaml", "--yes"].into_iter().chain(step));
+    assert_eq!(out.code, 0, "{out}");
+    assert!(node.must(age).ends_with("nvidia_peermem.ko"), "{out}");
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"].into_iter().chain(step));
+    assert_eq!(plan.code, 0, "{plan}");
 }
 
 #[test]

@@ -62,6 +62,7 @@ driver_package() {
     module "$work/pkg/usr/src/nvidia-$version/$name.ko" license=NVIDIA "version=$version" depends=nvidia,ib_core
   done
   put "$work" usr/bin/nvidia-smi 755 <"$2/programs/nvidia-smi"
+  put "$work" usr/sbin/dkms 755 <"$2/programs/dkms"
   put "$work" "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$version" </dev/null
   ln -s "libnvidia-ml.so.$version" "$work/pkg/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
   printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nvidia-persistenced 755
