@@ -25,13 +25,18 @@ const H560: &str = "version: 560.35.03, flavor: proprietary";
 fn cards_without_switches_have_no_fabric_manager() {
     let Some(nodes) = with_hardware("h100-pcie", 1) else { return };
     let node = &nodes[0];
-    node.must("apt-get -qq install nvidia-fabricmanager-560=560.35.03-1 >/dev/null; systemctl -q enable nvidia-fabricmanager");
+    node.must(
+        "apt-get -qq install nvidia-fabricmanager-560=560.35.03-1 >/dev/null; systemctl -q enable nvidia-fabricmanager",
+    );
     let project = Project::new(&nodes).inventory(&driver(H560));
     converge(&project);
     let facts = facts(&project);
     let gpus = list(&facts, "gpus");
     assert_eq!((gpus.len(), each(gpus, "/product")), (4, vec![json!("H100 PCIe")]));
-    assert_eq!((&facts["nvswitch"]["value"]["required"], &facts["fabricmanager"]["value"]["version"]), (&json!(false), &json!(null)));
+    assert_eq!(
+        (&facts["nvswitch"]["value"]["required"], &facts["fabricmanager"]["value"]["version"]),
+        (&json!(false), &json!(null))
+    );
     assert_eq!(each(list(&facts, "gpu_state"), "/fabric"), [json!(null)]);
     assert!(!node.exists("/usr/bin/nv-fabricmanager"));
 }
@@ -43,9 +48,15 @@ fn switches_before_hopper_are_managed_though_no_gpu_tells_of_a_fabric() {
     let project = Project::new(&nodes).inventory(&driver(H560));
     converge(&project);
     let facts = facts(&project);
-    assert_eq!((&facts["nvswitch"]["value"]["count"], &facts["nvswitch"]["value"]["required"]), (&json!(6), &json!(true)));
+    assert_eq!(
+        (&facts["nvswitch"]["value"]["count"], &facts["nvswitch"]["value"]["required"]),
+        (&json!(6), &json!(true))
+    );
     assert_eq!(each(list(&facts, "gpu_state"), "/fabric"), [json!(null)]);
-    assert_eq!(nodes[0].must("cat /run/nvidia-fabricmanager/version; systemctl is-active nvidia-fabricmanager"), "560.35.03\nactive");
+    assert_eq!(
+        nodes[0].must("cat /run/nvidia-fabricmanager/version; systemctl is-active nvidia-fabricmanager"),
+        "560.35.03\nactive"
+    );
     let topology = &facts["topology"]["value"];
     assert_eq!((&topology["links"]["GPU0"]["GPU7"], &topology["nics"]["NIC9"]), (&json!("NV12"), &json!("mlx5_9")));
 }

@@ -16,7 +16,10 @@ fn an_nvidia_smi_that_hangs_is_unknown_in_time_and_the_rest_is_told() {
     let began = Instant::now();
     let facts = facts(&Project::new(&nodes));
     assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
-    assert_eq!((&facts["gpu_state"]["unknown"]["why"], &facts["topology"]["unknown"]["why"]), (&json!(HANGS), &json!(HANGS)));
+    assert_eq!(
+        (&facts["gpu_state"]["unknown"]["why"], &facts["topology"]["unknown"]["why"]),
+        (&json!(HANGS), &json!(HANGS))
+    );
     assert_eq!((&facts["driver"]["value"]["loaded"], list(&facts, "rdma").len()), (&json!("560.35.03"), 6));
 }
 

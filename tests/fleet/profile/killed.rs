@@ -65,10 +65,12 @@ fn a_gsp_toggle_is_finished_wherever_forge_was_killed() {
     let node = &nodes[0];
     let stack = Stack { driver: "560.28.03", ..BY_HAND };
     let mut project = Project::new(&nodes);
-    let written = |_: &Node| "test -e /etc/modprobe.d/forge-nvidia.conf".to_owned();
-    let moments: [(&str, &str, fn(&Node) -> String); 2] = [("off", "N/A", written), ("default", "560.28.03", booted)];
-    for (wanted, shown, moment) in moments {
-        let (before, moment) = (boots(node), moment(node));
+    for (wanted, shown) in [("off", "N/A"), ("default", "560.28.03")] {
+        let before = boots(node);
+        let moment = match wanted {
+            "off" => "test -e /etc/modprobe.d/forge-nvidia.conf".to_owned(),
+            _ => booted(node),
+        };
         project = project.inventory(&Stack { gsp: wanted, ..stack }.inventory(node));
         killed_and_finished(&project, node, &moment);
         assert_eq!((boots(node) - before, gsp(node).as_str()), (1, shown), "{moment}");

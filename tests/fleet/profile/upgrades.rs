@@ -35,7 +35,10 @@ fn a_new_driver_takes_the_fabric_manager_along_with_one_reboot() {
     let versions = [&facts["driver"]["value"]["userspace"], &facts["fabricmanager"]["value"]["version"]];
     assert_eq!(versions, ["560.35.05"; 2]);
     let state = list(&facts, "gpu_state");
-    assert_eq!((each(state, "/fabric/state"), each(state, "/persistence")), (vec![json!("Completed")], vec![json!(true)]));
+    assert_eq!(
+        (each(state, "/fabric/state"), each(state, "/persistence")),
+        (vec![json!("Completed")], vec![json!(true)])
+    );
 }
 
 /// First the module does not compile, then the fabric manager of that version cannot be had.
@@ -102,7 +105,8 @@ fn a_new_rdma_stack_is_loaded_by_one_reboot_and_its_ports_come_back() {
 fn what_was_built_against_the_former_rdma_stack_is_built_again() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
     let (node, ofed) = (&nodes[0], "24.10-1.1.4.0");
-    let age = "stat -c '%Z %n' $(modinfo -F filename ib_core) $(modinfo -F filename nvidia_peermem) | sort -n | tail -n 1";
+    let age =
+        "stat -c '%Z %n' $(modinfo -F filename ib_core) $(modinfo -F filename nvidia_peermem) | sort -n | tail -n 1";
     node.must(&format!("sleep 1; {}", stack_by_hand(ofed)));
     node.stop();
     node.start();
