@@ -1,6 +1,5 @@
 //! What breaks while forge works on a server, or has broken before: it is told as what it is, and the others finish.
 
-use super::facts::{facts, list};
 use super::{BY_HAND, STACK, apply, document, installed, told};
 use crate::support::Project;
 use serde_json::json;
@@ -8,21 +7,7 @@ use std::time::{Duration, Instant};
 
 const HANGS: &str = "`nvidia-smi` timed out after 30 s";
 
-/// Each question ends by its own limit, and everything else of the host is told.
-#[test]
-fn an_nvidia_smi_that_hangs_is_unknown_in_time_and_the_rest_is_told() {
-    let Some(nodes) = installed(1, BY_HAND) else { return };
-    nodes[0].fault("smi-hangs", true);
-    let began = Instant::now();
-    let facts = facts(&Project::new(&nodes));
-    assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
-    assert_eq!(
-        (&facts["gpu_state"]["unknown"]["why"], &facts["topology"]["unknown"]["why"]),
-        (&json!(HANGS), &json!(HANGS))
-    );
-    assert_eq!((&facts["driver"]["value"]["loaded"], list(&facts, "rdma").len()), (&json!("560.35.03"), 6));
-}
-
+/// Each question ends by its own limit, and so does forge.
 #[test]
 fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
     let Some(nodes) = installed(2, BY_HAND) else { return };
@@ -33,7 +18,9 @@ fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
   - { recipe: nvidia-persistenced, on: all }
 ",
     );
+    let began = Instant::now();
     let out = apply(&project);
+    assert!(began.elapsed() < Duration::from_secs(150), "{:?}: {out}", began.elapsed());
     assert_eq!(out.code, 9, "{out}");
     assert!(out.stdout.contains(HANGS), "{out}");
     let report = document(&project, "report.json");

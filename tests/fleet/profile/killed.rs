@@ -1,14 +1,16 @@
 //! forge is killed in the middle of what takes a server out of service: the next apply finishes it, with no reboot more.
 
+use super::facts::{each, facts, list};
 use super::upgrades::{HELD, never_younger};
 use super::{BY_HAND, Stack, boots, converge, gsp, installed, loaded};
 use crate::support::{Node, Nodes, Project};
+use serde_json::json;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// The node booted since the script was made.
-fn booted(node: &Node) -> String {
-    format!("test $(wc -l </srv/forge-hardware/boots) -gt {}", boots(node))
+/// The node has booted so often since now.
+fn booted(node: &Node, times: usize) -> String {
+    format!("test $(wc -l </srv/forge-hardware/boots) -ge {}", boots(node) + times)
 }
 
 /// Applies, kills forge as soon as the script `moment` holds on the node, and applies again. A node that is booting by
@@ -59,21 +61,24 @@ fn a_driver_upgrade_is_finished_wherever_forge_was_killed() {
     assert_eq!(node.must("dpkg --audit; ls -A /var/lib/forge/window* 2>/dev/null || true"), "");
 }
 
+/// The last of the three goes through undisturbed.
 #[test]
-fn a_gsp_toggle_is_finished_wherever_forge_was_killed() {
+fn gsp_is_switched_off_on_and_off_again_wherever_forge_was_killed() {
     let Some(nodes) = start() else { return };
     let node = &nodes[0];
-    let stack = Stack { driver: "560.28.03", ..BY_HAND };
+    assert_eq!(gsp(node), "560.28.03");
+    let written = "test -e /etc/modprobe.d/forge-nvidia.conf".to_owned();
     let mut project = Project::new(&nodes);
-    for (wanted, shown) in [("off", "N/A"), ("default", "560.28.03")] {
+    for (wanted, shown, moment) in
+        [("off", "N/A", Some(written)), ("default", "560.28.03", Some(booted(node, 2))), ("off", "N/A", None)]
+    {
         let before = boots(node);
-        let moment = match wanted {
-            "off" => "test -e /etc/modprobe.d/forge-nvidia.conf".to_owned(),
-            _ => booted(node),
-        };
-        project = project.inventory(&Stack { gsp: wanted, ..stack }.inventory(node));
-        killed_and_finished(&project, node, &moment);
-        assert_eq!((boots(node) - before, gsp(node).as_str()), (1, shown), "{moment}");
+        project = project.inventory(&Stack { driver: "560.28.03", gsp: wanted, ..BY_HAND }.inventory(node));
+        match &moment {
+            Some(moment) => killed_and_finished(&project, node, moment),
+            None => drop(converge(&project)),
+        }
+        assert_eq!((boots(node) - before, gsp(node).as_str()), (1, shown), "{moment:?}");
     }
     never_younger(node);
 }
@@ -87,4 +92,8 @@ fn an_upgrade_of_the_rdma_stack_is_finished_wherever_forge_was_killed() {
     killed_and_finished(&project, node, "pgrep -f '[f]orge-ofed.*/build'");
     assert_eq!((boots(node) - before, loaded(node)), (1, ["560.28.03", "24.10-1.1.4", "560.28.03"].map(str::to_owned)));
     assert_eq!(node.must("find /var/tmp -name 'forge-*'"), "", "nothing of the installer is left");
+    let facts = facts(&project);
+    let ofed = &facts["ofed"]["value"];
+    assert_eq!((&ofed["version"], &ofed["matches_disk"]), (&json!("24.10-1.1.4.0"), &json!(true)));
+    assert_eq!(each(list(&facts, "rdma"), "/ports/0/state"), [json!("ACTIVE")]);
 }

@@ -1,7 +1,7 @@
-//! What is changed on servers in service: the driver with its fabric manager, the RDMA stack, GSP.
+//! What is changed on servers in service: the driver with its fabric manager, the RDMA stack. `killed.rs` has more of it.
 
 use super::facts::{each, facts, list};
-use super::{BY_HAND, Stack, apply, boots, converge, document, gsp, installed, loaded, stack_by_hand, told};
+use super::{BY_HAND, Stack, apply, boots, converge, document, installed, loaded, stack_by_hand};
 use crate::support::{Node, Project};
 use serde_json::json;
 
@@ -68,36 +68,6 @@ fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later(
     assert_eq!(loaded(node), ["560.35.05", "24.10-0.7.0", "560.35.05"]);
     assert!(!node.exists("/var/lib/forge/window.json"));
     never_younger(node);
-}
-
-#[test]
-fn gsp_is_switched_off_on_and_off_again_with_a_reboot_each() {
-    let Some(nodes) = installed(1, BY_HAND) else { return };
-    let node = &nodes[0];
-    assert_eq!(gsp(node), "560.35.03");
-    let mut project = Project::new(&nodes);
-    for (wanted, shown) in [("off", "N/A"), ("default", "560.35.03"), ("off", "N/A")] {
-        let before = boots(node);
-        project = project.inventory(&Stack { gsp: wanted, ..BY_HAND }.inventory(node));
-        let out = converge(&project);
-        assert_eq!((boots(node) - before, gsp(node).as_str()), (1, shown), "{wanted}: {out}");
-        assert_eq!(told(&project)["reboots"].as_array().map(Vec::len), Some(1), "{wanted}");
-    }
-    never_younger(node);
-}
-
-#[test]
-fn a_new_rdma_stack_is_loaded_by_one_reboot_and_its_ports_come_back() {
-    let Some(nodes) = installed(1, BY_HAND) else { return };
-    let (node, before) = (&nodes[0], boots(&nodes[0]));
-    let project = Project::new(&nodes).inventory(&Stack { ofed: "24.10-1.1.4.0", ..BY_HAND }.inventory(node));
-    converge(&project);
-    assert_eq!(boots(node) - before, 1);
-    assert_eq!(loaded(node), ["560.35.03", "24.10-1.1.4", "560.35.03"]);
-    let facts = facts(&project);
-    let ofed = &facts["ofed"]["value"];
-    assert_eq!((&ofed["version"], &ofed["matches_disk"]), (&json!("24.10-1.1.4.0"), &json!(true)));
-    assert_eq!(each(list(&facts, "rdma"), "/ports/0/state"), [json!("ACTIVE")]);
 }
 
 /// Somebody upgraded the stack by hand: the driver's module for it has the symbols of the former one.
