@@ -105,6 +105,33 @@ fn harm_inside_stays_inside() {
     });
 }
 
+/// The cards of a board, where this machine has none: facts tell them, and a plan is made for them.
+#[test]
+fn a_board_is_shown_and_this_machine_stays_as_it_is() {
+    as_everybody(|lab| {
+        let before = Machine::look();
+        lab.copy("inventories", "inventories");
+        let own = "inventories/h100-sandbox.yaml";
+        let facts = lab.forge(&["facts", own, "--on", "gpu-01", "--format", "json"]);
+        assert!(facts.starts_with("exit 0\n"), "{facts}");
+        assert_eq!(facts.matches("\"product\": \"H100 SXM\"").count(), 8, "{facts}");
+        let plan = lab.forge(&["plan", own]);
+        assert!(plan.contains("simulated, no real hardware: gpu-[01:02]\n"), "{plan}");
+        for step in ["mlnx-ofed/installed", "nvidia-driver/packages", "nvidia-gsp/module option"] {
+            assert!(plan.contains(step), "{step}: {plan}");
+        }
+        assert!(!plan.contains("on the PCI bus than the inventory counts"), "{plan}");
+        let other = std::fs::read_to_string("inventories/h100-sandbox.yaml").unwrap().replace("h100x8-ndr", "a100x8");
+        lab.file("inventories/h100-sandbox.yaml", &other);
+        let refused = lab.forge(&["facts", own, "--on", "gpu-01"]);
+        assert!(refused.contains("it runs with other hardware than the inventory declares"), "{refused}");
+        assert!(refused.contains("hint: forge sandbox reset gpu-01"), "{refused}");
+        lab.forge(&["sandbox", "reset", "-i", own]);
+        lab.nothing_is_left();
+        before.is_unchanged();
+    });
+}
+
 #[test]
 fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
     as_everybody(|lab| {

@@ -6,6 +6,7 @@ use crate::diag::{Diag, Diags, Sources};
 use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
+use crate::transport::Board;
 use crate::view::Size;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
@@ -29,8 +30,8 @@ pub enum Ask {
 pub struct Boxes {
     /// The folder on this machine where they are noted.
     pub root: Utf8PathBuf,
-    /// Hosts that are declared to be sandboxes.
-    pub hosts: Vec<HostName>,
+    /// Hosts that are declared to be sandboxes, each with its board.
+    pub hosts: Vec<(HostName, Option<Board>)>,
 }
 
 /// The library behind the verbs.

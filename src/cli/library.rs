@@ -13,6 +13,7 @@ use crate::model::HostName;
 use crate::plan::Plan;
 use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
 use crate::transport;
+use crate::transport::Board;
 use crate::view::Size;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -93,6 +94,11 @@ fn simulated(project: &Project) -> Vec<HostName> {
     project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
 }
 
+fn boxes(project: &Project) -> Vec<(HostName, Option<Board>)> {
+    let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
+    simulated(project).into_iter().filter_map(of).collect()
+}
+
 /// Returns where the sandboxes of a cluster are noted. Absolute: a sandbox outlives this run's working folder.
 fn sandboxes(project: &Project, settings: &Settings) -> Utf8PathBuf {
     let folder = store(project, settings).root().join("sandbox");
@@ -141,7 +147,7 @@ impl Backend for Library {
     }
 
     fn sandboxes(&self, project: &Project, settings: &Settings) -> Boxes {
-        Boxes { root: sandboxes(project, settings), hosts: simulated(project) }
+        Boxes { root: sandboxes(project, settings), hosts: boxes(project) }
     }
 
     async fn observe(

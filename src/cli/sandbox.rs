@@ -5,7 +5,7 @@ use super::backend::{Backend, Boxes};
 use super::error::CliError;
 use super::run::{Cx, Ending, block_on};
 use crate::model::{ExitCode, HostName};
-use crate::transport::{self, Sandbox};
+use crate::transport::{self, Board, Sandbox};
 use crate::view::Sandboxes;
 use camino::Utf8Path;
 
@@ -63,15 +63,15 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     Ok(ExitCode::Done)
 }
 
-fn enter(root: &Utf8Path, hosts: &[HostName], host: &str, argv: &[String]) -> Ending {
-    let Some(host) = hosts.iter().find(|known| known.as_str() == host) else {
+fn enter(root: &Utf8Path, hosts: &[(HostName, Option<Board>)], host: &str, argv: &[String]) -> Ending {
+    let Some((host, board)) = hosts.iter().find(|(known, _)| known.as_str() == host) else {
         let error = CliError::usage(format!("the inventory has no sandbox `{host}`"));
         return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));
     };
     let shell = ["sh".to_owned()];
     let argv = if argv.is_empty() { &shell } else { argv };
     block_on(async {
-        match transport::enter_sandbox(root, host, argv).await {
+        match transport::enter_sandbox(root, host, *board, argv).await {
             Ok(0) => Ok(ExitCode::Done),
             Ok(status) => Err(CliError::failed(format!("`{}` ended with {status} in the sandbox", argv[0]))),
             Err(error) => {

@@ -3,6 +3,7 @@
 use crate::diag::{Sources, Span};
 use crate::graph::Graph;
 use crate::model::{BlockClass, Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
+use crate::transport::Board;
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -92,6 +93,8 @@ pub struct Connect {
     pub jump: Vec<String>,
     pub host_key: HostKeyPolicy,
     pub sudo: Sudo,
+    /// Whose cards a sandbox shows.
+    pub hardware: Option<Board>,
     /// Seconds to a connection at most.
     pub timeout_s: u64,
     /// Seconds that a session is kept for the next run; 0 for none.

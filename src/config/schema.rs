@@ -5,6 +5,7 @@ use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
 use crate::resource::{kinds, schema::kind_schema};
+use crate::transport::BOARDS;
 use serde_json::{Map, json};
 
 /// Names that templates read with a dot.
@@ -188,6 +189,7 @@ fn connect_key(key: &str) -> Value {
         ),
         "transport" => said("Another way than ssh.", json!({ "enum": ["ssh", "local", "sandbox"] })),
         "command" => said("A program that gives a shell on stdin; needs --trust.", texts()),
+        "hardware" => said("The board whose cards a sandbox shows.", json!({ "enum": BOARDS.map(|board| board.name) })),
         "timeout" => said("Longest wait for a connection.", duration()),
         "keep" => said("How long a session is kept for the next run.", duration()),
         _ => json!({}),

@@ -275,7 +275,9 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
             TransportKind::Ssh => Kind::Ssh,
             TransportKind::Local => Kind::Local,
             TransportKind::Command(argv) => Kind::Command(argv.clone()),
-            TransportKind::Sandbox => Kind::Sandbox(transport::sandbox_folder(&options.sandboxes, host)),
+            TransportKind::Sandbox => {
+                Kind::Sandbox(transport::sandbox_folder(&options.sandboxes, host), connect.hardware)
+            }
         },
         address: if connect.address.is_empty() { host.to_string() } else { connect.address.clone() },
         user: connect.user.clone(),

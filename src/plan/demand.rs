@@ -38,23 +38,27 @@ fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
 pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
     let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
     let checks = own.clone().flat_map(|instance| of_verify(case, instance));
-    let facts = own.flat_map(|instance| &instance.recipe.verify).filter_map(|verify| verify.expect.as_ref());
-    let named = |source: &str| -> Vec<Probe> {
-        let mentioned = crate::facts::all().iter().filter(|fact| source.contains(&format!("facts.{}", fact.name)));
-        mentioned.map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect()
-    };
-    checks.chain(facts.flat_map(|expect| named(&expect.source))).collect()
+    let expected = own.flat_map(|instance| &instance.recipe.verify).filter_map(|verify| verify.expect.as_ref());
+    checks.chain(expected.flat_map(|expect| facts_named(&expect.source))).collect()
 }
 
-/// Returns the questions that judge one turn, with those of the inputs it restarts on.
+/// Returns the facts that an expression names.
+fn facts_named(source: &str) -> Vec<Probe> {
+    let named = crate::facts::all().iter().filter(|fact| source.contains(&format!("facts.{}", fact.name)));
+    named.map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect()
+}
+
+/// Returns the questions that judge one turn, with those of the inputs it restarts on. Its own change, and that of
+/// another step, may turn the facts by which it is seen to be in force: they are asked anew.
 pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let State::Resource(resource) = &turn.expanded.state {
         probes.extend(resource.probes());
         probes.extend(input_paths(turn, turns).into_iter().map(|path| Probe::Path { path, want: None }));
     }
-    if turn.step.effective.is_some() {
+    if let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) {
         probes.extend(effective_probe(case, turn));
+        probes.extend(effective.expect.iter().flat_map(|expect| facts_named(&expect.source)));
     }
     probes.extend(export_probes(case, turn).into_iter().map(|(_, probe)| probe));
     probes

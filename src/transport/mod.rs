@@ -39,7 +39,9 @@ pub use long::{LongStep, Started, UnitName};
 pub use payload::{Payload, Sent};
 pub use random::token;
 pub use reader::Reader;
-pub use sandbox::{Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes};
+pub use sandbox::{
+    BOARDS, Board, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
+};
 pub use session::{Session, open};
 pub use ssh::ssh_version;
 pub use talk::{Chunk, Finished, Sink};

@@ -67,7 +67,7 @@ pub async fn open(host: &HostName, target: &Target, secrets: &SecretStore) -> Re
         Kind::Ssh => Carrier::Ssh(Link::connect(host, target).await?),
         Kind::Local => Carrier::Local,
         Kind::Command(argv) => Carrier::Command(argv.clone()),
-        Kind::Sandbox(dir) => Carrier::Sandbox(Holder::find_or_start(dir, host).await?),
+        Kind::Sandbox(dir, board) => Carrier::Sandbox(Holder::find_or_start(dir, host, *board).await?),
     };
     let password = match &target.sudo {
         Sudo::Password(placeholder) => Some(secrets.reveal(placeholder)),

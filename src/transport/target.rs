@@ -1,5 +1,6 @@
 //! Where a host is and how it is reached: what the transport needs to know of it.
 
+use super::sandbox::Board;
 use camino::Utf8PathBuf;
 use std::time::Duration;
 
@@ -80,8 +81,9 @@ pub enum Kind {
     Local,
     /// A program that gives a shell on its stdin, with its arguments: `docker exec -i c1 sh`.
     Command(Vec<String>),
-    /// A view of this machine, kept by a process that this folder on it names. It is made when it is not there.
-    Sandbox(Utf8PathBuf),
+    /// A view of this machine, kept by a process that this folder on it names. It is made when it is not there, with a
+    /// board's cards where one is named.
+    Sandbox(Utf8PathBuf, Option<Board>),
 }
 
 /// What happens with a host key that is not known. A changed key is always refused.

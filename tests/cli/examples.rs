@@ -21,7 +21,12 @@ fn the_readmes_example_is_valid() {
 
 #[test]
 fn the_demos_are_valid() {
-    for demo in ["demo/inventory.yaml", "inventories/demo.yaml", "inventories/h100-10node.yaml"] {
+    for demo in [
+        "demo/inventory.yaml",
+        "inventories/demo.yaml",
+        "inventories/h100-10node.yaml",
+        "inventories/h100-sandbox.yaml",
+    ] {
         let path = format!("{}/{demo}", env!("CARGO_MANIFEST_DIR"));
         let said = Place::new().forge(&["validate", &path]);
         assert!(said.starts_with("exit 0\n--- stdout\nvalid: "), "{said}");

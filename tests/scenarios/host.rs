@@ -48,7 +48,8 @@ pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
     let name = seen.host.clone();
     let probes = plan::demand(&Case::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
     let mut observation = Observation::default();
-    for probe in probes.into_iter().filter(|probe| !matches!(probe, Probe::Records | Probe::Account)) {
+    // Facts were given with the host.
+    for probe in probes.into_iter().filter(|p| !matches!(p, Probe::Records | Probe::Account | Probe::Fact { .. })) {
         let answer = answer(&probe, &all);
         observation.insert(probe, answer);
     }

@@ -5,12 +5,13 @@ use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
 use crate::config::{Connect, Data, HostKeyPolicy, Node, Sudo, TransportKind};
 use crate::diag::{Code, Diag, Span};
+use crate::transport::{BOARDS, Board};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Keys of `connect`.
-pub(in crate::config) const KEYS: [&str; 13] = [
+pub(in crate::config) const KEYS: [&str; 14] = [
     "user",
     "identity",
     "port",
@@ -21,6 +22,7 @@ pub(in crate::config) const KEYS: [&str; 13] = [
     "sudo",
     "transport",
     "command",
+    "hardware",
     "timeout",
     "keep",
     "address",
@@ -41,6 +43,7 @@ pub(in crate::config) enum Setting {
     HostKey(HostKeyPolicy),
     Sudo(Sudo),
     Transport(TransportKind),
+    Hardware(Board),
     Timeout(u64),
     Keep(u64),
 }
@@ -65,6 +68,7 @@ pub(super) fn set(connect: &mut Connect, setting: &Setting) {
         Setting::HostKey(policy) => connect.host_key = policy,
         Setting::Sudo(sudo) => connect.sudo = sudo,
         Setting::Transport(kind) => connect.transport = kind,
+        Setting::Hardware(board) => connect.hardware = Some(board),
         Setting::Timeout(seconds) => connect.timeout_s = seconds,
         Setting::Keep(seconds) => connect.keep_s = seconds,
     }
@@ -107,6 +111,7 @@ fn setting(key: &'static str, node: &Node, cx: &mut Cx<'_>) -> Option<(&'static 
         "sudo" => Setting::Sudo(sudo(node, cx)?),
         "transport" => Setting::Transport(transport(node, cx)?),
         "command" => return Some(("transport", Setting::Transport(command(node, cx)?))),
+        "hardware" => Setting::Hardware(hardware(node, cx)?),
         "timeout" => Setting::Timeout(table::duration(node, key, &mut cx.diags)?),
         "keep" => Setting::Keep(table::duration(node, key, &mut cx.diags)?),
         _ => return None,
@@ -212,6 +217,16 @@ fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
             None
         }
     }
+}
+
+/// The board whose cards a sandbox shows.
+fn hardware(node: &Node, cx: &mut Cx<'_>) -> Option<Board> {
+    let name = table::text(node, "hardware", &mut cx.diags)?;
+    let board = BOARDS.into_iter().find(|board| board.name == name);
+    if board.is_none() {
+        cx.push(one_of(&name, "hardware", &BOARDS.map(|board| board.name), node.span));
+    }
+    board
 }
 
 fn command(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {

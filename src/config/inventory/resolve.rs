@@ -44,6 +44,7 @@ pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resol
     let layers = Layers::new(&inventory, &tree);
     let (hosts, vars) = hosts(&inventory, &layers, cx);
     report_one_machine(&hosts, cx);
+    report_hardware(&hosts, cx);
     let groups = group_members(&universe, &hosts);
     let group_vars = layers.group_vars();
     let entries = apply::select(inventory.apply, &universe, cx);
@@ -56,6 +57,16 @@ fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
             let diag = Diag::error(Code::Duplicate, format!("`{name}` names a group and a host")).at(group.span);
             cx.push(diag.label("a group here").also(host.span, "a host here"));
         }
+    }
+}
+
+/// Only what forge makes itself can be given other cards.
+fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
+    let real = |host: &&Host| host.connect.hardware.is_some() && host.connect.transport != TransportKind::Sandbox;
+    if let Some(host) = hosts.values().find(real) {
+        let message = format!("`hardware` is declared for `{}`, which is no sandbox", host.name);
+        let hint = "a board is laid over sandboxes: add `transport: sandbox`, or declare `hardware` at their group";
+        cx.push(Diag::error(Code::BadConnect, message).at(host.span).hint(hint));
     }
 }
 

@@ -70,6 +70,25 @@ fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
     assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
 }
 
+/// A new version on disk makes untrue what was true of the loaded one: the fact that tells is asked anew.
+#[test]
+fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
+    let steps = "steps:
+  - name: installed
+    disruption: D2
+    command: { check: 'test -e @root/installed', apply: 'touch @root/installed; echo old >@root/.sim/machine-id' }
+    effective: { by: [reboot], expect: facts.identity.machine_id == \"same\" }
+";
+    let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: stack, on: all }\n";
+    let stage = Stage::new(1, apply, &[("stack", steps)]);
+    stage.write("n1", ".sim/boot-id", "boot-1\n");
+    stage.write("n1", ".sim/machine-id", "same\n");
+    stage.write("n1", ".sim/reboot", &format!("{REBOOT}echo same >\"$root/.sim/machine-id\"\n"));
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1), "{:#?}", ran.report);
+    assert_eq!(log(&stage), ["reboot"]);
+}
+
 /// A run that was killed when all was configured, and nothing rebooted yet.
 #[test]
 fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {

@@ -1,11 +1,12 @@
 # Becomes process 1 of a sandbox: lays a copy-on-write view of this machine, hides what is the real machine's
 # own, and waits. Runs in new namespaces that still show the machine's mounts and /proc.
-# $1 host, $2 boot id, $3 folder with the stand-ins, $4 `yes` in a user namespace of one user, $5 capabilities to give up.
+# $1 host, $2 boot id, $3 folder with the stand-ins and the board, $4 `yes` in a user namespace of one user, $5 capabilities to give up.
 set -eu
 umask 022
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 host=$1 boot=$2 alone=$4 given_up=$5
 systemctl=$(cat "$3/systemctl") journalctl=$(cat "$3/journalctl")
+board=$(cat "$3/board") cards=$(cat "$3/cards") power_on=$(cat "$3/power-on")
 read -r pid rest </proc/self/stat
 b=/tmp
 r=$b/root
@@ -157,6 +158,18 @@ identity() {
   chmod 755 "$r/usr/local/sbin/systemctl" "$r/usr/local/sbin/journalctl"
 }
 
+# The cards of a board lie where the tests of forge have them too.
+board() {
+  [ -n "$board" ] || return 0
+  for d in /sys/module /sys/firmware /sys/class /sys/bus/pci /proc/driver; do
+    [ -d "$r$d" ] || fail "the board $board cannot be shown here: this machine has no \`$d\`"
+  done
+  mkdir -p "$r/srv/forge-hardware/faults" "$r/etc/forge"
+  printf '%s\n' "$cards" >"$r/srv/forge-hardware/board"
+  printf '%s\n' "$power_on" >"$r/srv/forge-hardware/power-on"
+  printf '%s\n' "$board" >"$r/etc/forge/simulated-hardware"
+}
+
 n=0
 mount -t tmpfs -o mode=755,size=50% forge-sandbox "$b"
 [ "$alone" = no ] && whole || {
@@ -167,6 +180,7 @@ hide
 devices
 kernel
 identity
+board
 quiet ip link set lo up || :
 mkdir "$r/run/.machine"
 cd "$r"
@@ -174,6 +188,7 @@ pivot_root . run/.machine
 cd /
 umount -l /run/.machine
 rmdir /run/.machine
+[ -z "$board" ] || sh /srv/forge-hardware/power-on || fail "the board $board cannot be shown here"
 printf 'ready %s\n' "$pid"
 exec </dev/null >/dev/null 2>&1
 # Process 1 inherits orphans: the shell's wait collects them.

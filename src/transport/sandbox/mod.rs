@@ -3,6 +3,10 @@
 //! A small process keeps a sandbox between commands; its folder on this machine says which. What is written
 //! inside lies in memory and ends with that process. It is for trying things out, not a security boundary.
 
+mod hardware;
+
+pub use hardware::{BOARDS, Board};
+
 use super::channel::Channel;
 use super::{ErrorKind, TransportError};
 use crate::model::HostName;
@@ -34,10 +38,15 @@ impl Holder {
     /// Finds the holder of the sandbox in `dir`, or makes the sandbox.
     ///
     /// # Errors
-    /// This machine lacks a program or does not allow namespaces: the hint says what to do.
-    pub(super) async fn find_or_start(dir: &Utf8Path, host: &HostName) -> Result<Self, TransportError> {
+    /// This machine lacks a program or does not allow namespaces, or the sandbox runs with another board: the hint says what to do.
+    pub(super) async fn find_or_start(
+        dir: &Utf8Path,
+        host: &HostName,
+        board: Option<Board>,
+    ) -> Result<Self, TransportError> {
         let mut start = quiet("/bin/sh");
         start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, SYSTEMCTL, JOURNALCTL, GIVEN_UP]);
+        start.args(board.map_or([""; 3], |board| [board.name, board.cards, hardware::POWER_ON]));
         let output = tokio::time::timeout(LIMIT, start.output()).await;
         let output = output.map_err(|_| failed("it takes longer than three minutes"))?;
         let output = output.map_err(|error| failed(&format!("cannot run `/bin/sh`: {error}")))?;
@@ -81,9 +90,14 @@ impl Holder {
 ///
 /// # Errors
 /// As for a session: the sandbox cannot be made, or not be entered.
-pub async fn enter(root: &Utf8Path, host: &HostName, argv: &[String]) -> Result<i32, TransportError> {
+pub async fn enter(
+    root: &Utf8Path,
+    host: &HostName,
+    board: Option<Board>,
+    argv: &[String],
+) -> Result<i32, TransportError> {
     use std::os::unix::process::ExitStatusExt;
-    let holder = Holder::find_or_start(&folder(root, host), host).await?;
+    let holder = Holder::find_or_start(&folder(root, host), host, board).await?;
     let mut start = holder.inside();
     start.args(argv).stdin(std::process::Stdio::inherit());
     let status = start.status().await.map_err(|error| failed(&format!("cannot run `nsenter`: {error}")))?;

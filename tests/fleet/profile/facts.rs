@@ -1,0 +1,124 @@
+//! What forge tells of simulated servers, and what each fault changes of it.
+
+use super::{BY_HAND, bare, document, installed};
+use crate::support::Project;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What hardware and its software tell; the rest of a host moves by itself.
+const FACTS: [&str; 18] = [
+    "acs",
+    "driver",
+    "fabricmanager",
+    "gdr",
+    "gpu_state",
+    "gpus",
+    "holders",
+    "nvswitch",
+    "ofed",
+    "pci",
+    "rdma",
+    "rdma_counters",
+    "rdma_netns",
+    "roce",
+    "services",
+    "sm",
+    "topology",
+    "verbs",
+];
+/// Each fact of the only host: its value, or why it has none.
+pub(super) fn facts(project: &Project) -> BTreeMap<String, Value> {
+    let out = project.forge(["facts", "inventory.yaml", "--json-into", "facts.json"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.starts_with("simulated, no real hardware: "), "{out}");
+    let document = document(project, "facts.json");
+    let host = &document["facts"][0];
+    assert_eq!(host["simulated"], true);
+    let fact = |name: &str| (name.to_owned(), host["facts"][name].clone());
+    FACTS.into_iter().map(fact).collect()
+}
+
+pub(super) fn list<'v>(facts: &'v BTreeMap<String, Value>, name: &str) -> &'v Vec<Value> {
+    facts[name]["value"].as_array().unwrap_or_else(|| panic!("{name}: {}", facts[name]))
+}
+
+/// The distinct values of a field of every entry of a list.
+pub(super) fn each(list: &[Value], field: &str) -> Vec<Value> {
+    let mut values: Vec<Value> =
+        list.iter().map(|entry| entry.pointer(field).unwrap_or(&Value::Null).clone()).collect();
+    values.dedup();
+    values
+}
+
+#[test]
+fn a_bare_server_shows_its_cards_and_no_driver() {
+    let Some(nodes) = bare(1) else { return };
+    let facts = facts(&Project::new(&nodes));
+    let gpus = list(&facts, "gpus");
+    assert_eq!((gpus.len(), each(gpus, "/product")), (8, vec![json!("H100 SXM")]));
+    assert_eq!(gpus[0]["gsp"]["unknown"], "no NVIDIA driver is loaded");
+    assert_eq!(facts["nvswitch"]["value"]["count"], 4);
+    assert_eq!(facts["nvswitch"]["value"]["required"], true);
+    assert_eq!(facts["driver"]["value"]["loaded"], Value::Null);
+    assert_eq!(facts["ofed"]["value"]["origin"], "inbox");
+    assert_eq!((list(&facts, "gpu_state").len(), list(&facts, "rdma").len()), (0, 0));
+    assert_eq!(facts["acs"]["value"]["redirecting"][0]["bdf"], "0000:15:01.0");
+}
+
+#[test]
+fn an_installed_server_tells_what_is_loaded() {
+    let Some(nodes) = installed(1, BY_HAND) else { return };
+    let facts = facts(&Project::new(&nodes));
+    let driver = &facts["driver"]["value"];
+    for field in ["loaded", "disk", "userspace", "packaged"] {
+        assert_eq!(driver[field], "560.35.03", "{field}: {driver}");
+    }
+    assert_eq!(
+        (&driver["flavor"], &driver["method"], &driver["gpus"]),
+        (&json!("proprietary"), &json!("package"), &json!(8))
+    );
+    assert_eq!(each(list(&facts, "gpus"), "/gsp_firmware"), [json!("560.35.03")]);
+    let state = list(&facts, "gpu_state");
+    assert_eq!((state.len(), each(state, "/model")), (8, vec![json!("NVIDIA H100 80GB HBM3")]));
+    assert_eq!(each(state, "/fabric"), [json!({"state": "Completed", "status": "Success"})]);
+    assert_eq!((each(state, "/persistence"), each(state, "/ecc/current")), (vec![json!(true)], vec![json!(true)]));
+    assert_eq!(facts["fabricmanager"]["value"]["version"], "560.35.03");
+    let ports: Vec<Value> = list(&facts, "rdma").iter().map(|device| device["ports"][0].clone()).collect();
+    let told = |port: &Value| json!([port["class"], port["state"], port["rate"], port["lanes"]]);
+    let ib = json!(["infiniband", "ACTIVE", 400.0, "full"]);
+    let eth = json!(["roce", "ACTIVE", 200.0, null]);
+    assert_eq!(ports.iter().map(told).collect::<Vec<_>>(), [&ib, &ib, &eth, &eth, &ib, &ib].map(Value::clone));
+    assert_eq!((list(&facts, "verbs").len(), list(&facts, "rdma_counters").len()), (6, 4));
+    let ofed = &facts["ofed"]["value"];
+    assert_eq!(
+        (&ofed["version"], &ofed["origin"], &ofed["matches_disk"]),
+        (&json!("24.10-0.7.0.0"), &json!("ofed"), &json!(true))
+    );
+    assert_eq!(facts["sm"]["value"]["state"], "master");
+    assert_eq!(facts["rdma_netns"]["value"], "shared");
+    assert_eq!(facts["holders"]["value"], json!([]));
+}
+
+/// A fault, and the facts that differ from those of the sound server.
+const CONSEQUENCES: [(&str, &[&str]); 5] = [
+    ("gpu-off-bus", &["gpu_state", "gpus"]),
+    ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"]),
+    ("port-init", &["rdma", "verbs"]),
+    ("port-lanes", &["rdma"]),
+    ("fabric-in-progress", &["gpu_state"]),
+];
+
+#[test]
+fn each_fault_changes_its_own_facts_alone() {
+    let Some(nodes) = installed(1, BY_HAND) else { return };
+    let project = Project::new(&nodes);
+    let sound = facts(&project);
+    for (fault, changed) in CONSEQUENCES {
+        nodes[0].fault(fault, true);
+        let broken = facts(&project);
+        let differ: Vec<&str> = FACTS.into_iter().filter(|name| broken[*name] != sound[*name]).collect();
+        assert_eq!(differ, changed, "{fault}");
+        nodes[0].fault(fault, false);
+    }
+    assert_eq!(facts(&project), sound, "mended");
+}

@@ -1,0 +1,51 @@
+//! What breaks while forge works on a server, or has broken before: it is told as what it is, and the others finish.
+
+use super::{BY_HAND, STACK, apply, document, installed, told};
+use crate::support::Project;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const HANGS: &str = "`nvidia-smi` timed out after 30 s";
+
+/// Each question ends by its own limit, and so does forge.
+#[test]
+fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
+    let Some(nodes) = installed(2, BY_HAND) else { return };
+    nodes[0].fault("smi-hangs", true);
+    let project = Project::new(&nodes).inventory(
+        "apply:
+  - { recipe: nvidia-driver, on: all, with: { version: 560.35.03, flavor: proprietary } }
+  - { recipe: nvidia-persistenced, on: all }
+",
+    );
+    let began = Instant::now();
+    let out = apply(&project);
+    assert!(began.elapsed() < Duration::from_secs(150), "{:?}: {out}", began.elapsed());
+    assert_eq!(out.code, 9, "{out}");
+    assert!(out.stdout.contains(HANGS), "{out}");
+    let report = document(&project, "report.json");
+    let verified = |at: usize| report["report"]["hosts"][at]["verify"].to_string();
+    assert!(verified(0).contains(HANGS) && !verified(1).contains("unknown"), "{out}");
+    assert_eq!(report["report"]["hosts"][1]["outcome"], "changed", "{out}");
+}
+
+/// Seven of eight came back: the host has failed, and stays out of service.
+#[test]
+fn a_gpu_that_is_lost_at_the_reboot_keeps_the_server_out_of_service() {
+    let Some(nodes) = installed(1, BY_HAND) else { return };
+    let node = &nodes[0];
+    node.fault("gpu-lost-at-reboot", true);
+    let project = Project::new(&nodes).inventory(&STACK.inventory(node));
+    let out = apply(&project);
+    assert_eq!((out.code, told(&project)["outcome"].clone()), (3, json!("failed")), "{out}");
+    assert_eq!(told(&project)["reboots"].as_array().map(Vec::len), Some(1));
+    assert!(node.exists("/var/lib/forge/window.json"), "{out}");
+    assert!(!out.stderr.contains("is back in service"), "{out}");
+    let why = "`base-assert`: verification `every GPU that the inventory counts is on the bus`: does not hold: facts.gpus | length == params.gpus";
+    assert!(out.stderr.contains(why), "{out}");
+
+    node.fault("gpu-missing", false);
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(!node.exists("/var/lib/forge/window.json"), "mended, and back in service: {out}");
+}

@@ -1,0 +1,99 @@
+//! forge is killed in the middle of what takes a server out of service: the next apply finishes it, with no reboot more.
+
+use super::facts::{each, facts, list};
+use super::upgrades::{HELD, never_younger};
+use super::{BY_HAND, Stack, boots, converge, gsp, installed, loaded};
+use crate::support::{Node, Nodes, Project};
+use serde_json::json;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// The node has booted so often since now.
+fn booted(node: &Node, times: usize) -> String {
+    format!("test $(wc -l </srv/forge-hardware/boots) -ge {}", boots(node) + times)
+}
+
+/// Applies, kills forge as soon as the script `moment` holds on the node, and applies again. A node that is booting by
+/// then is waited for.
+fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
+    let mut child = project
+        .command(["apply", "inventory.yaml", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("forge starts");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !node.sh(moment).ok() {
+        assert_eq!(child.try_wait().expect("ours"), None, "forge ended before `{moment}`");
+        assert!(Instant::now() < deadline, "never: `{moment}`");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("forge is killed");
+    child.wait().expect("ours");
+    node.start();
+    converge(project);
+}
+
+fn start() -> Option<Nodes> {
+    let nodes = installed(1, Stack { driver: "560.28.03", ..BY_HAND })?;
+    nodes[0].fault("slow-build", true);
+    Some(nodes)
+}
+
+#[test]
+fn a_driver_upgrade_is_finished_wherever_forge_was_killed() {
+    let Some(nodes) = start() else { return };
+    let node = &nodes[0];
+    let mut project = Project::new(&nodes);
+    let moments = [
+        ("560.35.03", "pgrep -f '[c]uda-drivers-560.postinst'"),
+        ("560.35.05", "dpkg-query -W nvidia-fabricmanager-560 | grep -q 560.35.05"),
+    ];
+    for (driver, moment) in moments {
+        let before = boots(node);
+        project = project.inventory(&Stack { driver, ..BY_HAND }.inventory(node));
+        killed_and_finished(&project, node, moment);
+        assert_eq!((boots(node) - before, node.must("apt-mark showhold").as_str()), (1, HELD), "{moment}");
+        assert_eq!(loaded(node), [driver, "24.10-0.7.0", driver], "{moment}");
+        never_younger(node);
+    }
+    assert_eq!(node.must("dpkg --audit; ls -A /var/lib/forge/window* 2>/dev/null || true"), "");
+}
+
+/// The last of the three goes through undisturbed.
+#[test]
+fn gsp_is_switched_off_on_and_off_again_wherever_forge_was_killed() {
+    let Some(nodes) = start() else { return };
+    let node = &nodes[0];
+    assert_eq!(gsp(node), "560.28.03");
+    let written = "test -e /etc/modprobe.d/forge-nvidia.conf".to_owned();
+    let mut project = Project::new(&nodes);
+    for (wanted, shown, moment) in
+        [("off", "N/A", Some(written)), ("default", "560.28.03", Some(booted(node, 2))), ("off", "N/A", None)]
+    {
+        let before = boots(node);
+        project = project.inventory(&Stack { driver: "560.28.03", gsp: wanted, ..BY_HAND }.inventory(node));
+        match &moment {
+            Some(moment) => killed_and_finished(&project, node, moment),
+            None => drop(converge(&project)),
+        }
+        assert_eq!((boots(node) - before, gsp(node).as_str()), (1, shown), "{moment:?}");
+    }
+    never_younger(node);
+}
+
+#[test]
+fn an_upgrade_of_the_rdma_stack_is_finished_wherever_forge_was_killed() {
+    let Some(nodes) = start() else { return };
+    let (node, before) = (&nodes[0], boots(&nodes[0]));
+    let stack = Stack { driver: "560.28.03", ofed: "24.10-1.1.4.0", ..BY_HAND };
+    let project = Project::new(&nodes).inventory(&stack.inventory(node));
+    killed_and_finished(&project, node, "pgrep -f '[f]orge-ofed.*/build'");
+    assert_eq!((boots(node) - before, loaded(node)), (1, ["560.28.03", "24.10-1.1.4", "560.28.03"].map(str::to_owned)));
+    assert_eq!(node.must("find /var/tmp -name 'forge-*'"), "", "nothing of the installer is left");
+    let facts = facts(&project);
+    let ofed = &facts["ofed"]["value"];
+    assert_eq!((&ofed["version"], &ofed["matches_disk"]), (&json!("24.10-1.1.4.0"), &json!(true)));
+    assert_eq!(each(list(&facts, "rdma"), "/ports/0/state"), [json!("ACTIVE")]);
+}

@@ -1,0 +1,138 @@
+//! GPU servers whose hardware is simulated (`tests/fleet/profiles`): what the tests of them share.
+
+mod bare;
+mod boards;
+mod facts;
+mod faults;
+mod killed;
+mod upgrades;
+
+use crate::support::{Fleet, Node, Nodes, Output, Project};
+use serde_json::Value;
+
+const PROFILE: &str = "h100x8-ndr";
+
+fn bare(count: usize) -> Option<Nodes> {
+    with_hardware(PROFILE, count)
+}
+
+fn with_hardware(profile: &str, count: usize) -> Option<Nodes> {
+    let nodes = Fleet::take(count)?;
+    nodes.iter().for_each(|node| node.profile(profile));
+    Some(nodes)
+}
+
+/// Servers as somebody installs them by hand, GSP left to the driver: no record of forge is on them.
+fn installed(count: usize, stack: Stack<'_>) -> Option<Nodes> {
+    let nodes = bare(count)?;
+    for node in nodes.iter() {
+        node.must(&by_hand(stack));
+        node.stop();
+        node.start();
+    }
+    Some(nodes)
+}
+
+fn by_hand(Stack { driver, ofed, .. }: Stack<'_>) -> String {
+    format!(
+        "apt-get -qq install cuda-drivers-560={driver}-1 nvidia-fabricmanager-560={driver}-1 >/dev/null
+        apt-mark -qq hold cuda-drivers-560 nvidia-fabricmanager-560
+        {}
+        systemctl -q enable nvidia-fabricmanager && systemctl -q add-wants multi-user.target nvidia-persistenced",
+        stack_by_hand(ofed)
+    )
+}
+
+fn stack_by_hand(ofed: &str) -> String {
+    let into = format!("/root/ofed-{ofed}");
+    format!("mkdir {into} && tar -xzf {} -C {into} --strip-components=1 && {into}/mlnxofedinstall", archive(ofed))
+}
+
+fn archive(ofed: &str) -> String {
+    format!("/srv/forge-hardware/mlnx-ofed-{ofed}.tgz")
+}
+
+/// What of the stack `h100-node` a kernel without modules can be brought to.
+#[derive(Clone, Copy)]
+struct Stack<'a> {
+    driver: &'a str,
+    gsp: &'a str,
+    ofed: &'a str,
+}
+
+const STACK: Stack<'_> = Stack { driver: "560.35.03", gsp: "off", ofed: "24.10-0.7.0.0" };
+/// What an installation by hand leaves.
+const BY_HAND: Stack<'_> = Stack { gsp: "default", ..STACK };
+
+impl Stack<'_> {
+    fn inventory(self, node: &Node) -> String {
+        let Stack { driver, gsp, ofed } = self;
+        format!(
+            "rollout: {{ reboot: allow, max_unavailable: 2 }}
+apply:
+  - {{ recipe: base-assert, on: all, with: {{ gpus: 8, product: H100 SXM, nvswitches: 4, ib_hcas: 4, eth_hcas: 2 }} }}
+  - {{ recipe: nouveau, on: all }}
+  - {{ recipe: nvidia-gsp, on: all, with: {{ gsp: \"{gsp}\" }} }}
+  - recipe: mlnx-ofed
+    on: all
+    with: {{ version: {ofed}, archive: {{ path: {}, sha256: {} }} }}
+  - {{ recipe: subnet-manager, on: all }}
+  - {{ recipe: ib-ports, on: all, with: {{ ports: 4 }} }}
+  - {{ recipe: nvidia-driver, on: all, with: {{ version: {driver}, flavor: proprietary }} }}
+  - {{ recipe: nvidia-fabricmanager, on: all }}
+  - {{ recipe: nvidia-persistenced, on: all }}
+",
+            archive(ofed),
+            digest(node, ofed)
+        )
+    }
+}
+
+fn digest(node: &Node, ofed: &str) -> String {
+    node.must(&format!("sha256sum {} | cut -d' ' -f1", archive(ofed)))
+}
+
+fn document(project: &Project, path: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(project.path(path)).expect("a document")).expect("JSON")
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes", "--json-into", "report.json"])
+}
+
+/// Applies, which must get through and leave nothing to do.
+fn converge(project: &Project) -> Output {
+    let out = apply(project);
+    assert_eq!(out.code, 0, "{out}");
+    settled(project);
+    out
+}
+
+fn settled(project: &Project) {
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 0, "nothing to do: {plan}");
+}
+
+/// The first host of the last report.
+fn told(project: &Project) -> Value {
+    document(project, "report.json")["report"]["hosts"][0].clone()
+}
+
+fn boots(node: &Node) -> usize {
+    node.must("wc -l </srv/forge-hardware/boots").parse().expect("a number")
+}
+
+/// How GSP is, of all GPUs together.
+fn gsp(node: &Node) -> String {
+    node.must("sed -n 's/^GPU Firmware:[ \\t]*//p' /proc/driver/nvidia/gpus/*/information | sort -u")
+}
+
+fn loaded(node: &Node) -> [String; 3] {
+    ["nvidia", "mlx5_core"]
+        .map(|module| node.must(&format!("cat /sys/module/{module}/version")))
+        .into_iter()
+        .chain([node.must("cat /run/nvidia-fabricmanager/version")])
+        .collect::<Vec<_>>()
+        .try_into()
+        .expect("three")
+}

@@ -1,0 +1,139 @@
+# The software of the boards, as stand-ins: packages and archives, sourced by `fleet`.
+# shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
+
+readonly DRIVERS='560.28.03 560.35.03 560.35.05' STACKS='24.10-0.7.0.0 24.10-1.1.4.0' DOCAS='3.2.0-1 3.2.1-1'
+
+# Builds everything into the directory $1; $2 is the folder that has the programs, $3 that of the samples.
+build_software() {
+  local out=$1 common=$2 samples=$3 work version
+  command -v objcopy >/dev/null || die "objcopy is missing" "install binutils"
+  work=$(mktemp -d "$out.XXXX")
+  mkdir -p "$out/repo" "$out/inbox"
+  # An Ubuntu kernel brings its own RDMA modules, an older build than the stack's.
+  module "$out/inbox/mlx5_core.ko" 'license=Dual BSD/GPL' srcversion=1D0CBD0F2C0DDCDA0F0E55A
+  for version in $DRIVERS; do
+    driver_package "$work" "$common" "$version"
+    fm_package "$work" "$common" "$version"
+  done
+  for version in $STACKS; do ofed_archive "$work" "$out" "$common" "$samples" "$version"; done
+  for version in $DOCAS; do doca_package "$work" "$common" "$samples" "$version"; done
+  mv "$work"/*.deb "$out/repo/"
+  index_repo "$out/repo"
+  rm -rf "$work"
+  chmod -R a+rX "$out"
+}
+
+# Writes a module with nothing but what modinfo tells: an object without code, which no kernel takes.
+module() {
+  local file=$1 info
+  shift
+  info=$(mktemp)
+  printf '%s\0' "$@" >"$info"
+  mkdir -p "$(dirname "$file")"
+  as -o "$file" /dev/null
+  objcopy --add-section .modinfo="$info" --set-section-flags .modinfo=alloc,readonly,data "$file"
+  rm -f "$info"
+}
+
+# What dkms does with the source $1: it leaves the modules beside the kernel's own, indexed, for the kernel that runs.
+# It may take its time, and it may fail, in the words of dkms.
+dkms_build() {
+  printf '#!/bin/sh\nset -e\nsource=%s\n' "$1"
+  cat <<'BUILD'
+faults=/srv/forge-hardware/faults
+[ ! -e "$faults/slow-build" ] || sleep 3
+if [ -e "$faults/build-fails" ]; then
+  echo "Error! Bad return status for module build on kernel: $(uname -r) ($(uname -m))" >&2
+  exit 10
+fi
+d=/lib/modules/$(uname -r)/updates/dkms
+mkdir -p "$d"
+cp "/usr/src/$source"/*.ko "$d/"
+depmod
+[ ! -d /run/systemd/system ] || systemctl daemon-reload
+BUILD
+}
+
+driver_package() {
+  local work=$1 version=$3 name
+  begin "$work"
+  module "$work/pkg/usr/src/nvidia-$version/nvidia.ko" license=NVIDIA "version=$version" "srcversion=5A6C3F0B7D0E4B1C9${version//./}"
+  for name in nvidia_uvm nvidia_peermem; do
+    module "$work/pkg/usr/src/nvidia-$version/$name.ko" license=NVIDIA "version=$version" depends=nvidia,ib_core
+  done
+  put "$work" usr/bin/nvidia-smi 755 <"$2/programs/nvidia-smi"
+  put "$work" usr/sbin/dkms 755 <"$2/programs/dkms"
+  put "$work" "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$version" </dev/null
+  ln -s "libnvidia-ml.so.$version" "$work/pkg/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+  printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nvidia-persistenced 755
+  # As Ubuntu's: it is left to udev to start it, and nothing enables it.
+  put "$work" lib/systemd/system/nvidia-persistenced.service <<'UNIT'
+[Unit]
+Description=NVIDIA Persistence Daemon (stand-in)
+[Service]
+ExecStart=/usr/bin/nvidia-persistenced
+UNIT
+  dkms_build "nvidia-$version" | put "$work" DEBIAN/postinst 755
+  finish "$work" cuda-drivers-560 "$version-1"
+}
+
+fm_package() {
+  local work=$1
+  begin "$work"
+  put "$work" usr/bin/nv-fabricmanager 755 <"$2/programs/nv-fabricmanager"
+  put "$work" lib/systemd/system/nvidia-fabricmanager.service <<'UNIT'
+[Unit]
+Description=NVIDIA fabric manager (stand-in)
+[Service]
+RuntimeDirectory=nvidia-fabricmanager
+ExecStart=/usr/bin/nv-fabricmanager
+[Install]
+WantedBy=multi-user.target
+UNIT
+  reload_postinst | put "$work" DEBIAN/postinst 755
+  finish "$work" nvidia-fabricmanager-560 "$3-1"
+}
+
+# Puts modules of version $5, tools and the line of `ofed_info` $4 of an RDMA stack into the tree $1, with sources named $2.
+stack() {
+  local root=$1 source=$2 common=$3 line=$4 version=$5 name
+  mkdir -p "$root/usr/bin" "$root/usr/sbin"
+  module "$root/usr/src/$source/mlx5_core.ko" 'license=Dual BSD/GPL' "version=$version" "srcversion=$(sha256sum <<<"$source" | cut -c1-23)"
+  for name in mlx5_ib ib_core ib_uverbs; do
+    module "$root/usr/src/$source/$name.ko" 'license=Dual BSD/GPL' "version=$version"
+  done
+  cp "$common/programs/ibv_devinfo" "$root/usr/bin/"
+  cp "$common/programs/sminfo" "$root/usr/sbin/"
+  printf '#!/bin/sh\n# ofed_info: the stack that was installed with it.\necho %q\n' "$line" >"$root/usr/bin/ofed_info"
+  chmod 755 "$root/usr/bin/ofed_info"
+}
+
+# The archive of MLNX_OFED, with an installer that removes what was there before it leaves anything, as the real one does.
+ofed_archive() {
+  local root=$1/MLNX_OFED_LINUX-$5 source=mlnx-ofed-$5
+  stack "$root/files" "$source" "$3" "$(sed "s/${STACKS%% *}/$5/" "$4/ofed_info-mlnx.txt")" "${5%.*}"
+  dkms_build "$source" >"$root/build"
+  cat >"$root/mlnxofedinstall" <<'INSTALL'
+#!/bin/sh
+set -e
+here=$(dirname "$(readlink -f "$0")")
+for module in mlx5_core mlx5_ib ib_core ib_uverbs; do rm -f "/lib/modules/$(uname -r)/updates/dkms/$module.ko"; done
+rm -rf /usr/src/mlnx-ofed-* /usr/bin/ofed_info
+depmod
+cp -a "$here/files/." /
+sh "$here/build" || exit 1
+INSTALL
+  chmod 755 "$root/mlnxofedinstall"
+  tar -C "$1" -czf "$2/mlnx-ofed-$5.tgz" "MLNX_OFED_LINUX-$5"
+}
+
+# One package stands for those that `doca-ofed` pulls. Its first version has the line of the sample.
+doca_package() {
+  local work=$1 line
+  line=$(cat "$3/ofed_info-doca.txt")
+  [[ $4 == "${DOCAS%% *}" ]] || line=${line%:}.1:
+  begin "$work"
+  stack "$work/pkg" "doca-ofed-$4" "$2" "$line" "$(sed 's/^OFED-internal-//; s/:$//' <<<"$line")"
+  dkms_build "doca-ofed-$4" | put "$work" DEBIAN/postinst 755
+  finish "$work" doca-ofed "$4"
+}
