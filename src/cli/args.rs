@@ -120,7 +120,7 @@ pub struct PolicyArgs {
 impl PolicyArgs {
     /// Returns what it means.
     pub fn policy(&self) -> Policy {
-        Policy { max_disruption: self.max_disruption }
+        Policy { max_disruption: self.max_disruption, ..Policy::default() }
     }
 }
 

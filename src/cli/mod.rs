@@ -3,6 +3,7 @@
 mod apply;
 mod args;
 mod backend;
+mod carry;
 mod completions;
 mod confirm;
 mod console;
@@ -32,6 +33,7 @@ pub mod reference;
 mod run;
 mod runs;
 mod sandbox;
+mod saved;
 mod schema;
 mod settings;
 mod show;

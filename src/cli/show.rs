@@ -1,10 +1,11 @@
 //! `forge show`.
 
 use super::error::CliError;
+use super::inventory::quoted;
 use super::output::Output;
 use super::past;
 use super::run::{Cx, Ending};
-use crate::engine::{self, Report};
+use crate::engine::{self, Report, SAVED, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
 use crate::state::RunFolder;
@@ -19,7 +20,7 @@ use camino::Utf8Path;
   forge show last                                the newest run
   forge show 20261121T1046                       by the beginning of its name
   forge show last --format json | jq '.run.exit'
-  forge show plan.json                           a plan that `plan --json-into plan.json` wrote")]
+  forge show plan.json                           a plan that `plan -o plan.json` kept, as `plan` printed it")]
 pub struct Args {
     /// A run (`last`, a name or the beginning of one), or the path of a JSON file
     pub run: Option<String>,
@@ -28,6 +29,8 @@ pub struct Args {
 /// What a file holds.
 enum Content {
     Plan(Plan),
+    /// With what it was made from.
+    Saved(Box<SavedPlan>),
     Report(Report),
 }
 
@@ -65,15 +68,23 @@ fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
         CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
+        Content::Saved(saved) => kept(output, path, &saved.plan),
         Content::Plan(plan) => output.result(&|writer, out| writer.plan(&plan, plan.exit_code(false), out)),
         Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
     }
+}
+
+/// As `plan -o` printed it: the next command carries the file out.
+fn kept(output: &Output<'_>, path: &Utf8Path, plan: &Plan) -> Result<(), CliError> {
+    let output = Output { target: Some(quoted(path.as_str())), ..*output };
+    output.result(&|writer, out| writer.plan(plan, plan.exit_code(false), out))
 }
 
 /// Tells what a file holds: a document of a verb, or a plan or report as the state folder keeps them.
 fn content(text: &str) -> Result<Content, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
+        Some(SAVED) => SavedPlan::parse(text).map(|saved| Content::Saved(Box::new(saved))),
         Some("plan") => plan(&value["plan"]),
         Some("report") => report(&value["report"]),
         Some("run") => report(&value["run"]["report"]),
@@ -113,6 +124,7 @@ mod tests {
 
     fn said(text: &str) -> String {
         match content(text) {
+            Ok(Content::Saved(saved)) => format!("a kept plan of {}", saved.plan.cluster),
             Ok(Content::Plan(plan)) => format!("a plan of {}", plan.cluster),
             Ok(Content::Report(report)) => format!("a report of {}", report.cluster),
             Err(why) => why,

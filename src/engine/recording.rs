@@ -54,6 +54,12 @@ impl Recording {
         Self { version: VERSION, forge, origin: "field".to_owned(), about: String::new(), hosts }
     }
 
+    /// Returns the same of some of its hosts.
+    pub fn narrowed(&self, hosts: &[HostName]) -> Self {
+        let kept = self.hosts.iter().filter(|recorded| hosts.contains(&recorded.host)).cloned().collect();
+        Self { hosts: kept, ..self.clone() }
+    }
+
     /// Reads the text of a recording.
     ///
     /// # Errors

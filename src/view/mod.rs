@@ -21,7 +21,7 @@ mod words;
 
 pub use drawing::{dot, mermaid};
 pub use init::{Init, RecipeFile};
-pub use json::Json;
+pub use json::{Json, save};
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, size, took};
