@@ -18,6 +18,8 @@ mod exit_codes;
 mod fetch;
 #[path = "cli/help.rs"]
 mod help;
+#[path = "cli/hostile.rs"]
+mod hostile;
 #[path = "cli/init.rs"]
 mod init;
 #[path = "cli/offline.rs"]
@@ -26,6 +28,8 @@ mod offline;
 mod past;
 #[path = "cli/recordings.rs"]
 mod recordings;
+#[path = "cli/saved.rs"]
+mod saved;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]

@@ -56,6 +56,9 @@ pub struct Args {
     /// Carry a saved plan out also on hosts that it ran on before
     #[arg(long)]
     pub replay: bool,
+    /// Carry a saved plan out only if somebody of this list signed it: see `forge sign`
+    #[arg(long, value_name = "ALLOWED_SIGNERS")]
+    pub require_signature: Option<Utf8PathBuf>,
     /// End processes that hold GPU or RDMA devices before a window opens; the reason is kept with the run
     #[arg(long, value_name = "WHY", value_parser = reason)]
     pub evict_busy: Option<String>,
@@ -74,9 +77,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     if let Some((path, text)) = given.zip(saved::given(given)) {
         return carry::run(cx, args, path, &text);
     }
-    if args.replay {
-        return Err(CliError::usage("`--replay` is for a saved plan, and none is given")
-            .hint("`forge plan INVENTORY -o FILE` makes one, `forge apply FILE --replay` carries it out once more"));
+    let flags = [(args.replay, "--replay"), (args.require_signature.is_some(), "--require-signature")];
+    if let Some((_, flag)) = flags.iter().find(|(given, _)| *given) {
+        return Err(CliError::usage(format!("`{flag}` is for a saved plan, and none is given"))
+            .hint("`forge plan INVENTORY -o FILE` makes one, `forge apply FILE` carries it out"));
     }
     let inventory = InventoryArg { inventory: args.given.clone() };
     if args.dry_run {

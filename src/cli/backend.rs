@@ -87,12 +87,12 @@ pub trait Backend {
         settings: &Settings,
     ) -> SavedPlan;
 
-    /// Returns what differs from the files that a plan was made from; with the plan's own answers, from its artifacts.
+    /// Returns what differs from the files and the artifacts that a plan was made from. `seen` holds the plan's own answers.
     fn changed(
         &self,
         project: &Self::Project,
         saved: &SavedPlan,
-        seen: Option<&Self::Seen>,
+        seen: &Self::Seen,
         settings: &Settings,
     ) -> Vec<String>;
 

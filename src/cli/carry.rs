@@ -9,17 +9,21 @@ use super::output::Output;
 use super::run::{Cx, Ending, Loaded, block_on};
 use super::saved;
 use super::settings::Settings;
+use super::sign;
 use crate::config::StepFilter;
 use crate::engine::SavedPlan;
 use crate::model::{Disruption, ExitCode};
 use crate::plan::{HostPlan, HostSeen, Plan};
+use crate::view::fold::fold;
 use crate::view::{count, escape};
 use camino::Utf8Path;
+use indexmap::IndexMap;
 use std::sync::Arc;
 
 /// Carries out the plan in `text`, which was read from `path`.
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Ending {
     let saved = saved::parse(path, text)?;
+    signed(cx, args, path, text)?;
     own_selection(cx, args, &saved)?;
     known(&saved.plan, args.no_unknown)?;
     if !args.dry_run {
@@ -30,8 +34,13 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str)
     let target = cx.target(&place(cx, path, &saved)?)?;
     let output = Output { target: Some(target.arguments.clone()), ..cx.output(&target) };
     let loaded = cx.load(&target)?;
-    refuse(path, cx.backend.changed(&loaded.0, &saved, None, cx.settings))?;
     block_on(bound(cx, args, &output, &loaded, path, saved))
+}
+
+/// Checks the signature, where one is required.
+fn signed<B>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Result<(), CliError> {
+    let Some(allowed) = &args.require_signature else { return Ok(()) };
+    block_on(async { sign::required(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
 /// What was reviewed is what runs: hosts, steps and policy are the plan's.
@@ -109,7 +118,7 @@ async fn bound<B: Backend>(
 ) -> Ending {
     let mut stop = Interrupts::catch()?;
     let (then, again) = saved::again(cx, loaded, &Arc::new(saved.observed.clone())).await;
-    refuse(path, cx.backend.changed(&loaded.0, &saved, Some(&then), cx.settings))?;
+    refuse(path, cx.backend.changed(&loaded.0, &saved, &then, cx.settings))?;
     if let Some(what) = saved.difference(&again) {
         return Err(CliError::input(format!(
             "`{path}` is not the plan that its own inputs give; nothing was contacted"
@@ -123,9 +132,12 @@ async fn bound<B: Backend>(
     let mut seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
     let plan = cx.backend.bind(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
     output.people(&|writer, out| writer.plan(&saved.plan, ExitCode::Done, out))?;
-    let stale = told(output, seen.as_ref())?;
-    if args.dry_run {
-        return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
+    // The report tells it otherwise.
+    if args.dry_run || !args.yes {
+        let stale = told(output, seen.as_ref())?;
+        if args.dry_run {
+            return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
+        }
     }
     let left = fresh(&plan, seen.as_ref());
     if left.hosts.iter().any(HostPlan::acts) {
@@ -136,13 +148,16 @@ async fn bound<B: Backend>(
 
 /// Says where the plan is not carried out, and why. Returns at how many hosts.
 fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
-    let stale: Vec<_> = seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))).collect();
+    let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (host, stale) in seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))) {
+        reasons.entry(stale.why.raw()).or_default().push(host.as_str());
+    }
     output.people(&|_, out| {
-        stale.iter().try_for_each(|(host, stale)| {
-            writeln!(out, "stale: {}: {}", escape::line(host.as_str()), escape::text(&stale.why))
+        reasons.iter().try_for_each(|(why, hosts)| {
+            writeln!(out, "stale on {}: {}", escape::line(&fold(hosts.iter().copied())), escape::line(why))
         })
     })?;
-    Ok(stale.len())
+    Ok(reasons.values().map(Vec::len).sum())
 }
 
 /// Returns what of a plan is carried out.

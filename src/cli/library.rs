@@ -181,17 +181,9 @@ impl Backend for Library {
         SavedPlan::new(project, plan.clone(), again, seen, recording, settings.on.as_deref(), &options)
     }
 
-    fn changed(
-        &self,
-        project: &Project,
-        saved: &SavedPlan,
-        seen: Option<&Observed>,
-        settings: &Settings,
-    ) -> Vec<String> {
-        match seen {
-            None => saved.changed_inputs(project),
-            Some(seen) => saved.changed_artifacts(project, seen, &self.options(project, settings)),
-        }
+    fn changed(&self, project: &Project, saved: &SavedPlan, seen: &Observed, settings: &Settings) -> Vec<String> {
+        let artifacts = saved.changed_artifacts(project, seen, &self.options(project, settings));
+        saved.changed_inputs(project).into_iter().chain(artifacts).collect()
     }
 
     fn bind(

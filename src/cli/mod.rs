@@ -37,6 +37,7 @@ mod saved;
 mod schema;
 mod settings;
 mod show;
+mod sign;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -119,6 +120,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Explain(args) => explain::run(cx, args),
         Verb::Runs(args) => runs::run(cx, args),
         Verb::Show(args) => show::run(cx, args),
+        Verb::Sign(args) => sign::run(cx, args),
         Verb::Schema(args) => schema::run(cx, args),
         Verb::Completions(args) => completions::run(cx, args),
         Verb::Man(args) => man::run(cx, args),

@@ -19,6 +19,7 @@ use super::saved::Keep;
   forge plan cluster.yaml --on gpu -v          also what is as declared, and where it is declared
   forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
   forge plan cluster.yaml -o plan.json         keep it: review it, then `forge apply plan.json`
+  forge plan cluster.yaml --format markdown    for a comment under the change that is reviewed
   forge plan cluster.yaml --record seen.json   keep what the hosts answered
   forge plan cluster.yaml --observed seen.json from that, without contacting a host")]
 pub struct Args {
@@ -48,8 +49,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
-        shown(&output, args).result(&|writer, out| writer.plan(&plan, exit, out))?;
-        args.keep.write(cx, &loaded, &seen, &plan).await?;
+        let saved = args.keep.bind(cx, &loaded, &seen, &plan).await;
+        args.keep.write(cx, saved.as_ref())?;
+        shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
         Ok(exit)
     })
 }

@@ -33,20 +33,27 @@ impl Keep {
         Ok(settings)
     }
 
-    /// Keeps a plan, if it is to be kept: whole, and readable for its owner only.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub async fn write<B: Backend>(
+    /// Returns a plan with everything that it was made from, if it is to be kept.
+    pub async fn bind<B: Backend>(
         &self,
         cx: &Cx<'_, B>,
         loaded: &Loaded<B::Project>,
         seen: &B::Seen,
         plan: &Plan,
-    ) -> Result<(), CliError> {
-        let Some(path) = &self.output else { return Ok(()) };
-        let saved = bound(cx, loaded, seen, plan).await;
-        file::replace_private(path, |out| crate::view::save(&saved, out))?;
+    ) -> Option<SavedPlan> {
+        match &self.output {
+            Some(_) => Some(bound(cx, loaded, seen, plan).await),
+            None => None,
+        }
+    }
+
+    /// Keeps a plan, if it is to be kept: whole, and readable for its owner only.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write<B>(&self, cx: &Cx<'_, B>, saved: Option<&SavedPlan>) -> Result<(), CliError> {
+        let Some((path, saved)) = self.output.as_ref().zip(saved) else { return Ok(()) };
+        file::replace_private(path, |out| crate::view::save(saved, out))?;
         if cx.settings.detail > Detail::Quiet {
             // A stderr that is gone leaves nobody to tell.
             let _ = writeln!((cx.console.err)(), "plan kept in {path}, {}", saved.digest);

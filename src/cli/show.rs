@@ -1,5 +1,6 @@
 //! `forge show`.
 
+use super::args::Format;
 use super::error::CliError;
 use super::inventory::quoted;
 use super::output::Output;
@@ -41,16 +42,24 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
             .hint("`forge show last` shows the newest one, `forge runs` lists them all"));
     };
     let path = Utf8Path::new(named);
+    let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
+    if cx.settings.format == Format::Markdown && !is_file {
+        return Err(plans_only());
+    }
     if path.is_dir() {
         let run = past::read(&folder(path))?;
         output.result(&|writer, out| writer.run(&run, out))?;
-    } else if path.is_file() || named.contains('/') || named.ends_with(".json") {
+    } else if is_file {
         file(&output, path)?;
     } else {
         let run = past::one(cx, &past::folders(cx)?, named)?;
         output.result(&|writer, out| writer.run(&run, out))?;
     }
     Ok(ExitCode::Done)
+}
+
+fn plans_only() -> CliError {
+    CliError::usage("`--format markdown` is for plans").hint("a run is shown as text or JSON")
 }
 
 fn folder(path: &Utf8Path) -> RunFolder {
@@ -68,16 +77,17 @@ fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
         CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
-        Content::Saved(saved) => kept(output, path, &saved.plan),
-        Content::Plan(plan) => output.result(&|writer, out| writer.plan(&plan, plan.exit_code(false), out)),
+        Content::Saved(saved) => kept(output, path, &saved),
+        Content::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
+        Content::Report(_) if output.settings.format == Format::Markdown => Err(plans_only()),
         Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
     }
 }
 
 /// As `plan -o` printed it: the next command carries the file out.
-fn kept(output: &Output<'_>, path: &Utf8Path, plan: &Plan) -> Result<(), CliError> {
+fn kept(output: &Output<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
     let output = Output { target: Some(quoted(path.as_str())), ..*output };
-    output.result(&|writer, out| writer.plan(plan, plan.exit_code(false), out))
+    output.plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
 }
 
 /// Tells what a file holds: a document of a verb, or a plan or report as the state folder keeps them.

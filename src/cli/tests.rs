@@ -98,7 +98,7 @@ impl Backend for Fake {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: Option<&Vec<HostSeen>>, _: &Settings) -> Vec<String> {
+    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: &Vec<HostSeen>, _: &Settings) -> Vec<String> {
         unreachable!("saved plans are tested with the real library")
     }
 

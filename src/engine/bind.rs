@@ -65,6 +65,6 @@ fn ran(digest: &str, seen: &HostSeen) -> Option<String> {
     let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
     let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     let first = own.next()?;
-    let (run, time) = (text(first, "run"), text(first, "time"));
-    Some(format!("run {run} by {}@{} at {time}", text(first, "user"), text(first, "controller")))
+    let (user, controller) = (text(first, "user"), text(first, "controller"));
+    Some(format!("run {} by {user} on {controller}", text(first, "run")))
 }

@@ -80,12 +80,17 @@ pub struct InputArtifact {
     pub sha256: String,
 }
 
+/// Why a plan of `--json-into`, or of a run, is not carried out.
+const NOT_BOUND: &str = "it is a plan to be read only: it does not hold what it was made from";
+
 /// What the version is read from before the rest is.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
     #[serde(default)]
     result: String,
+    /// Of a bare plan.
+    id: Option<String>,
 }
 
 impl SavedPlan {
@@ -99,7 +104,7 @@ impl SavedPlan {
         on: Option<&str>,
         options: &Options,
     ) -> Self {
-        let mut saved = Self {
+        let saved = Self {
             version: SAVED_VERSION,
             result: SAVED.to_owned(),
             forge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -117,8 +122,12 @@ impl SavedPlan {
             plan,
             observed: recording,
         };
-        saved.digest = saved.own_digest();
-        saved
+        saved.sealed()
+    }
+
+    /// Returns the same with the digest that fits.
+    pub fn sealed(self) -> Self {
+        Self { digest: self.own_digest(), ..self }
     }
 
     /// Returns whether a text is meant to be a plan, not an inventory: an inventory has other keys.
@@ -143,7 +152,9 @@ impl SavedPlan {
             (SAVED, version) if version > SAVED_VERSION => {
                 Err(format!("it is of version {version}, and this forge reads up to version {SAVED_VERSION}"))
             }
-            _ => Err("it is a plan to be read only: it does not hold what it was made from".to_owned()),
+            ("plan", _) => Err(NOT_BOUND.to_owned()),
+            _ if head.id.is_some() => Err(NOT_BOUND.to_owned()),
+            _ => Err("it is not a saved plan".to_owned()),
         }
     }
 

@@ -30,13 +30,25 @@ pub fn relied(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> Vec<Re
         return Vec::new();
     }
     let facts = turn.expanded.reads.iter().map(|path| (format!("facts.{path}"), fact_at(case, path)));
-    let seen: Vec<(String, Value)> = match &judgement.basis {
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-        Value::Null => Vec::new(),
-        other => vec![("it".to_owned(), other.clone())],
-    };
+    let mut seen = Vec::new();
+    flatten("", &judgement.basis, &mut seen);
     let entry = |(what, value): (String, Value)| Relied { what: what.into(), value: told(case, &value) };
     facts.chain(seen).map(entry).collect()
+}
+
+/// Takes a value apart to its attributes: `hello.version` for what is seen of the package `hello`.
+fn flatten(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, part) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, part, out);
+            }
+        }
+        Value::Null if name.is_empty() => {}
+        value if name.is_empty() => out.push(("it".to_owned(), value.clone())),
+        value => out.push((name.to_owned(), value.clone())),
+    }
 }
 
 /// Returns the digest of what a turn declares, as the host's record of it will hold it. What is declared secret has
@@ -101,6 +113,14 @@ mod tests {
                 "`version` was \"1.0\" and is \"1.1\", `held` was true and is nothing, `status` was nothing and is \"broken\""
             )
         );
+    }
+
+    #[test]
+    fn what_was_seen_is_taken_apart() {
+        let mut out = Vec::new();
+        flatten("", &serde_json::json!({"hello": {"version": "1", "held": null}, "list": [1]}), &mut out);
+        let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["hello.version", "hello.held", "list"]);
     }
 
     #[test]

@@ -40,16 +40,19 @@ fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
     };
     match &kept.envelope {
         _ if now.verdict.is_settled() => None,
+        // Both were judged before anything ran.
+        Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(what_moved(kept, now)),
         // What it may do at most was shown, and is held against it just before it runs.
         Some(envelope) => (class(now) > envelope.disruption.max(kept.disruption))
             .then(|| format!("the plan allows {} there, it would be {} now", envelope.disruption, class(now))),
-        None if now.basis != kept.basis => Some(moved(&kept.before, &now.before).unwrap_or_else(|| reason(now))),
+        None if now.basis != kept.basis => Some(what_moved(kept, now)),
         None => (!is_shown_alike(kept, now)).then(|| "would do something else now than the plan shows".to_owned()),
     }
 }
 
-fn reason(now: &StepPlan) -> String {
-    format!("what it relies on moved; it is `{}` now: {}", now.verdict.name(), now.reason.raw())
+fn what_moved(kept: &StepPlan, now: &StepPlan) -> String {
+    let reason = || format!("what it relies on moved; it is `{}` now: {}", now.verdict.name(), now.reason.raw());
+    moved(&kept.before, &now.before).unwrap_or_else(reason)
 }
 
 /// A step that was as desired.
@@ -81,10 +84,23 @@ pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Opti
     if names(kept) != names(again) {
         return Some("it is about other hosts".to_owned());
     }
+    // The inventory may be called by another path now, and so is all that lies beside it.
+    let elsewhere = kept.inventory != again.inventory;
+    let nowhere = (elsewhere.then(|| without_places(kept)), elsewhere.then(|| without_places(again)));
+    let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
     let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
     let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
     host.or_else(|| (apart.is_empty() && kept.rollout != again.rollout).then(|| "its rollout differs".to_owned()))
-        .or_else(|| (apart.is_empty() && kept.id != again.id).then(|| "its identity differs".to_owned()))
+        .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
+}
+
+fn without_places(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for host in &mut plan.hosts {
+        host.steps.iter_mut().for_each(|step| step.place = Default::default());
+        host.verify.iter_mut().for_each(|verify| verify.place = String::new());
+    }
+    plan
 }
 
 fn of_host(kept: &HostPlan, again: &HostPlan) -> String {

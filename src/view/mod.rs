@@ -8,6 +8,7 @@ pub mod escape;
 pub mod fold;
 mod init;
 mod json;
+pub mod markdown;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]
