@@ -10,6 +10,8 @@
 
 #[path = "cli/ansible.rs"]
 mod ansible;
+#[path = "cli/ci.rs"]
+mod ci;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/exit_codes.rs"]

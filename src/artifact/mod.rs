@@ -88,6 +88,11 @@ impl Source {
             Self::File(path) => path.to_string(),
         }
     }
+
+    /// Returns the same with files named by their place in the inventory's tree, which may lie elsewhere tomorrow.
+    pub fn name_in(&self, root: &camino::Utf8Path) -> String {
+        lock::name(self, root)
+    }
 }
 
 /// How a server is asked for something that is not for everybody. Secrets stand as placeholders.

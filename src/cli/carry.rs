@@ -65,13 +65,14 @@ fn own_selection<B>(cx: &Cx<'_, B>, args: &Args, saved: &SavedPlan) -> Result<()
 /// # Errors
 /// Unknown: how much is not known, with the first of it.
 pub fn known(plan: &Plan, wanted: bool) -> Result<(), CliError> {
-    let unknown = plan.unknown();
-    let Some(first) = unknown.first().filter(|_| wanted) else { return Ok(()) };
+    let unknown = if wanted { plan.unknown() } else { Vec::new() };
+    if unknown.is_empty() {
+        return Ok(());
+    }
     let error = CliError::unknown(format!("the plan holds {} that could not be told", count(unknown.len(), "thing")));
     let noted = unknown.iter().take(5).fold(error, |error, one| error.note(one.clone()));
     let more = unknown.len().saturating_sub(5);
     let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
-    tracing::debug!(first, "not known");
     Err(noted.hint("find out with `forge plan -v`, or leave `--no-unknown` out"))
 }
 

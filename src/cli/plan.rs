@@ -50,8 +50,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
         let saved = args.keep.bind(cx, &loaded, &seen, &plan).await;
-        args.keep.write(cx, saved.as_ref())?;
+        args.keep.write(saved.as_ref())?;
         shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+        args.keep.tell(cx, saved.as_ref());
         Ok(exit)
     })
 }

@@ -51,14 +51,18 @@ impl Keep {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write<B>(&self, cx: &Cx<'_, B>, saved: Option<&SavedPlan>) -> Result<(), CliError> {
+    pub fn write(&self, saved: Option<&SavedPlan>) -> Result<(), CliError> {
         let Some((path, saved)) = self.output.as_ref().zip(saved) else { return Ok(()) };
-        file::replace_private(path, |out| crate::view::save(saved, out))?;
+        file::replace_private(path, |out| crate::view::save(saved, out))
+    }
+
+    /// Says where a plan is kept, if it is.
+    pub fn tell<B>(&self, cx: &Cx<'_, B>, saved: Option<&SavedPlan>) {
+        let Some((path, saved)) = self.output.as_ref().zip(saved) else { return };
         if cx.settings.detail > Detail::Quiet {
             // A stderr that is gone leaves nobody to tell.
             let _ = writeln!((cx.console.err)(), "plan kept in {path}, {}", saved.digest);
         }
-        Ok(())
     }
 }
 

@@ -21,11 +21,12 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
             host.reach = seen.reach.clone();
             continue;
         }
-        if host.reach != Reach::Observed {
+        if let Reach::Unreachable(why) = &mut host.reach {
+            why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
             continue;
         }
         seen.stale = stale(saved, host, &now, seen, replay);
-        if seen.stale.is_none() && !host.changes() {
+        if seen.stale.is_none() && !host.changes() && !now.changes() {
             // Nothing was to be done and nothing is: what was seen just now is the proof.
             *host = now;
         }

@@ -74,7 +74,7 @@ pub struct Selection {
 /// An artifact that steps declare.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct InputArtifact {
-    /// Its URL, or its path.
+    /// Its URL, or its path in the inventory's tree.
     pub name: String,
     /// In hex.
     pub sha256: String,
@@ -231,12 +231,10 @@ fn artifacts(project: &Project, observed: &Observed, options: &Options) -> Vec<I
         let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
         for turn in case.turns() {
             let State::Resource(resource) = &turn.expanded.state else { continue };
-            found.extend(
-                resource.artifact().map(|artifact| InputArtifact {
-                    name: artifact.source.name(),
-                    sha256: artifact.sha256.to_string(),
-                }),
-            );
+            found.extend(resource.artifact().map(|artifact| InputArtifact {
+                name: artifact.source.name_in(project.root()),
+                sha256: artifact.sha256.to_string(),
+            }));
         }
     }
     found.into_iter().collect()

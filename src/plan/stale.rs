@@ -1,5 +1,6 @@
 //! A plan that was kept against one that is made now: what moved meanwhile, and whether both are the same plan.
 
+use super::Rollout;
 use super::model::{HostPlan, Plan, StepPlan};
 use super::relied::moved;
 use super::window::class;
@@ -23,13 +24,13 @@ fn without_key(id: &StepId) -> StepId {
 }
 
 fn of_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
-    match (kept.acts(), kept.verdict) {
-        (true, _) => of_change(kept, now),
-        (false, Verdict::Ok | Verdict::NotApplicable) => of_settled(kept, now?),
-        // Was not to run, and is judged again if its turn comes.
-        _ => None,
+    match kept.acts() {
+        true => of_change(kept, now),
+        false => of_still(kept, now?),
     }
 }
+
+const OTHERWISE: &str = "would do something else now than the plan shows";
 
 /// A step that was to change something.
 fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
@@ -42,11 +43,12 @@ fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
         _ if now.verdict.is_settled() => None,
         // Both were judged before anything ran.
         Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(what_moved(kept, now)),
+        Some(_) if now.envelope.is_some() && !is_shown_alike(kept, now) => Some(OTHERWISE.to_owned()),
         // What it may do at most was shown, and is held against it just before it runs.
         Some(envelope) => (class(now) > envelope.disruption.max(kept.disruption))
             .then(|| format!("the plan allows {} there, it would be {} now", envelope.disruption, class(now))),
         None if now.basis != kept.basis => Some(what_moved(kept, now)),
-        None => (!is_shown_alike(kept, now)).then(|| "would do something else now than the plan shows".to_owned()),
+        None => (!is_shown_alike(kept, now)).then(|| OTHERWISE.to_owned()),
     }
 }
 
@@ -55,8 +57,8 @@ fn what_moved(kept: &StepPlan, now: &StepPlan) -> String {
     moved(&kept.before, &now.before).unwrap_or_else(reason)
 }
 
-/// A step that was as desired.
-fn of_settled(kept: &StepPlan, now: &StepPlan) -> Option<String> {
+/// A step that was not to run.
+fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     if !now.acts() || now.envelope.is_some() {
         return None;
     }
@@ -65,7 +67,9 @@ fn of_settled(kept: &StepPlan, now: &StepPlan) -> Option<String> {
         (None, Some(to)) => format!("`{}` was {:?} and is not there", change.attribute, to.raw()),
         _ => format!("`{}` differs", change.attribute),
     };
-    let changes: Vec<String> = now.changes.iter().filter(|one| !one.secret).map(change).collect();
+    // What was as desired was what is desired; of the others nobody knows.
+    let known = now.changes.iter().filter(|one| !one.secret && kept.verdict == Verdict::Ok);
+    let changes: Vec<String> = known.map(change).collect();
     let what = if changes.is_empty() { now.reason.raw().to_owned() } else { changes.join(", ") };
     Some(format!("was `{}` in the plan; now {what}", kept.verdict.name()))
 }
@@ -90,8 +94,17 @@ pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Opti
     let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
     let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
     let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
-    host.or_else(|| (apart.is_empty() && kept.rollout != again.rollout).then(|| "its rollout differs".to_owned()))
+    let rollout = match apart.is_empty() {
+        true => kept.rollout != again.rollout,
+        false => bounds(&kept.rollout) != bounds(&again.rollout),
+    };
+    host.or_else(|| rollout.then(|| "its rollout differs".to_owned()))
         .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
+}
+
+/// What of a rollout does not depend on what hosts come to.
+fn bounds(rollout: &Rollout) -> Rollout {
+    Rollout { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
 }
 
 fn without_places(plan: &Plan) -> Plan {
@@ -109,5 +122,95 @@ fn of_host(kept: &HostPlan, again: &HostPlan) -> String {
     match step {
         Some(id) => format!("step `{id}` of `{}` differs", kept.host),
         None => format!("what it says of `{}` differs", kept.host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Relied;
+    use serde_json::json;
+
+    fn step(name: &str, verdict: &str, basis: &str, more: serde_json::Value) -> StepPlan {
+        let mut value = json!({
+            "id": { "recipe": "r", "step": name }, "kind": "file", "title": "/etc/x", "verdict": verdict, "reason": "it differs",
+            "disruption": "D0", "scope": "host", "level": "L0", "basis": basis, "place": "r.yaml:1:1", "long": false,
+            "changes": [{ "attribute": "mode", "from": "0600", "to": "0644" }],
+        });
+        let (Some(own), Some(more)) = (value.as_object_mut(), more.as_object()) else { panic!("objects") };
+        own.extend(more.clone());
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn change(basis: &str, more: serde_json::Value) -> StepPlan {
+        step("s", "change", basis, more)
+    }
+
+    fn host(steps: Vec<StepPlan>) -> HostPlan {
+        serde_json::from_value(json!({ "host": "a", "reach": "observed", "verify": [], "steps": steps })).unwrap()
+    }
+
+    fn moved(kept: StepPlan, now: StepPlan) -> Option<String> {
+        moved_since(&host(vec![kept]), &host(vec![now])).pop().map(|(_, why)| why)
+    }
+
+    fn relied(value: &str) -> serde_json::Value {
+        json!({ "before": [Relied { what: "mode".into(), value: value.into() }] })
+    }
+
+    #[test]
+    fn the_truth_table_of_what_moved() {
+        let ok = || step("s", "ok", "1", json!({}));
+        let envelope = json!({ "envelope": { "until": "x", "disruption": "D0", "resource": "file /etc/x" } });
+        let other = json!({ "changes": [{ "attribute": "mode", "from": "0600", "to": "0777" }] });
+        assert_eq!(moved(change("1", json!({})), change("1", json!({}))), None, "as it was");
+        assert_eq!(moved(change("1", json!({})), step("s", "ok", "2", json!({}))), None, "done meanwhile");
+        assert_eq!(
+            moved(change("1", relied("\"0600\"")), change("2", relied("\"0640\""))).as_deref(),
+            Some("`mode` was \"0600\" and is \"0640\"")
+        );
+        assert_eq!(
+            moved(change("1", json!({})), change("2", json!({}))).as_deref(),
+            Some("what it relies on moved; it is `change` now: it differs"),
+            "where nothing more is known"
+        );
+        assert_eq!(
+            moved(change("1", json!({})), step("s", "unknown", "2", json!({}))).as_deref(),
+            Some("what it relies on moved; it is `unknown` now: it differs")
+        );
+        assert_eq!(
+            moved(change("1", json!({})), change("1", other)).as_deref(),
+            Some("would do something else now than the plan shows")
+        );
+        assert_eq!(
+            moved(ok(), change("2", json!({}))).as_deref(),
+            Some("was `ok` in the plan; now `mode` was \"0644\" and is \"0600\"")
+        );
+        assert_eq!(
+            moved(step("s", "pending", "1", json!({})), change("1", json!({}))).as_deref(),
+            Some("was `pending` in the plan; now it differs")
+        );
+        assert_eq!(moved(step("s", "pending", "1", json!({})), step("s", "unknown", "2", json!({}))), None);
+        assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "what comes before is done");
+        assert!(moved(change("1", envelope.clone()), change("2", envelope.clone())).is_some(), "before anything ran");
+        let worse = json!({ "disruption": "D2" });
+        assert_eq!(
+            moved(change("1", envelope), change("2", worse)).as_deref(),
+            Some("the plan allows D0 there, it would be D2 now")
+        );
+    }
+
+    #[test]
+    fn a_step_that_is_new_or_gone_moves_the_host() {
+        let (one, other) = (change("1", json!({})), step("t", "change", "1", json!({})));
+        let found = moved_since(&host(vec![one]), &host(vec![other]));
+        let said: Vec<String> = found.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
+        assert_eq!(
+            said,
+            [
+                "r/s: is not declared by what the host says now",
+                "r/t: is not in the plan, and would change something now"
+            ]
+        );
     }
 }

@@ -6,8 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 
 const SEEN: &str = r#"{"version": 1, "forge": "0.1.0", "origin": "reconstructed", "hosts": [
   {"host": "a", "reach": "observed", "answers": [
-    {"asked": "`stat`", "probes": [{"path": {"path": "/etc/x", "want": null}}], "limit_s": 20,
-     "answer": {"printed": {"end": {"exited": 0}, "began": true, "stdout": {"text": "errors\u0000stat: cannot statx '/etc/x': No such file or directory\u0000sums\u0000\u0000"},
+    {"asked": "the records", "probes": ["account", "records"], "limit_s": 20,
+     "answer": {"printed": {"end": {"exited": 0}, "began": false, "stdout": {"text": "account\u0000\u0000key\u0000\u0000units\u0000\u0000lines\u0000"},
+                "stderr": {"text": ""}, "truncated": false}}},
+    {"asked": "`stat`", "probes": [{"path": {"path": "/etc", "want": null}}, {"path": {"path": "/etc/x", "want": null}}], "limit_s": 20,
+     "answer": {"printed": {"end": {"exited": 0}, "began": true, "stdout": {"text": "41ed\u00004096\u00001.5\u00001.5\u0000root\u0000root\u00000\u00000\u0000/etc\u0000/etc\u0000errors\u0000stat: cannot statx '/etc/x': No such file or directory\u0000sums\u0000\u0000"},
                 "stderr": {"text": ""}, "truncated": false}}}]}]}"#;
 
 const RECIPE: &str = "recipe: r\nsteps:\n  - name: x\n    file: { path: /etc/x, source: ../files/x }\n";

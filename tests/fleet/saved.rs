@@ -49,8 +49,8 @@ fn a_host_where_a_package_was_changed_by_hand_is_stale_and_the_others_finish() {
     assert_eq!(applied.code, 6, "{applied}");
     let told = format!(
         "stale: moved since the plan, left alone\nx site/demo (forge-demo)\n    \
-         `forge-demo.status` was \"not-installed\" and is \"installed\", \
-         `forge-demo.version` was nothing and is \"1.0-1\"\n    at recipes/site.yaml:4:11\n    on {}\n",
+         `forge-demo.version` was nothing and is \"1.0-1\", \
+         `forge-demo.status` was \"not-installed\" and is \"installed\"\n    at recipes/site.yaml:4:11\n    on {}\n",
         moved.name
     );
     assert!(applied.stdout.contains(&told), "{applied}");
@@ -131,6 +131,9 @@ fn an_artifact_with_another_digest_is_refused() {
     let refused = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(refused.code, 65, "{refused}");
     assert!(refused.stderr.contains("note: the artifact `files/blob` had sha256 "), "{refused}");
+    let kept = fs_err::read_to_string(project.path("plan.json")).unwrap();
+    let folder = project.path("").display().to_string();
+    assert!(!kept.contains(&folder), "it holds wherever the tree lies");
     assert!(!nodes[0].exists("/srv/blob"), "{refused}");
 }
 
