@@ -89,7 +89,15 @@ impl Source {
         }
     }
 
-    /// Returns the same with files named by their place in the inventory's tree, which may lie elsewhere tomorrow.
+    /// Returns a name that is the same wherever the inventory's tree lies: a file's own name.
+    pub fn short(&self) -> String {
+        match self {
+            Self::File(path) => path.file_name().unwrap_or(path.as_str()).to_owned(),
+            Self::Url { .. } => self.name(),
+        }
+    }
+
+    /// Returns what the lock file calls it: files are named by their place in the inventory's tree, which may lie elsewhere tomorrow.
     pub fn name_in(&self, root: &camino::Utf8Path) -> String {
         lock::name(self, root)
     }

@@ -18,6 +18,7 @@ use crate::view::fold::fold;
 use crate::view::{count, escape};
 use camino::Utf8Path;
 use indexmap::IndexMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Carries out the plan in `text`, which was read from `path`.
@@ -163,6 +164,7 @@ fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
 
 /// Returns what of a plan is carried out.
 fn fresh(plan: &Plan, seen: &[HostSeen]) -> Plan {
-    let stale = |host: &HostPlan| seen.iter().any(|seen| seen.host == host.host && seen.stale.is_some());
-    Plan { hosts: plan.hosts.iter().filter(|host| !stale(host)).cloned().collect(), ..plan.clone() }
+    let stale: BTreeSet<_> = seen.iter().filter(|seen| seen.stale.is_some()).map(|seen| &seen.host).collect();
+    let hosts = plan.hosts.iter().filter(|host| !stale.contains(&host.host));
+    Plan { hosts: hosts.cloned().collect(), ..plan.clone() }
 }

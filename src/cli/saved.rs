@@ -72,7 +72,7 @@ async fn bound<B: Backend>(cx: &Cx<'_, B>, loaded: &Loaded<B::Project>, seen: &B
         Some(given) => given.narrowed(&loaded.1),
         None => cx.backend.recording(&loaded.0, seen),
     };
-    let recording = Arc::new(recording);
+    let recording = Arc::new(recording.without_commands());
     let (_, again) = again(cx, loaded, &recording).await;
     cx.backend.save(&loaded.0, seen, (plan, &again), Arc::unwrap_or_clone(recording), cx.settings)
 }

@@ -14,8 +14,10 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
     let now = super::verify::plan(project, observed, options);
     let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
     let mut bound = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    let mut seen: BTreeMap<HostName, &mut HostSeen> =
+        observed.seen.iter_mut().map(|seen| (seen.host.clone(), seen)).collect();
     for host in &mut bound.hosts {
-        let Some(seen) = observed.seen.iter_mut().find(|seen| seen.host == host.host) else { continue };
+        let Some(seen) = seen.get_mut(&host.host) else { continue };
         let Some(now) = now.remove(&host.host) else { continue };
         if !seen.is_observed() {
             host.reach = seen.reach.clone();

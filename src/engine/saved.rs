@@ -210,8 +210,9 @@ impl Selection {
 
 /// Returns the hosts of which a recording does not give the same plan.
 fn apart(plan: &Plan, again: &Plan) -> Vec<HostName> {
-    let same = |host: &&crate::plan::HostPlan| !again.hosts.contains(host);
-    plan.hosts.iter().filter(same).map(|host| host.host.clone()).collect()
+    // Both are about the same hosts, in the order of the inventory.
+    let differ = plan.hosts.iter().zip(&again.hosts).filter(|(host, other)| host != other);
+    differ.map(|(host, _)| host.host.clone()).collect()
 }
 
 /// Collects what the steps of all hosts declare.

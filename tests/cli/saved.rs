@@ -56,6 +56,15 @@ fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
 }
 
 #[test]
+fn the_file_is_as_its_schema_says() {
+    let schema = forge::view::schemas::find("saved-plan").unwrap().value();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&kept().read("plan.json")).unwrap();
+    let mistakes: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
+}
+
+#[test]
 fn markdown_names_the_digest_of_the_file() {
     let place = kept();
     let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
