@@ -3,8 +3,9 @@
 use crate::view::escape;
 use std::fmt::Write as _;
 
-/// The length of a comment at most. Bytes: GitHub counts 65,536 characters, GitLab allows more.
-pub const LIMIT: usize = 65_536;
+/// The length of a page at most. Bytes: a comment on GitHub has 65,536 characters, and whoever writes it there may want
+/// to add a mark of its own. GitLab allows more.
+pub const LIMIT: usize = 65_000;
 
 /// Kept free for the line that says what was cut.
 const RESERVE: usize = 512;
