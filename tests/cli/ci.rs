@@ -105,7 +105,7 @@ fn the_script_for_pull_requests_makes_the_comment() {
         let place = place();
         let (code, said) = run(&place, &script);
         assert_eq!(code, 0, "{said}");
-        let first = "### forge plan: no changes on 1 host, 1 unknown (?): <code>r/x</code> on <code>a</code>\n";
+        let first = "### forge plan: no changes on 1 host, 1 unknown (?): ` r/x ` on ` a `\n";
         assert!(place.read("plan.md").starts_with(first), "{}", place.read("plan.md"));
         let broken = place.file("inventory.yaml", "cluster: c\nhots: {}\n");
         assert_eq!(run(&broken, &script).0, 65, "what is wrong fails the check");

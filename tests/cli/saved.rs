@@ -69,8 +69,7 @@ fn markdown_names_the_digest_of_the_file() {
     let place = kept();
     let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
     let said = place.forge(&["show", "plan.json", "--format", "markdown"]);
-    let digest = saved.digest.replace(':', "&#58;");
-    assert!(stdout(&said).contains(&digest), "{said}");
+    assert!(stdout(&said).contains(&saved.digest), "{said}");
     let said = place.forge(&["show", "last", "--format", "markdown"]);
     assert!(said.starts_with("exit 64\n"), "{said}");
 }

@@ -5,11 +5,11 @@
 mod page;
 
 use super::text::{closing, group, sections, step, windows};
-use super::{count, escape, fold::fold, words};
+use super::{count, fold::fold, words};
 use crate::model::{Disruption, HostName};
 use crate::plan::{Plan, StepPlan};
 use crate::resource::Change;
-use page::{Page, block, code, text};
+use page::{Page, block, code, span};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -61,11 +61,11 @@ fn sums(plan: &Plan) -> String {
 /// Names what is not known, equal things once.
 fn unknown(plan: &Plan) -> Vec<String> {
     let steps = group::steps(plan, StepPlan::is_open).into_iter();
-    let steps = steps.map(|group| format!("{} on {}", code(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
+    let steps = steps.map(|group| format!("{} on {}", span(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
     let open = plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
     let open = open.filter(|(_, verify)| verify.verdict == crate::model::Verdict::Unknown);
     let verify = group::equal(open, |verify| (&verify.recipe, &verify.name)).into_values();
-    let verify = verify.map(|(verify, on)| format!("verification {} on {}", code(&verify.name, NAME), hosts(&on)));
+    let verify = verify.map(|(verify, on)| format!("verification {} on {}", span(&verify.name, NAME), hosts(&on)));
     let silent: Vec<&HostName> =
         plan.hosts.iter().filter(|host| host.reach != crate::plan::Reach::Observed).map(|host| &host.host).collect();
     let silent = (!silent.is_empty()).then(|| format!("all of {}", hosts(&silent)));
@@ -73,7 +73,11 @@ fn unknown(plan: &Plan) -> Vec<String> {
 }
 
 fn hosts(hosts: &[&HostName]) -> String {
-    code(&fold(hosts.iter().map(|host| host.as_str())), NAME)
+    span(&folded_names(hosts), NAME)
+}
+
+fn folded_names(hosts: &[&HostName]) -> String {
+    fold(hosts.iter().map(|host| host.as_str()))
 }
 
 /// What a reviewer wants to know before reading on.
@@ -84,17 +88,17 @@ fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
         lines += &format!("> **Simulated, no real hardware:** {}\n\n", hosts(&names));
     }
     let sums = told(|out| closing::write(plan, &plan.counts(), out))?;
-    lines += &format!("{}\n\n", text(sums.trim()));
+    lines += &format!("{}\n\n", sums.trim());
     let most = plan.hosts.iter().map(crate::plan::HostPlan::at_most).max().unwrap_or_default();
     if most > Disruption::D0 {
-        lines += &format!("**Disrupts, at most {most}:** {}\n\n", text(most.meaning()));
+        lines += &format!("**Disrupts, at most {most}:** {}\n\n", most.meaning());
     }
-    let (cluster, inventory) = (code(&plan.cluster, NAME), code(&plan.inventory, NAME));
+    let (cluster, inventory) = (span(&plan.cluster, NAME), span(&plan.inventory, NAME));
     let kept = match digest {
-        Some(digest) => format!("saved plan {}", code(digest, NAME)),
-        None => format!("plan {}", code(&plan.id, NAME)),
+        Some(digest) => format!("saved plan {}", span(digest, NAME)),
+        None => format!("plan {}", span(&plan.id, NAME)),
     };
-    lines += &format!("Cluster {cluster}, declared in {inventory}; {kept}, forge {}\n\n", text(&plan.forge));
+    lines += &format!("Cluster {cluster}, declared in {inventory}; {kept}, forge {}\n\n", span(&plan.forge, NAME));
     Ok(lines)
 }
 
@@ -112,8 +116,20 @@ fn folded(head: &str, body: &str) -> String {
     }
 }
 
-/// One change for all hosts on which it is the same, its diff folded in.
+/// One change for all hosts on which it is the same, its diff folded in; or in a line.
 fn change(group: &group::Group<'_>, whole: bool) -> String {
+    match whole {
+        true => format!(
+            "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
+            change_head(group, &code, ["<strong>", "</strong>"]),
+            body(group.step)
+        ),
+        false => format!("- {}\n\n", change_head(group, &span, ["**", "**"])),
+    }
+}
+
+/// `quote` is for the grammar of the place where the head stands.
+fn change_head(group: &group::Group<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let step = group.step;
     let sign = match step.is_open() {
         true => "?",
@@ -121,42 +137,37 @@ fn change(group: &group::Group<'_>, whole: bool) -> String {
     };
     let class = match step.disruption {
         Disruption::D0 => String::new(),
-        class => format!(" <strong>{class}</strong>"),
+        class => format!(" {}{class}{}", strong[0], strong[1]),
     };
-    let what = format!("{} {}", code(&step.kind, NAME), code(step.title.raw(), NAME));
-    let on = format!("{}: {}", count(group.hosts.len(), "host"), hosts(&group.hosts));
-    let head = format!("<code>{sign}</code> {what}{class} on {on}");
-    match whole {
-        true => format!("<details><summary>{head}</summary>\n\n{}\n</details>\n\n", body(step)),
-        false => format!("- {head}\n\n"),
-    }
+    let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
+    let on = format!("{}: {}", count(group.hosts.len(), "host"), quote(&folded_names(&group.hosts), NAME));
+    format!("{} {what}{class} on {on}", quote(sign, NAME))
 }
 
 fn body(step: &StepPlan) -> String {
-    let mut out =
-        format!("{}: {}\n\n", code(&step.id.to_string(), NAME), text(&escape::short(step.reason.raw(), VALUE)));
+    let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), span(step.reason.raw(), VALUE));
     step.changes.iter().for_each(|change| attribute(change, &mut out));
     if let Some(envelope) = &step.envelope {
         let most = envelope.disruption.max(step.disruption);
-        let until = text(&escape::short(envelope.until.raw(), VALUE));
+        let until = span(envelope.until.raw(), VALUE);
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "- ? at most {most}, judged again after {until}");
     }
-    let _ = writeln!(out, "- declared at {}", code(&step.place, VALUE));
+    let _ = writeln!(out, "- declared at {}", span(&step.place, VALUE));
     out
 }
 
 fn attribute(change: &Change, out: &mut String) {
-    let name = code(&change.attribute, NAME);
+    let name = span(&change.attribute, NAME);
     // Writing to a `String` cannot fail.
     let _ = match (&change.diff, &change.from, &change.to) {
         _ if change.secret => writeln!(out, "- {name}: (secret, not shown)"),
         (Some(diff), ..) => writeln!(out, "- {name}:\n\n{}", block("diff", diff.raw())),
         (None, Some(from), Some(to)) => {
-            writeln!(out, "- {name}: {} → {}", code(from.raw(), VALUE), code(to.raw(), VALUE))
+            writeln!(out, "- {name}: {} → {}", span(from.raw(), VALUE), span(to.raw(), VALUE))
         }
-        (None, Some(one), None) => writeln!(out, "- {name}: {} is taken away", code(one.raw(), VALUE)),
-        (None, None, Some(one)) => writeln!(out, "- {name}: {}", code(one.raw(), VALUE)),
+        (None, Some(one), None) => writeln!(out, "- {name}: {} is taken away", span(one.raw(), VALUE)),
+        (None, None, Some(one)) => writeln!(out, "- {name}: {}", span(one.raw(), VALUE)),
         (None, None, None) => writeln!(out, "- {name}"),
     };
 }

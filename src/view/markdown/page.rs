@@ -59,23 +59,30 @@ impl Page {
     }
 }
 
-/// Returns text of one line in which nothing acts, neither in Markdown nor in HTML: whatever is no letter, digit or
-/// plain punctuation is an entity.
-pub fn text(raw: &str) -> String {
-    let mut out = String::with_capacity(raw.len());
-    for c in escape::line(raw).chars() {
+/// Returns one line as code for a place where Markdown is read, cut after `limit` characters. Nothing acts in it: no
+/// entity, no tag, no link; and nobody is mentioned by what stands in code.
+pub fn span(raw: &str, limit: usize) -> String {
+    let text = escape::short(raw, limit);
+    let fence = "`".repeat(ticks(&text) + 1);
+    // A blank beside the fence is taken away; one more keeps those of the text, and a backtick off the fence.
+    match text.is_empty() {
+        true => "(empty)".to_owned(),
+        false => format!("{fence} {text} {fence}"),
+    }
+}
+
+/// Returns one line as code for a place where HTML is read: whatever is no letter, digit or plain punctuation is an
+/// entity.
+pub fn code(raw: &str, limit: usize) -> String {
+    let mut out = String::from("<code>");
+    for c in escape::short(raw, limit).chars() {
         match c {
-            c if c.is_ascii_alphanumeric() || " ,./;?".contains(c) || !c.is_ascii() => out.push(c),
+            c if c.is_ascii_alphanumeric() || " ,/;?-".contains(c) || !c.is_ascii() => out.push(c),
             // Writing to a `String` cannot fail.
             c => drop(write!(out, "&#{};", u32::from(c))),
         }
     }
-    out
-}
-
-/// Returns text of one line as code, cut after `limit` characters: nobody is mentioned and nothing linked there.
-pub fn code(raw: &str, limit: usize) -> String {
-    format!("<code>{}</code>", text(&escape::short(raw, limit)))
+    out + "</code>"
 }
 
 /// Returns a fenced block. Its fence is longer than any in it, and lines beyond a limit are counted.
@@ -112,13 +119,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_acts_in_text() {
-        let hostile = "<img src=x onerror=a()> **b** [c](d) @user #1 `e` | ~~f~~ &amp; http://g \u{202e}h\n# i";
-        let text = text(hostile);
-        for active in ['<', '>', '*', '[', ']', '(', ')', '@', '`', '|', '~', '\n', '\u{202e}', ':'] {
-            assert!(!text.contains(active), "{active:?} in {text}");
+    fn nothing_acts_in_html() {
+        let hostile = "<img src=x onerror=a()> **b** [c](d) @user #1 `e` | &amp; http://g www.h.i \u{202e}j\n# k";
+        let code = code(hostile, 500);
+        let inside = code.strip_prefix("<code>").and_then(|rest| rest.strip_suffix("</code>")).unwrap();
+        for active in ['<', '>', '*', '[', ']', '(', ')', '@', '`', '|', '\n', '\u{202e}', ':', '.'] {
+            assert!(!inside.contains(active), "{active:?} in {inside}");
         }
-        assert!(!text.contains("&amp;"), "an entity of the host's is text: {text}");
+        assert!(!inside.contains("&amp;"), "an entity of the host's is text: {inside}");
+    }
+
+    #[test]
+    fn a_span_cannot_be_closed_from_inside() {
+        assert_eq!(span("a", 9), "` a `");
+        assert_eq!(span("`a``b", 9), "``` `a``b ```");
+        assert_eq!(span("a\n\u{1b}", 9), "` a\\n\\x1b `");
+        assert_eq!(span("abc", 1), "` a… (2 more characters) `");
+        assert_eq!(span("", 9), "(empty)");
     }
 
     #[test]
