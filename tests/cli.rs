@@ -10,6 +10,8 @@
 
 #[path = "cli/ansible.rs"]
 mod ansible;
+#[path = "cli/ci.rs"]
+mod ci;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/exit_codes.rs"]
@@ -18,6 +20,8 @@ mod exit_codes;
 mod fetch;
 #[path = "cli/help.rs"]
 mod help;
+#[path = "cli/hostile.rs"]
+mod hostile;
 #[path = "cli/init.rs"]
 mod init;
 #[path = "cli/offline.rs"]
@@ -26,6 +30,8 @@ mod offline;
 mod past;
 #[path = "cli/recordings.rs"]
 mod recordings;
+#[path = "cli/saved.rs"]
+mod saved;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]

@@ -88,6 +88,19 @@ impl Source {
             Self::File(path) => path.to_string(),
         }
     }
+
+    /// Returns a name that is the same wherever the inventory's tree lies: a file's own name.
+    pub fn short(&self) -> String {
+        match self {
+            Self::File(path) => path.file_name().unwrap_or(path.as_str()).to_owned(),
+            Self::Url { .. } => self.name(),
+        }
+    }
+
+    /// Returns what the lock file calls it: files are named by their place in the inventory's tree, which may lie elsewhere tomorrow.
+    pub fn name_in(&self, root: &camino::Utf8Path) -> String {
+        lock::name(self, root)
+    }
 }
 
 /// How a server is asked for something that is not for everybody. Secrets stand as placeholders.

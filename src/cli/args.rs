@@ -2,7 +2,7 @@
 
 use super::{
     apply, completions, doctor, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
-    schema, show, validate, verify,
+    schema, show, sign, validate, verify,
 };
 use crate::model::Disruption;
 use crate::plan::Policy;
@@ -40,6 +40,7 @@ pub enum Verb {
     Explain(explain::Args),
     Runs(runs::Args),
     Show(show::Args),
+    Sign(sign::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -53,6 +54,7 @@ impl Verb {
             Format::Text => true,
             Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
+            Format::Markdown => matches!(self, Self::Plan(_) | Self::Show(_)),
         }
     }
 }
@@ -120,7 +122,7 @@ pub struct PolicyArgs {
 impl PolicyArgs {
     /// Returns what it means.
     pub fn policy(&self) -> Policy {
-        Policy { max_disruption: self.max_disruption }
+        Policy { max_disruption: self.max_disruption, ..Policy::default() }
     }
 }
 
@@ -140,6 +142,8 @@ pub enum Format {
     Dot,
     /// For Markdown; `graph` only
     Mermaid,
+    /// For a comment under a change in review; plans only
+    Markdown,
 }
 
 impl Format {
@@ -150,6 +154,7 @@ impl Format {
             Self::Json => "json",
             Self::Dot => "dot",
             Self::Mermaid => "mermaid",
+            Self::Markdown => "markdown",
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
-use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report};
+use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report, SavedPlan};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Board;
@@ -76,6 +76,36 @@ pub trait Backend {
 
     /// Plans, purely.
     fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
+
+    /// Returns a plan with everything that it was made from, to be kept. Beside it stands the plan that the recording
+    /// alone gives.
+    fn save(
+        &self,
+        project: &Self::Project,
+        seen: &Self::Seen,
+        plan: (&Plan, &Plan),
+        recording: Recording,
+        settings: &Settings,
+    ) -> SavedPlan;
+
+    /// Returns what differs from the files and the artifacts that a plan was made from. `seen` holds the plan's own answers.
+    fn changed(
+        &self,
+        project: &Self::Project,
+        saved: &SavedPlan,
+        seen: &Self::Seen,
+        settings: &Settings,
+    ) -> Vec<String>;
+
+    /// Returns the plan to carry out on hosts as they are now, and notes at each why it is not carried out there.
+    fn bind(
+        &self,
+        project: &Self::Project,
+        saved: &SavedPlan,
+        seen: &mut Self::Seen,
+        replay: bool,
+        settings: &Settings,
+    ) -> Plan;
 
     /// Carries a plan out and proves it.
     fn apply(

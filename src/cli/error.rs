@@ -34,6 +34,11 @@ impl CliError {
         Self::new(ExitCode::Artifact, message)
     }
 
+    /// Something could not be evaluated, and it was asked that all could be.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Unknown, message)
+    }
+
     /// A bug or the environment.
     pub fn unexpected(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Unexpected, message)

@@ -11,10 +11,27 @@ use std::os::unix::fs::PermissionsExt;
 /// # Errors
 /// The file cannot be made or written; the old one is then untouched.
 pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+    replace_with(path, SHARED, write)
+}
+
+/// As [`replace`], readable for its owner only.
+pub fn replace_private(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+    replace_with(path, PRIVATE, write)
+}
+
+/// The umask takes away from these bits, as it does for a file that a shell makes.
+const SHARED: u32 = 0o666;
+const PRIVATE: u32 = 0o600;
+
+fn replace_with(
+    path: &Utf8Path,
+    mode: u32,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), CliError> {
     let replaced = match fs_err::metadata(path) {
         Ok(meta) if !meta.is_file() => in_place(path, write),
-        Ok(_) => fs_err::canonicalize(path).and_then(|path| atomically(&path, write)),
-        Err(_) => atomically(path.as_std_path(), write),
+        Ok(_) => fs_err::canonicalize(path).and_then(|path| atomically(&path, mode, write)),
+        Err(_) => atomically(path.as_std_path(), mode, write),
     };
     replaced.map_err(|error| refused(path, &error))
 }
@@ -24,7 +41,7 @@ pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result
 /// # Errors
 /// The file cannot be written.
 pub fn create(path: &Utf8Path, text: &str) -> Result<bool, CliError> {
-    let written = fresh(path.as_std_path()).and_then(|mut file| {
+    let written = fresh(path.as_std_path(), SHARED).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         Ok(file.persist_noclobber(path))
@@ -66,8 +83,12 @@ fn in_place(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()
     file.flush()
 }
 
-fn atomically(path: &std::path::Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut buffered = io::BufWriter::new(fresh(path)?);
+fn atomically(
+    path: &std::path::Path,
+    mode: u32,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffered = io::BufWriter::new(fresh(path, mode)?);
     write(&mut buffered)?;
     let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.as_file().sync_all()?;
@@ -76,9 +97,8 @@ fn atomically(path: &std::path::Path, write: impl FnOnce(&mut dyn Write) -> io::
 }
 
 /// Opens a temporary file beside `path`.
-fn fresh(path: &std::path::Path) -> io::Result<tempfile::NamedTempFile> {
-    // The umask takes away from these bits, as it does for a file that a shell makes.
-    let mode = std::fs::Permissions::from_mode(0o666);
+fn fresh(path: &std::path::Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
+    let mode = std::fs::Permissions::from_mode(mode);
     tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder(path))
 }
 
@@ -109,6 +129,14 @@ mod tests {
         assert!(!create(&path, "new").unwrap());
         assert_eq!(fs_err::read(&path).unwrap(), b"old");
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_private_file_is_its_owners_also_where_another_was() {
+        let (_folder, path) = folder();
+        replace(&path, |out| out.write_all(b"old")).unwrap();
+        replace_private(&path, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn resolve(
         (None, None, None) => return Err(none()),
     };
     arguments.extend(narrowing(typed));
-    Ok(Target { path, arguments: quoted(&arguments) })
+    Ok(Target { path, arguments: joined(&arguments) })
 }
 
 /// Returns whether [`resolve`] finds one, or a mistake in how it is given.
@@ -57,8 +57,13 @@ fn narrowing(typed: &Global) -> Vec<String> {
 }
 
 /// An argument with a NUL byte cannot be typed, so quoting cannot fail.
-fn quoted(arguments: &[String]) -> String {
+fn joined(arguments: &[String]) -> String {
     shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default()
+}
+
+/// Returns one argument as a next command repeats it.
+pub fn quoted(argument: &str) -> String {
+    joined(&[argument.to_owned()])
 }
 
 fn twice(argument: &Utf8Path, flag: &Utf8Path) -> CliError {

@@ -8,6 +8,7 @@ use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
 use crate::engine::{
     self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, Recording, Report,
+    SavedPlan,
 };
 use crate::model::HostName;
 use crate::plan::Plan;
@@ -172,6 +173,34 @@ impl Backend for Library {
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
         engine::plan(project, seen, &self.options(project, settings))
+    }
+
+    fn save(
+        &self,
+        project: &Project,
+        seen: &Observed,
+        (plan, again): (&Plan, &Plan),
+        recording: Recording,
+        settings: &Settings,
+    ) -> SavedPlan {
+        let options = self.options(project, settings);
+        SavedPlan::new(project, plan.clone(), again, seen, recording, settings.on.as_deref(), &options)
+    }
+
+    fn changed(&self, project: &Project, saved: &SavedPlan, seen: &Observed, settings: &Settings) -> Vec<String> {
+        let artifacts = saved.changed_artifacts(project, seen, &self.options(project, settings));
+        saved.changed_inputs(project).into_iter().chain(artifacts).collect()
+    }
+
+    fn bind(
+        &self,
+        project: &Project,
+        saved: &SavedPlan,
+        seen: &mut Observed,
+        replay: bool,
+        settings: &Settings,
+    ) -> Plan {
+        engine::bind(project, saved, seen, &self.options(project, settings), replay)
     }
 
     async fn apply(

@@ -3,6 +3,7 @@
 mod apply;
 mod args;
 mod backend;
+mod carry;
 mod completions;
 mod confirm;
 mod console;
@@ -32,9 +33,11 @@ pub mod reference;
 mod run;
 mod runs;
 mod sandbox;
+mod saved;
 mod schema;
 mod settings;
 mod show;
+mod sign;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -117,6 +120,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Explain(args) => explain::run(cx, args),
         Verb::Runs(args) => runs::run(cx, args),
         Verb::Show(args) => show::run(cx, args),
+        Verb::Sign(args) => sign::run(cx, args),
         Verb::Schema(args) => schema::run(cx, args),
         Verb::Completions(args) => completions::run(cx, args),
         Verb::Man(args) => man::run(cx, args),

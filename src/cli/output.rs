@@ -6,6 +6,7 @@ use super::error::CliError;
 use super::settings::Settings;
 use crate::diag::{self, Diag, Diags, Sources};
 use crate::model::ExitCode;
+use crate::plan::Plan;
 use crate::view::progress::{Detail, Live, Plain, Progress};
 use crate::view::{self, Json, Text, Writer};
 use camino::Utf8Path;
@@ -32,7 +33,7 @@ impl Output<'_> {
         let written = match self.settings.format {
             Format::Json => render(&Json, &mut out),
             // Drawings are written by `drawn`; verbs without one were refused.
-            Format::Text | Format::Dot | Format::Mermaid => render(&self.text(), &mut out),
+            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => render(&self.text(), &mut out),
         };
         pipe(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
@@ -47,6 +48,21 @@ impl Output<'_> {
         pipe(write(&mut out).and_then(|()| out.flush()))
     }
 
+    /// Writes a plan, also for a review; `digest` is that of the file it is kept in.
+    ///
+    /// # Errors
+    /// A stream or file that cannot be written; a reader that went away is none.
+    pub fn plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
+        let render: Render<'_> = &|writer, out| writer.plan(plan, exit, out);
+        match self.settings.format {
+            Format::Markdown => {
+                self.drawn(&|out| view::markdown::plan(plan, digest, out))?;
+                self.file_beside(render)
+            }
+            _ => self.result(render),
+        }
+    }
+
     /// Writes the result to the file of `--json-into` only.
     pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
@@ -59,7 +75,7 @@ impl Output<'_> {
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = match self.settings.format {
             Format::Json => (self.console.err)(),
-            Format::Text | Format::Dot | Format::Mermaid => (self.console.out)(),
+            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => (self.console.out)(),
         };
         let text = Text { target: None, ..self.text() };
         pipe(render(&text, &mut out).and_then(|()| out.flush()))
@@ -89,7 +105,7 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text | Format::Dot | Format::Mermaid => self.file_beside(render)?,
+            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }

@@ -3,8 +3,11 @@
 use super::args::{InventoryArg, PolicyArgs};
 use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
+use super::inventory::quoted;
+use super::output::Output;
 use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
+use super::saved::Keep;
 
 /// Show what apply would change, and change nothing
 ///
@@ -15,7 +18,8 @@ use super::run::{Cx, Ending, block_on};
   forge plan cluster.yaml                      everything that would change
   forge plan cluster.yaml --on gpu -v          also what is as declared, and where it is declared
   forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
-  forge plan cluster.yaml --json-into plan.json
+  forge plan cluster.yaml -o plan.json         keep it: review it, then `forge apply plan.json`
+  forge plan cluster.yaml --format markdown    for a comment under the change that is reviewed
   forge plan cluster.yaml --record seen.json   keep what the hosts answered
   forge plan cluster.yaml --observed seen.json from that, without contacting a host")]
 pub struct Args {
@@ -28,10 +32,13 @@ pub struct Args {
     pub policy: PolicyArgs,
     #[command(flatten)]
     pub recorded: Recorded,
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let settings = args.recorded.settings(cx.settings)?.allowing(args.policy.policy(), None);
+    let settings = args.keep.settings(&settings)?;
     let cx = &cx.with(&settings);
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
@@ -42,7 +49,16 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
-        output.result(&|writer, out| writer.plan(&plan, exit, out))?;
+        let saved = args.keep.bind(cx, &loaded, &seen, &plan).await;
+        args.keep.write(saved.as_ref())?;
+        shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+        args.keep.tell(cx, saved.as_ref());
         Ok(exit)
     })
+}
+
+/// A plan that is kept is what the next command carries out.
+fn shown<'o>(output: &Output<'o>, args: &Args) -> Output<'o> {
+    let kept = args.keep.output.as_ref().map(|path| quoted(path.as_str()));
+    Output { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }
 }

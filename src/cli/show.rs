@@ -1,10 +1,12 @@
 //! `forge show`.
 
+use super::args::Format;
 use super::error::CliError;
+use super::inventory::quoted;
 use super::output::Output;
 use super::past;
 use super::run::{Cx, Ending};
-use crate::engine::{self, Report};
+use crate::engine::{self, Report, SAVED, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
 use crate::state::RunFolder;
@@ -19,7 +21,7 @@ use camino::Utf8Path;
   forge show last                                the newest run
   forge show 20261121T1046                       by the beginning of its name
   forge show last --format json | jq '.run.exit'
-  forge show plan.json                           a plan that `plan --json-into plan.json` wrote")]
+  forge show plan.json                           a plan that `plan -o plan.json` kept, as `plan` printed it")]
 pub struct Args {
     /// A run (`last`, a name or the beginning of one), or the path of a JSON file
     pub run: Option<String>,
@@ -28,6 +30,8 @@ pub struct Args {
 /// What a file holds.
 enum Content {
     Plan(Plan),
+    /// With what it was made from.
+    Saved(Box<SavedPlan>),
     Report(Report),
 }
 
@@ -38,16 +42,24 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
             .hint("`forge show last` shows the newest one, `forge runs` lists them all"));
     };
     let path = Utf8Path::new(named);
+    let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
+    if cx.settings.format == Format::Markdown && !is_file {
+        return Err(plans_only());
+    }
     if path.is_dir() {
         let run = past::read(&folder(path))?;
         output.result(&|writer, out| writer.run(&run, out))?;
-    } else if path.is_file() || named.contains('/') || named.ends_with(".json") {
+    } else if is_file {
         file(&output, path)?;
     } else {
         let run = past::one(cx, &past::folders(cx)?, named)?;
         output.result(&|writer, out| writer.run(&run, out))?;
     }
     Ok(ExitCode::Done)
+}
+
+fn plans_only() -> CliError {
+    CliError::usage("`--format markdown` is for plans").hint("a run is shown as text or JSON")
 }
 
 fn folder(path: &Utf8Path) -> RunFolder {
@@ -65,15 +77,24 @@ fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
         CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
-        Content::Plan(plan) => output.result(&|writer, out| writer.plan(&plan, plan.exit_code(false), out)),
+        Content::Saved(saved) => kept(output, path, &saved),
+        Content::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
+        Content::Report(_) if output.settings.format == Format::Markdown => Err(plans_only()),
         Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
     }
+}
+
+/// As `plan -o` printed it: the next command carries the file out.
+fn kept(output: &Output<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
+    let output = Output { target: Some(quoted(path.as_str())), ..*output };
+    output.plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
 }
 
 /// Tells what a file holds: a document of a verb, or a plan or report as the state folder keeps them.
 fn content(text: &str) -> Result<Content, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
+        Some(SAVED) => SavedPlan::parse(text).map(|saved| Content::Saved(Box::new(saved))),
         Some("plan") => plan(&value["plan"]),
         Some("report") => report(&value["report"]),
         Some("run") => report(&value["run"]["report"]),
@@ -113,6 +134,7 @@ mod tests {
 
     fn said(text: &str) -> String {
         match content(text) {
+            Ok(Content::Saved(saved)) => format!("a kept plan of {}", saved.plan.cluster),
             Ok(Content::Plan(plan)) => format!("a plan of {}", plan.cluster),
             Ok(Content::Report(report)) => format!("a report of {}", report.cluster),
             Err(why) => why,

@@ -87,6 +87,25 @@ impl Backend for Fake {
         self.plan.clone()
     }
 
+    fn save(
+        &self,
+        (): &(),
+        _: &Vec<HostSeen>,
+        _: (&Plan, &Plan),
+        _: Recording,
+        _: &Settings,
+    ) -> crate::engine::SavedPlan {
+        unreachable!("saved plans are tested with the real library")
+    }
+
+    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: &Vec<HostSeen>, _: &Settings) -> Vec<String> {
+        unreachable!("saved plans are tested with the real library")
+    }
+
+    fn bind(&self, (): &(), _: &crate::engine::SavedPlan, _: &mut Vec<HostSeen>, _: bool, _: &Settings) -> Plan {
+        unreachable!("saved plans are tested with the real library")
+    }
+
     async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
         *self.applied.lock().unwrap() = true;
         self.report.clone()

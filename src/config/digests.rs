@@ -26,6 +26,13 @@ impl Digests {
         Self { lock, root: root.to_owned(), learn }
     }
 
+    /// Returns what the lock file holds, if it holds anything.
+    pub fn input(&self) -> Option<String> {
+        // Text and numbers always serialize.
+        (!self.lock.artifacts.is_empty())
+            .then(|| format!("{}\n", serde_json::to_string_pretty(&self.lock).unwrap_or_default()))
+    }
+
     /// Puts the digest of an artifact into its fields where they lack it and the lock file has it.
     pub fn complete(&self, fields: &mut Fields) {
         if fields.has("sha256") {

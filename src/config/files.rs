@@ -63,6 +63,13 @@ impl Files {
         content.map_err(|diag| Box::new(diag.at(span)))
     }
 
+    /// Returns every file that was read, with what it holds, by the path that it was asked for with.
+    pub fn contents(&self) -> Vec<(Utf8PathBuf, Value)> {
+        let Ok(read) = self.read.read() else { return Vec::new() };
+        let held = read.iter().filter_map(|((folder, name), content)| Some((folder.join(name), content.clone().ok()?)));
+        held.collect()
+    }
+
     /// Returns where a file is that is not read, with every link followed.
     ///
     /// # Errors

@@ -43,6 +43,12 @@ impl StepFilter {
         Self { only: patterns(only), skip: patterns(skip) }
     }
 
+    /// Returns the patterns as they were typed: those of `--step`, and those of `--skip`.
+    pub fn patterns(&self) -> (Vec<String>, Vec<String>) {
+        let texts = |list: &[Pattern]| list.iter().map(|pattern| pattern.text.clone()).collect();
+        (texts(&self.only), texts(&self.skip))
+    }
+
     /// Returns whether it leaves nothing out.
     pub fn is_empty(&self) -> bool {
         self.only.is_empty() && self.skip.is_empty()

@@ -122,7 +122,7 @@ impl HostRun<'_> {
                 let now = Case { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
                 let ruling = self.ruling(&now, turn, &turns, siblings.ahead(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
-                let result = match (self.decide(turn, &ruling), above) {
+                let result = match (self.decide(&now, turn, &ruling), above) {
                     (Decision::Act, None) => {
                         match &ruling.judgement.edit {
                             Some(edit) => {

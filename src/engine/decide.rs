@@ -4,11 +4,11 @@ use super::event::StepResult;
 use super::host::HostRun;
 use crate::config::{Need, State};
 use crate::model::{Scope, StepId, Verdict};
-use crate::plan::{self, Envelope, Ruling, StepPlan, Turn};
+use crate::plan::{self, Case, Envelope, Ruling, StepPlan, Turn};
 
 impl HostRun<'_> {
     /// Compares what is seen now with what the plan relied on.
-    pub(super) fn decide(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
+    pub(super) fn decide(&self, case: &Case<'_>, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
         if let State::Deferred(deferred) = &turn.expanded.state
             && let Need::Export { recipe, name } = &deferred.need
         {
@@ -24,11 +24,11 @@ impl HostRun<'_> {
             Verdict::Pending => Decision::Leave(StepResult::Pending { reason }),
             Verdict::Blocked(class) => Decision::Leave(StepResult::Blocked { class, reason }),
             Verdict::Unknown => Decision::Leave(StepResult::Unknown { reason }),
-            Verdict::Change => self.within_plan(turn, ruling),
+            Verdict::Change => self.within_plan(case, turn, ruling),
         }
     }
 
-    fn within_plan(&self, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
+    fn within_plan(&self, case: &Case<'_>, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
         let stale = |why: String| Decision::Leave(StepResult::Stale { reason: why.into() });
         let now = describe(&ruling.judgement.changes);
         let Some(planned) = self.planned_for(turn) else {
@@ -48,7 +48,10 @@ impl HostRun<'_> {
                 stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
             }
             _ if planned.basis == ruling.basis => Decision::Act,
-            _ => stale(format!("planned: {}; now: {now}", describe(&planned.changes))),
+            _ => stale(match plan::moved(&planned.before, &plan::relied(case, turn, &ruling.judgement)) {
+                Some(moved) if !planned.before.is_empty() => moved,
+                _ => format!("planned: {}; now: {now}", describe(&planned.changes)),
+            }),
         }
     }
 

@@ -233,7 +233,7 @@ fn needed(project: &Project, plan: &Plan, observed: &Observed, options: &Options
     };
     let mut wanted = Wanted::new();
     for host in plan.hosts.iter().filter(|host| host.acts()) {
-        let seen = observed.seen.iter().find(|seen| seen.host == host.host);
+        let seen = observed.seen.iter().find(|seen| seen.host == host.host && seen.stale.is_none());
         let Some(case) = seen.and_then(|seen| Case::new(ground, &host.host, seen)) else { continue };
         let acts: BTreeSet<&StepId> = host.steps.iter().filter(|s| sends(s)).map(|s| &s.id).collect();
         for turn in case.turns().iter().filter(|turn| acts.contains(&turn.expanded.id)) {

@@ -48,6 +48,10 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
             report.hint = why.hint.clone();
             report
         }
+        Reach::Observed if seen.stale.is_some() => {
+            close(link).await;
+            stale(run, plan, &seen)
+        }
         Reach::Observed if plan.refused.is_some() => {
             close(link).await;
             refused(run, plan)
@@ -103,6 +107,25 @@ fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     report.steps = plan.steps.iter().map(as_planned).collect();
     for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
         step.result = StepResult::Skipped { reason: refused.why.clone() };
+    }
+    report
+}
+
+/// A host that is not as the plan at hand saw it: nothing is tried there.
+fn stale(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> HostReport {
+    let Some(stale) = &seen.stale else { return settled(run, plan) };
+    let mut report = empty(&plan.host, Outcome::Stale, stale.why.clone());
+    report.hint = Some(stale.hint.clone());
+    report.steps = plan.steps.iter().map(as_planned).collect();
+    for step in &mut report.steps {
+        let moved = stale.steps.iter().find(|(id, _)| *id == step.id);
+        step.result = match moved {
+            Some((_, why)) => StepResult::Stale { reason: why.clone() },
+            None if step.result == StepResult::Cancelled => {
+                StepResult::Skipped { reason: "the plan is stale on this host".into() }
+            }
+            None => continue,
+        };
     }
     report
 }

@@ -72,7 +72,12 @@ impl Link {
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
-        let with = |end| Self { end, limit: options.timeout, keep: options.replay.record, clock: options.clock };
+        let with = |end| Self {
+            end,
+            limit: options.timeout,
+            keep: options.replay.record || options.replay.keep,
+            clock: options.clock,
+        };
         if let Some(recording) = &options.replay.observed {
             return recording.answers(host).map(|answers| with(End::Recorded(answers)));
         }

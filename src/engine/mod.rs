@@ -7,6 +7,7 @@
 mod act;
 mod acting;
 mod apply;
+mod bind;
 mod board;
 mod cancel;
 mod cycle;
@@ -32,6 +33,7 @@ mod report;
 mod restarts;
 mod rollout;
 mod run;
+mod saved;
 #[cfg(test)]
 mod sim;
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod verify;
 mod window;
 
 pub use apply::apply;
+pub use bind::bind;
 pub use cancel::{Cancel, Stop};
 pub use doctor::{Checkup, Finding, HostHealth, Weight, doctor};
 pub use event::{Event, Failure, Rebooted, StepResult, VerifyResult};
@@ -50,4 +53,5 @@ pub use observe::{Observed, observe, observe_facts};
 pub use recording::{HostRecording, Recording};
 pub use report::{HostReport, Report, StepReport, VerifyReport};
 pub use run::{Events, Options, Replay};
+pub use saved::{InputArtifact, Made, SAVED, SAVED_VERSION, SavedPlan, Selection};
 pub use verify::{plan, verify};

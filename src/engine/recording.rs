@@ -54,6 +54,21 @@ impl Recording {
         Self { version: VERSION, forge, origin: "field".to_owned(), about: String::new(), hosts }
     }
 
+    /// Returns the same of some of its hosts.
+    pub fn narrowed(&self, hosts: &[HostName]) -> Self {
+        let kept = self.hosts.iter().filter(|recorded| hosts.contains(&recorded.host)).cloned().collect();
+        Self { hosts: kept, ..self.clone() }
+    }
+
+    /// Returns the same with the commands of checks told by digest: they are found again, and cannot be run.
+    pub fn without_commands(mut self) -> Self {
+        let exchanges = self.hosts.iter_mut().flat_map(|host| &mut host.answers);
+        for probe in exchanges.flat_map(|exchange| &mut exchange.probes) {
+            *probe = probe::without_script(probe);
+        }
+        self
+    }
+
     /// Reads the text of a recording.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub struct Options {
 pub struct Replay {
     /// Keeps raw answers, and asks for all facts.
     pub record: bool,
+    /// Keeps raw answers, and asks for no more than is needed.
+    pub keep: bool,
     /// Answers come from here; no session is opened.
     pub observed: Option<Arc<Recording>>,
 }

@@ -19,7 +19,7 @@ pub enum ExitCode {
     Unreachable,
     /// 5: applied, but verification failed.
     VerifyFailed,
-    /// 6: something a step relied on changed since the plan.
+    /// 6: something a step relied on changed since the plan, or a saved plan ran there before.
     Stale,
     /// 7: locked by another run.
     Locked,
@@ -95,7 +95,7 @@ impl ExitCode {
             Self::HostsFailed => "finished, some hosts failed or were blocked",
             Self::Unreachable => "some hosts unreachable",
             Self::VerifyFailed => "applied, but verification failed",
-            Self::Stale => "something a step relied on changed since the plan",
+            Self::Stale => "something a step relied on changed since the plan, or a saved plan ran there before",
             Self::Locked => "locked by another run",
             Self::Budget => "stopped by the failure budget",
             Self::Unknown => "something could not be evaluated",

@@ -233,7 +233,8 @@ fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
     digest(&text)
 }
 
-fn fact_at(case: &Case<'_>, path: &str) -> Value {
+/// Returns a fact that was read, by its path; null where it is not known.
+pub(super) fn fact_at(case: &Case<'_>, path: &str) -> Value {
     let mut parts = path.split('.');
     let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };
     parts.try_fold(root, |value, part| value.get(part)).cloned().unwrap_or(Value::Null)

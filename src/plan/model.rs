@@ -1,7 +1,7 @@
 //! The plan as a value: what would change where, why, and what it disturbs. It carries no commands.
 
 use super::window::class;
-use super::{Reach, Refused, Rollout, Stage, Window};
+use super::{Reach, Refused, Relied, Rollout, Stage, Window};
 use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
 use crate::resource::Change;
 use compact_str::CompactString;
@@ -32,11 +32,13 @@ pub struct Plan {
 pub struct Policy {
     /// What disturbs more stays planned and is left alone.
     pub max_disruption: Disruption,
+    /// Whether changing steps tell what they rest on, for a plan that is kept.
+    pub bases: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { max_disruption: Disruption::D3 }
+        Self { max_disruption: Disruption::D3, bases: false }
     }
 }
 
@@ -103,6 +105,13 @@ pub struct StepPlan {
     pub level: Level,
     /// Digest of the judged attributes as seen and the facts that were read.
     pub basis: String,
+    /// For changing steps of a plan that is kept: what the basis is made of. Empty where a secret is declared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Relied>,
+    /// For changing steps of a plan that is kept: the digest of what is declared, as the host's record of the step will
+    /// hold it. Absent where that is secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     /// For what cannot be judged before an earlier step ran: what the step may do at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
@@ -125,6 +134,11 @@ pub struct StepPlan {
 }
 
 impl StepPlan {
+    /// Returns whether it could not be told what it comes to, or not what it would change.
+    pub fn is_open(&self) -> bool {
+        self.verdict == Verdict::Unknown || (self.acts() && self.envelope.is_some() && self.changes.is_empty())
+    }
+
     /// Returns whether apply would act on it.
     pub fn acts(&self) -> bool {
         self.verdict == Verdict::Change && self.waits_for.is_none() && self.held.is_none()
@@ -198,6 +212,11 @@ impl Plan {
         counts
     }
 
+    /// Returns everything that could not be told, as lowercase fragments: the `?` of a plan.
+    pub fn unknown(&self) -> Vec<String> {
+        self.hosts.iter().flat_map(HostPlan::unknown).collect()
+    }
+
     /// Returns the exit code of `plan`. Changes count only with `detailed`.
     pub fn exit_code(&self, detailed: bool) -> ExitCode {
         let counts = self.counts();
@@ -254,6 +273,16 @@ impl HostPlan {
     /// Returns whether apply would act on the host.
     pub fn acts(&self) -> bool {
         self.refused.is_none() && self.changes()
+    }
+
+    /// Returns what could not be told of the host, as lowercase fragments.
+    fn unknown(&self) -> Vec<String> {
+        let host = &self.host;
+        let steps = self.steps.iter().filter(|step| step.is_open()).map(|step| format!("`{}` on {host}", step.id));
+        let verify = self.verify.iter().filter(|verify| verify.verdict == Verdict::Unknown);
+        let verify = verify.map(|verify| format!("verification `{}` of `{}` on {host}", verify.name, verify.recipe));
+        let silent = (self.reach != Reach::Observed).then(|| format!("{host}, which did not answer"));
+        silent.into_iter().chain(steps).chain(verify).collect()
     }
 
     /// Returns the highest disruption of what would change.

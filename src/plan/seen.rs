@@ -1,7 +1,7 @@
 //! What was seen of a host when it was observed.
 
 use crate::facts::Facts;
-use crate::model::{HostName, Untrusted, Value};
+use crate::model::{HostName, StepId, Untrusted, Value};
 use crate::probe::{Account, Observation, Probe, Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,16 @@ impl Refused {
     }
 }
 
+/// Why a plan that was kept is not carried out on a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// A lowercase fragment that goes on from the host's name.
+    pub why: Untrusted,
+    pub hint: Untrusted,
+    /// Steps that rely on what moved, each with what that is.
+    pub steps: Vec<(StepId, Untrusted)>,
+}
+
 /// Whether a host answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -58,6 +68,8 @@ pub struct HostSeen {
     pub trips: u32,
     /// Whether the host is a sandbox on this machine, or its hardware a stand-in.
     pub simulated: bool,
+    /// Why the plan at hand is not carried out there, where it was made from an earlier look.
+    pub stale: Option<Stale>,
 }
 
 impl HostSeen {
@@ -73,6 +85,7 @@ impl HostSeen {
             account: None,
             trips: 0,
             simulated: false,
+            stale: None,
         }
     }
 
@@ -92,6 +105,7 @@ impl HostSeen {
             account,
             trips,
             simulated: false,
+            stale: None,
         }
     }
 

@@ -4,6 +4,7 @@ use super::case::{Case, Turn};
 use super::judge::{Ahead, Ruling, judge, unknown};
 use super::model::{Envelope, StepPlan};
 use super::outside::{Outside, Status, Told};
+use super::relied;
 use super::span::above;
 use super::verify::unproven;
 use super::window::{self, Scope as WindowScope, Stage};
@@ -108,10 +109,20 @@ impl<'w, 'a> Walk<'w, 'a> {
             true => (stopped, None),
             false => (None, stopped),
         };
+        let bases = self.bases(turn, &ruling);
         let mut step = step_plan(self.outside.spans.steps.place(turn.index), turn, ruling, waits_for);
+        (step.before, step.after) = bases;
         step.held = self.window.held(&step);
         self.note(turn, &step, behind);
         step
+    }
+
+    /// Returns what a changing step rests on and comes to, for a plan that is kept.
+    fn bases(&self, turn: &Turn<'_>, ruling: &Ruling) -> (Vec<relied::Relied>, Option<String>) {
+        match self.case.ground.policy.bases && ruling.judgement.verdict == Verdict::Change {
+            true => (relied::relied(self.case, turn, &ruling.judgement), relied::after(turn)),
+            false => (Vec::new(), None),
+        }
     }
 
     /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
@@ -337,6 +348,8 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         scope: turn.step.scope,
         level: turn.step.level,
         basis: ruling.basis,
+        before: Vec::new(),
+        after: None,
         envelope,
         by_reboot: judgement.by_reboot,
         stage: Stage::Before,

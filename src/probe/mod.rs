@@ -44,7 +44,7 @@ pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
 pub use observation::{Observation, Unknown};
 pub use reading::*;
-pub use recall::recall;
+pub use recall::{recall, without_script};
 pub use rpm::compare as compare_rpm;
 
 use schemars::JsonSchema;

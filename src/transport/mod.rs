@@ -22,6 +22,7 @@ mod random;
 mod reader;
 mod sandbox;
 mod session;
+mod signature;
 mod ssh;
 mod sudo;
 mod talk;
@@ -43,6 +44,7 @@ pub use sandbox::{
     BOARDS, Board, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
 };
 pub use session::{Session, open};
+pub use signature::{NAMESPACE, SignatureError, sign, verify};
 pub use ssh::ssh_version;
 pub use talk::{Chunk, Finished, Sink};
 pub use target::{HostKey, HostPaths, Kind, Sudo, Target};

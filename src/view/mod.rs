@@ -8,6 +8,7 @@ pub mod escape;
 pub mod fold;
 mod init;
 mod json;
+pub mod markdown;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod words;
 
 pub use drawing::{dot, mermaid};
 pub use init::{Init, RecipeFile};
-pub use json::Json;
+pub use json::{Json, save};
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, size, took};

@@ -26,6 +26,8 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
         scope: Scope::Host,
         level: Level::L0,
         basis: "sha256:00".into(),
+        before: Vec::new(),
+        after: None,
         envelope: None,
         by_reboot: false,
         stage: Default::default(),

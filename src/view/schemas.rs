@@ -1,7 +1,7 @@
 //! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
 
 use crate::artifact::Lock;
-use crate::engine::{Event, Recording, Report};
+use crate::engine::{Event, Recording, Report, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{kinds, schema::kind_schema};
@@ -27,11 +27,14 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 9] = [
+    let files: [(&'static str, &'static str, Maker); 10] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
             schemars::schema_for!(Plan).into()
+        }),
+        ("saved-plan", "a plan that is kept and carried out later: of `plan -o`", || {
+            schemars::schema_for!(SavedPlan).into()
         }),
         ("report", "a report, as `report.json` of a run and below `report` in documents", || {
             schemars::schema_for!(Report).into()

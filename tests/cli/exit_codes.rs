@@ -157,6 +157,8 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         scope: Scope::Host,
         level: Level::L0,
         basis: String::new(),
+        before: Vec::new(),
+        after: None,
         envelope: None,
         by_reboot: false,
         stage: Default::default(),

@@ -24,6 +24,7 @@ mod profile;
 mod proof;
 mod removal;
 mod sandbox;
+mod saved;
 mod scopes;
 mod speed;
 mod support;

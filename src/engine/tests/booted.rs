@@ -117,7 +117,7 @@ fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
 #[test]
 fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
     let mut stage = stage("reboot: allow");
-    stage.policy = Policy { max_disruption: Disruption::D2 };
+    stage.policy = Policy { max_disruption: Disruption::D2, ..Policy::default() };
     let ran = stage.run();
     assert_eq!((ran.code(), log(&stage)), (10, Vec::new()), "{:#?}", ran.report);
     assert_eq!(stage.read("n1", "next"), "iommu=pt", "it is configured all the same");

@@ -9,5 +9,6 @@ mod leftover;
 mod pending;
 mod removal;
 mod rollout;
+mod saved;
 mod stage;
 mod window;

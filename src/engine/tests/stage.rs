@@ -166,7 +166,7 @@ impl Stage {
         })
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         Options {
             parallel: self.parallel,
             timeout: self.timeout,

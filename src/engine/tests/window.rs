@@ -152,7 +152,7 @@ fn without_leave_nothing_reboots_and_what_needs_it_waits() {
 fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
     let mut stage = stage(1, "reboot: allow");
     ["configured/first", "configured/second", "loaded/first", "loaded/second"].iter().for_each(|f| stage.put("n1", f));
-    stage.policy = Policy { max_disruption: Disruption::D1 };
+    stage.policy = Policy { max_disruption: Disruption::D1, ..Policy::default() };
     let ran = stage.run();
     assert_eq!(ran.step("n1", "driver/packages"), "held: is D2, and `--max-disruption` is D1");
     assert_eq!(ran.step("n1", "motd/file"), "changed");
@@ -167,7 +167,7 @@ fn a_version_ties_even_without_an_edge() {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let mut stage = Stage::new(1, apply, &[("driver", &driver), ("fm", &fm)]);
     stage.put("n1", "units/fm.service");
-    stage.policy = Policy { max_disruption: Disruption::D1 };
+    stage.policy = Policy { max_disruption: Disruption::D1, ..Policy::default() };
     let ran = stage.run();
     let why = "held: must have the version of `driver/packages`, which `--max-disruption` (D1) holds back";
     assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), (why, 10));
@@ -357,7 +357,7 @@ fn only_what_is_tied_to_the_change_held_back_is_held_back() {
     let mut stage = Stage::new(1, apply, &[("big", other), ("driver", &driver), ("fm", FM)]);
     stage.put("n1", "units/fm.service");
     stage.write("n1", ".sim/systemctl", SYSTEMCTL);
-    stage.policy = Policy { max_disruption: Disruption::D2 };
+    stage.policy = Policy { max_disruption: Disruption::D2, ..Policy::default() };
     let ran = stage.run();
     assert_eq!(ran.step("n1", "big/big"), "held: is D3, and `--max-disruption` is D2");
     assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), ("changed", 10));

@@ -96,5 +96,5 @@ impl Artifact {
 
 /// Returns what people read of an artifact: where it comes from, and its digest.
 fn described(source: &Source) -> String {
-    format!("sha256 {}, from {}", source.sha256.short(), source.source.name())
+    format!("sha256 {}, from {}", source.sha256.short(), source.source.short())
 }

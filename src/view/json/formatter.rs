@@ -8,11 +8,22 @@ use std::io::{self, Write};
 
 /// Pretty printing, with hidden characters as `\u` escapes and placeholders of secrets by their names.
 #[derive(Default)]
-pub struct Harmless(PrettyFormatter<'static>);
+pub struct Harmless {
+    pretty: PrettyFormatter<'static>,
+    /// Whether placeholders stay as they are.
+    exact: bool,
+}
+
+impl Harmless {
+    /// Returns one that leaves placeholders of secrets as they are, for what forge itself reads again.
+    pub fn exact() -> Self {
+        Self { exact: true, ..Self::default() }
+    }
+}
 
 impl Formatter for Harmless {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        let fragment = match SecretStore::mentions(fragment) {
+        let fragment = match !self.exact && SecretStore::mentions(fragment) {
             true => Cow::Owned(SecretStore::mask(fragment)),
             false => Cow::Borrowed(fragment),
         };
@@ -26,39 +37,39 @@ impl Formatter for Harmless {
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_array(out)
+        self.pretty.begin_array(out)
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array(out)
+        self.pretty.end_array(out)
     }
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(out, first)
+        self.pretty.begin_array_value(out, first)
     }
 
     fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array_value(out)
+        self.pretty.end_array_value(out)
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object(out)
+        self.pretty.begin_object(out)
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object(out)
+        self.pretty.end_object(out)
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(out, first)
+        self.pretty.begin_object_key(out, first)
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(out)
+        self.pretty.begin_object_value(out)
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object_value(out)
+        self.pretty.end_object_value(out)
     }
 }
 

@@ -2,7 +2,10 @@
 
 mod formatter;
 mod offline;
+mod save;
 mod validation;
+
+pub use save::save;
 
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};

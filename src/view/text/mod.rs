@@ -1,14 +1,14 @@
 //! The text writer: for people, grouped by what is equal, worst first.
 
 mod chart;
-mod closing;
+pub(super) mod closing;
 mod diff;
 mod doctor;
 mod exec;
 mod explain;
 mod facts;
 mod fetch;
-mod group;
+pub(super) mod group;
 mod init;
 mod plan;
 mod problems;
@@ -17,12 +17,12 @@ mod report;
 mod rows;
 mod runs;
 mod sandboxes;
-mod sections;
-mod step;
+pub(super) mod sections;
+pub(super) mod step;
 #[cfg(test)]
 mod tests;
 mod validation;
-mod windows;
+pub(super) mod windows;
 
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};

@@ -41,6 +41,11 @@ impl Sort {
         }
     }
 
+    /// Returns `+`, `~` or `-`.
+    pub fn sign(self) -> &'static str {
+        self.symbol().1
+    }
+
     fn symbol(self) -> (Style, &'static str) {
         match self {
             Self::Create => (ADD, "+"),

@@ -1,0 +1,170 @@
+//! `forge apply PLAN`: a saved plan is bound to its inputs, then to its hosts, then carried out.
+
+use super::apply::{self, Args};
+use super::args::InventoryArg;
+use super::backend::{Ask, Backend};
+use super::error::CliError;
+use super::interrupt::Interrupts;
+use super::output::Output;
+use super::run::{Cx, Ending, Loaded, block_on};
+use super::saved;
+use super::settings::Settings;
+use super::sign;
+use crate::config::StepFilter;
+use crate::engine::SavedPlan;
+use crate::model::{Disruption, ExitCode};
+use crate::plan::{HostPlan, HostSeen, Plan};
+use crate::view::fold::fold;
+use crate::view::{count, escape};
+use camino::Utf8Path;
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Carries out the plan in `text`, which was read from `path`.
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Ending {
+    let saved = saved::parse(path, text)?;
+    signed(cx, args, path, text)?;
+    own_selection(cx, args, &saved)?;
+    known(&saved.plan, args.no_unknown)?;
+    if !args.dry_run {
+        apply::possible(cx.console, args.yes)?;
+    }
+    let settings = settings(cx.settings, args, &saved);
+    let cx = &cx.with(&settings);
+    let target = cx.target(&place(cx, path, &saved)?)?;
+    let output = Output { target: Some(target.arguments.clone()), ..cx.output(&target) };
+    let loaded = cx.load(&target)?;
+    block_on(bound(cx, args, &output, &loaded, path, saved))
+}
+
+/// Checks the signature, where one is required.
+fn signed<B>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Result<(), CliError> {
+    let Some(allowed) = &args.require_signature else { return Ok(()) };
+    block_on(async { sign::required(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
+}
+
+/// What was reviewed is what runs: hosts, steps and policy are the plan's.
+fn own_selection<B>(cx: &Cx<'_, B>, args: &Args, saved: &SavedPlan) -> Result<(), CliError> {
+    let flags = [
+        (cx.typed.on.is_some(), "--on"),
+        (!cx.typed.step.is_empty(), "--step"),
+        (!cx.typed.skip.is_empty(), "--skip"),
+        (![Disruption::D3, saved.selection.max_disruption].contains(&args.policy.max_disruption), "--max-disruption"),
+    ];
+    match flags.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, flag)) => {
+            Err(CliError::usage(format!("`{flag}` cannot be given with a saved plan: it says itself what it is about"))
+                .hint(format!("make another plan with `forge plan {flag} … -o FILE`")))
+        }
+    }
+}
+
+/// Refuses a plan in which something is not known, where that is wanted.
+///
+/// # Errors
+/// Unknown: how much is not known, with the first of it.
+pub fn known(plan: &Plan, wanted: bool) -> Result<(), CliError> {
+    let unknown = if wanted { plan.unknown() } else { Vec::new() };
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let error = CliError::unknown(format!("the plan holds {} that could not be told", count(unknown.len(), "thing")));
+    let noted = unknown.iter().take(5).fold(error, |error, one| error.note(one.clone()));
+    let more = unknown.len().saturating_sub(5);
+    let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
+    Err(noted.hint("find out with `forge plan -v`, or leave `--no-unknown` out"))
+}
+
+fn settings(settings: &Settings, args: &Args, saved: &SavedPlan) -> Settings {
+    let selection = &saved.selection;
+    let mut settings = settings.allowing(saved.policy(), args.evict_busy.clone()).offline(args.offline);
+    settings.on = selection.on.clone();
+    settings.filter = StepFilter::new(&selection.step, &selection.skip);
+    settings
+}
+
+/// Returns where the inventory lies: where `-i` says, else where it lay when the plan was made.
+fn place<B>(cx: &Cx<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
+    if cx.typed.inventory_flag.is_some() {
+        return Ok(InventoryArg::default());
+    }
+    let inventory = Utf8Path::new(&saved.plan.inventory);
+    match inventory.is_file() {
+        true => Ok(InventoryArg { inventory: Some(inventory.to_owned()) }),
+        false => Err(CliError::input(format!("the inventory of `{path}` is not here: `{inventory}`"))
+            .hint("go to the folder where the plan was made, or say with `-i FILE` where the inventory lies")),
+    }
+}
+
+/// Ends with what differs, if anything does.
+fn refuse(path: &Utf8Path, changed: Vec<String>) -> Result<(), CliError> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let error = CliError::input(format!("`{path}` was made from other inputs; nothing was contacted"));
+    Err(changed
+        .into_iter()
+        .fold(error, CliError::note)
+        .hint("make a new plan with `forge plan INVENTORY -o FILE`, and have it reviewed"))
+}
+
+async fn bound<B: Backend>(
+    cx: &Cx<'_, B>,
+    args: &Args,
+    output: &Output<'_>,
+    loaded: &Loaded<B::Project>,
+    path: &Utf8Path,
+    saved: SavedPlan,
+) -> Ending {
+    let mut stop = Interrupts::catch()?;
+    let (then, again) = saved::again(cx, loaded, &Arc::new(saved.observed.clone())).await;
+    refuse(path, cx.backend.changed(&loaded.0, &saved, &then, cx.settings))?;
+    if let Some(what) = saved.difference(&again) {
+        return Err(CliError::input(format!(
+            "`{path}` is not the plan that its own inputs give; nothing was contacted"
+        ))
+        .note(what)
+        .hint(
+            "it was altered, or made by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`",
+        ));
+    }
+    drop((then, again));
+    let mut seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
+    let plan = cx.backend.bind(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
+    output.people(&|writer, out| writer.plan(&saved.plan, ExitCode::Done, out))?;
+    // The report tells it otherwise.
+    if args.dry_run || !args.yes {
+        let stale = told(output, seen.as_ref())?;
+        if args.dry_run {
+            return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
+        }
+    }
+    let left = fresh(&plan, seen.as_ref());
+    if left.hosts.iter().any(HostPlan::acts) {
+        apply::confirmed(cx, args, &mut stop, &left).await?;
+    }
+    apply::carry_out(cx, &mut stop, output, loaded, &plan, seen).await
+}
+
+/// Says where the plan is not carried out, and why. Returns at how many hosts.
+fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
+    let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (host, stale) in seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))) {
+        reasons.entry(stale.why.raw()).or_default().push(host.as_str());
+    }
+    output.people(&|_, out| {
+        reasons.iter().try_for_each(|(why, hosts)| {
+            writeln!(out, "stale on {}: {}", escape::line(&fold(hosts.iter().copied())), escape::line(why))
+        })
+    })?;
+    Ok(reasons.values().map(Vec::len).sum())
+}
+
+/// Returns what of a plan is carried out.
+fn fresh(plan: &Plan, seen: &[HostSeen]) -> Plan {
+    let stale: BTreeSet<_> = seen.iter().filter(|seen| seen.stale.is_some()).map(|seen| &seen.host).collect();
+    let hosts = plan.hosts.iter().filter(|host| !stale.contains(&host.host));
+    Plan { hosts: hosts.cloned().collect(), ..plan.clone() }
+}

@@ -1,0 +1,110 @@
+//! What a project was read from, by digest: a saved plan is bound to it. Secrets are not among it, for a digest of a
+//! short one gives it away.
+
+use super::{Project, catalog::BUILT_IN};
+use crate::model::Value;
+use base64::Engine as _;
+use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// A file that a project was read from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InputFile {
+    /// As seen from the folder of the inventory; `<built in>/…` for recipes that come with forge.
+    pub path: String,
+    /// In hex.
+    pub sha256: String,
+}
+
+impl Project {
+    /// Returns every file that the project was read from, by path: the inventory, recipes, templates, source files and
+    /// the lock file.
+    pub fn inputs(&self) -> Vec<InputFile> {
+        let folder = self.inventory.parent().unwrap_or(Utf8Path::new(""));
+        let mut files: BTreeMap<String, String> = BTreeMap::new();
+        for (_, path, text) in self.sources.files() {
+            let path = if path.starts_with(BUILT_IN) { path } else { path.strip_prefix(folder).unwrap_or(path) };
+            files.insert(path.to_string(), sha256(text.as_bytes()));
+        }
+        for (path, content) in self.files.contents() {
+            let path = plain(&self.root().join(path));
+            files.insert(path.strip_prefix(self.root()).unwrap_or(&path).to_string(), of_content(&content));
+        }
+        files.extend(self.digests.input().map(|text| {
+            let name = crate::artifact::lock_path(self.inventory.file_name().unwrap_or_default().into());
+            (name.into_string(), sha256(text.as_bytes()))
+        }));
+        files.into_iter().map(|(path, sha256)| InputFile { path, sha256 }).collect()
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(64);
+    crate::model::push_hex(&mut hex, &Sha256::digest(bytes));
+    hex
+}
+
+/// Bytes that are no text are held in base64.
+fn of_content(content: &Value) -> String {
+    let encoded = content.get("base64").and_then(Value::as_str);
+    let bytes = encoded.and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
+    bytes.map_or_else(|| sha256(content.as_str().unwrap_or_default().as_bytes()), |bytes| sha256(&bytes))
+}
+
+/// Takes `..` and `.` out of a path by its text.
+fn plain(path: &Utf8Path) -> Utf8PathBuf {
+    let mut out = Utf8PathBuf::new();
+    for part in path.components() {
+        match part {
+            Utf8Component::ParentDir => {
+                out.pop();
+            }
+            Utf8Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Returns what differs between the files that something was made from and those of now, as lowercase fragments.
+pub fn changed_inputs(then: &[InputFile], now: &[InputFile]) -> Vec<String> {
+    let digest = |list: &[InputFile], path: &str| list.iter().find(|f| f.path == path).map(|f| f.sha256.clone());
+    let before = then.iter().filter_map(|file| match digest(now, &file.path) {
+        Some(sha256) if sha256 == file.sha256 => None,
+        Some(_) => Some(format!("`{}` changed", file.path)),
+        None => Some(format!("`{}` is not read any more", file.path)),
+    });
+    let new = now.iter().filter(|file| digest(then, &file.path).is_none());
+    before.chain(new.map(|file| format!("`{}` was not read then", file.path))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(list: &[(&str, &str)]) -> Vec<InputFile> {
+        list.iter().map(|(path, digest)| InputFile { path: (*path).into(), sha256: (*digest).into() }).collect()
+    }
+
+    #[test]
+    fn each_difference_names_its_file() {
+        let then = files(&[("a.yaml", "1"), ("recipes/r.yaml", "2"), ("recipes/s.yaml", "3")]);
+        assert!(changed_inputs(&then, &then).is_empty());
+        let now = files(&[("a.yaml", "1"), ("recipes/r.yaml", "9"), ("recipes/t.yaml", "3")]);
+        assert_eq!(
+            changed_inputs(&then, &now),
+            ["`recipes/r.yaml` changed", "`recipes/s.yaml` is not read any more", "`recipes/t.yaml` was not read then"]
+        );
+    }
+
+    #[test]
+    fn bytes_and_text_have_the_digest_of_the_file() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(of_content(&Value::from("")), empty);
+        assert_eq!(of_content(&serde_json::json!({ "base64": "" })), empty);
+        assert_eq!(plain("/a/b/../c/./d".into()), "/a/c/d");
+    }
+}

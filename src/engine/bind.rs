@@ -1,0 +1,73 @@
+//! Binding a saved plan to the hosts as they are now: where it may be carried out, and where it may not.
+
+use super::observe::Observed;
+use super::run::Options;
+use super::saved::SavedPlan;
+use crate::config::Project;
+use crate::model::{HostName, Untrusted, Value};
+use crate::plan::{self, HostPlan, HostSeen, Plan, Reach, Stale};
+use std::collections::BTreeMap;
+
+/// Returns the plan to carry out on what was seen just now, and notes at each host why it is not carried out there.
+/// Nothing is left to do on hosts that the plan ran on, unless `replay` says otherwise.
+pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, options: &Options, replay: bool) -> Plan {
+    let now = super::verify::plan(project, observed, options);
+    let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
+    let mut bound = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    let mut seen: BTreeMap<HostName, &mut HostSeen> =
+        observed.seen.iter_mut().map(|seen| (seen.host.clone(), seen)).collect();
+    for host in &mut bound.hosts {
+        let Some(seen) = seen.get_mut(&host.host) else { continue };
+        let Some(now) = now.remove(&host.host) else { continue };
+        if !seen.is_observed() {
+            host.reach = seen.reach.clone();
+            continue;
+        }
+        if let Reach::Unreachable(why) = &mut host.reach {
+            why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
+            continue;
+        }
+        seen.stale = stale(saved, host, &now, seen, replay);
+        if seen.stale.is_none() && !host.changes() && !now.changes() {
+            // Nothing was to be done and nothing is: what was seen just now is the proof.
+            *host = now;
+        }
+    }
+    bound
+}
+
+fn stale(saved: &SavedPlan, kept: &HostPlan, now: &HostPlan, seen: &HostSeen, replay: bool) -> Option<Stale> {
+    if let Some(ran) = ran(&saved.digest, seen).filter(|_| !replay && kept.changes()) {
+        let why = format!("this plan ran here already: {ran}");
+        let hint = "make a new plan with `forge plan -o`, or give `--replay` to carry this one out once more";
+        return Some(Stale { why: why.into(), hint: hint.into(), steps: Vec::new() });
+    }
+    let moved = plan::moved_since(kept, now);
+    let (first, why) = moved.first()?;
+    let more = match moved.len() {
+        1 => String::new(),
+        all => format!("; and {} more", steps(all - 1)),
+    };
+    Some(Stale {
+        why: format!("moved since the plan was made: `{first}`: {why}{more}").into(),
+        hint: "make a new plan with `forge plan -o`; nothing was changed on this host".into(),
+        steps: moved.into_iter().map(|(id, why)| (id, Untrusted::from(why))).collect(),
+    })
+}
+
+fn steps(count: usize) -> String {
+    match count {
+        1 => "1 step".to_owned(),
+        many => format!("{many} steps"),
+    }
+}
+
+/// Returns the run that carried a plan out on a host, by the host's own records.
+fn ran(digest: &str, seen: &HostSeen) -> Option<String> {
+    let records = seen.records.values().flatten();
+    let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
+    let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let first = own.next()?;
+    let (user, controller) = (text(first, "user"), text(first, "controller"));
+    Some(format!("run {} by {user} on {controller}", text(first, "run")))
+}

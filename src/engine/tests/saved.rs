@@ -1,0 +1,141 @@
+//! A plan that is kept and carried out later: where it runs, where it does not, and that it runs once.
+
+use super::super::{Cancel, Options, Recording, Replay, SavedPlan, apply, bind, observe, plan};
+use super::stage::{Ran, Stage};
+use crate::model::{HostName, Outcome};
+use crate::plan::Policy;
+use std::sync::Arc;
+
+const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
+const STEPS: &str = "steps:
+  - name: one
+    file: { path: '@root/one', content: \"one\\n\", @own }
+  - name: two
+    command: { check: 'test -e @root/two', apply: 'touch @root/two' }
+";
+
+fn stage(hosts: usize) -> Stage {
+    let mut stage = Stage::new(hosts, APPLY, &[("base", STEPS)]);
+    stage.policy = Policy { bases: true, ..Policy::default() };
+    stage
+}
+
+fn hosts(stage: &Stage) -> Vec<HostName> {
+    stage.hosts.iter().map(HostName::new).collect()
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// Keeps a plan as `plan -o` does, by way of its text.
+fn keep(stage: &Stage) -> SavedPlan {
+    let project = stage.project();
+    let options = Options { replay: Replay { keep: true, ..Replay::default() }, ..stage.options() };
+    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let saved = block_on(async {
+        let observed = observe(&project, &hosts(stage), &options, &events, false).await;
+        let made = plan(&project, &observed, &options);
+        let recording = Recording::of(&project, &observed).without_commands();
+        let replay = Replay { observed: Some(Arc::new(recording.clone())), ..Replay::default() };
+        let options = Options { replay, ..options };
+        let replayed = observe(&project, &hosts(stage), &options, &events, false).await;
+        let again = plan(&project, &replayed, &options);
+        SavedPlan::new(&project, made, &again, &observed, recording, None, &options)
+    });
+    let text = serde_json::to_string(&saved).unwrap();
+    let read = SavedPlan::parse(&text).unwrap();
+    assert!(read.is_whole() && read == saved, "it is the same once it is read");
+    assert_eq!(read.withheld, Vec::<HostName>::new(), "its answers give the same plan");
+    read
+}
+
+fn carry(stage: &Stage, saved: &SavedPlan, replay: bool) -> Ran {
+    let (project, options) = (stage.project(), stage.options());
+    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    block_on(async {
+        let mut observed = observe(&project, &hosts(stage), &options, &events, true).await;
+        let plan = bind(&project, saved, &mut observed, &options, replay);
+        let report = apply(&project, &plan, observed, &options, &events, &Cancel::default()).await;
+        Ran { plan, report, events: Vec::new() }
+    })
+}
+
+fn change(stage: &Stage, host: &str, file: &str, text: &str) {
+    std::fs::write(stage.root(host).join(file), text).unwrap();
+}
+
+#[test]
+fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
+    let stage = stage(3);
+    let saved = keep(&stage);
+    change(&stage, "n1", "one", "mine\n");
+    change(&stage, "n2", "two", "");
+    let ran = carry(&stage, &saved, false);
+    assert_eq!(ran.outcome("n1"), Outcome::Stale);
+    assert!(
+        ran.step("n1", "base/one").starts_with("stale: `type` was \"absent\" and is \"file\""),
+        "{}",
+        ran.step("n1", "base/one")
+    );
+    assert_eq!(ran.step("n1", "base/two"), "skipped: the plan is stale on this host");
+    assert_eq!((stage.read("n1", "one").as_str(), stage.has("n1", "two")), ("mine\n", false), "nothing ran there");
+    assert_eq!((ran.step("n2", "base/one").as_str(), ran.step("n2", "base/two").as_str()), ("changed", "ok"));
+    assert_eq!(ran.outcome("n3"), Outcome::Changed);
+    assert_eq!(ran.code(), 6);
+}
+
+#[test]
+fn a_plan_runs_once_on_each_host_unless_it_is_said_otherwise() {
+    let stage = stage(2);
+    let saved = keep(&stage);
+    assert_eq!(carry(&stage, &saved, false).code(), 0);
+    std::fs::remove_file(stage.root("n1").join("two")).unwrap();
+    let again = carry(&stage, &saved, false);
+    assert_eq!(again.code(), 6);
+    assert_eq!(
+        again.told("n1"),
+        "this plan ran here already: run 20261121T093015-4f2a by test on test\n\
+         make a new plan with `forge plan -o`, or give `--replay` to carry this one out once more"
+    );
+    assert!(!stage.has("n1", "two"));
+    let replayed = carry(&stage, &saved, true);
+    assert_eq!((replayed.code(), stage.has("n1", "two")), (0, true), "it is as it was when the plan was made");
+
+    // Equal to the first in all but the moment: another plan.
+    let next = keep(&stage);
+    assert_ne!(next.digest, saved.digest);
+    assert_eq!(carry(&stage, &next, false).code(), 0, "nothing to do, and nothing is refused");
+}
+
+#[test]
+fn what_was_as_declared_and_is_not_any_more_is_stale_too() {
+    let stage = stage(1);
+    assert_eq!(stage.run().code(), 0);
+    let saved = keep(&stage);
+    change(&stage, "n1", "one", "mine\n");
+    let ran = carry(&stage, &saved, false);
+    assert!(
+        ran.step("n1", "base/one").starts_with("stale: was `ok` in the plan; now "),
+        "{}",
+        ran.step("n1", "base/one")
+    );
+    assert_eq!((ran.code(), stage.read("n1", "one").as_str()), (6, "mine\n"));
+}
+
+#[test]
+fn a_plan_that_was_altered_is_another_than_its_inputs_give() {
+    let stage = stage(1);
+    let mut saved = keep(&stage);
+    let project = stage.project();
+    let made = saved.plan.clone();
+    assert_eq!(saved.difference(&made), None);
+    saved.plan.hosts[0].steps[0].reason = "all is well".into();
+    assert!(!saved.is_whole());
+    let saved = saved.sealed();
+    assert!(saved.is_whole());
+    assert_eq!(saved.difference(&made).as_deref(), Some("step `base/one` of `n1` differs"));
+    assert_eq!(saved.changed_inputs(&project), Vec::<String>::new());
+    stage.lay("recipes/more.yaml", "recipe: more\nsteps: []\n");
+    assert_eq!(saved.changed_inputs(&stage.project()), ["`recipes/more.yaml` was not read then"]);
+}

@@ -1,0 +1,130 @@
+//! What a step relied on, readable: the attributes that its judge saw, and the facts that its templates, `when` and
+//! rules read. Its digest is the basis; this tells which part of it moved.
+
+use super::basis::{canonical, digest};
+use super::case::{Case, Turn};
+use super::judge::fact_at;
+use crate::config::State;
+use crate::model::{SecretStore, Untrusted, Value};
+use crate::resource::Judgement;
+use compact_str::CompactString;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Values that are longer are told by their digest. Bytes.
+const LONGEST: usize = 160;
+
+/// One thing that a step relied on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Relied {
+    /// `facts.kernel.release`, or an attribute as its kind calls it: `version`.
+    #[schemars(with = "String")]
+    pub what: CompactString,
+    /// As JSON; a long value is told by its digest, and one that is secret not at all.
+    pub value: Untrusted,
+}
+
+/// Returns what the judgement of a turn rests on, facts first.
+pub fn relied(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> Vec<Relied> {
+    if is_secret(turn) {
+        return Vec::new();
+    }
+    let facts = turn.expanded.reads.iter().map(|path| (format!("facts.{path}"), fact_at(case, path)));
+    let mut seen = Vec::new();
+    flatten("", &judgement.basis, &mut seen);
+    let entry = |(what, value): (String, Value)| Relied { what: what.into(), value: told(case, &value) };
+    facts.chain(seen).map(entry).collect()
+}
+
+/// Takes a value apart to its attributes: `hello.version` for what is seen of the package `hello`.
+fn flatten(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, part) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, part, out);
+            }
+        }
+        Value::Null if name.is_empty() => {}
+        value if name.is_empty() => out.push(("it".to_owned(), value.clone())),
+        value => out.push((name.to_owned(), value.clone())),
+    }
+}
+
+/// Returns the digest of what a turn declares, as the host's record of it will hold it. What is declared secret has
+/// none here: only the host's key makes that digest safe.
+pub fn after(turn: &Turn<'_>) -> Option<String> {
+    let State::Resource(resource) = &turn.expanded.state else { return None };
+    (!is_secret(turn)).then(|| digest(&canonical(&resource.desired())))
+}
+
+/// Whether a secret is a part of what is declared: what the host holds in its place may be one too.
+fn is_secret(turn: &Turn<'_>) -> bool {
+    match &turn.expanded.state {
+        State::Resource(resource) => SecretStore::mentions(&canonical(&resource.desired())),
+        _ => false,
+    }
+}
+
+fn told(case: &Case<'_>, value: &Value) -> Untrusted {
+    let text = case.ground.secrets.scrub(&canonical(value));
+    match text.len() > LONGEST {
+        true => digest(&text).into(),
+        false => text.into(),
+    }
+}
+
+/// Returns which parts of what a step relied on are others now: `` `version` was "1.0" and is "1.1" ``. Nothing where
+/// the parts do not tell.
+pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
+    let of = |list: &[Relied], what: &str| list.iter().find(|part| part.what == what).map(|part| part.value.clone());
+    let gone = before.iter().map(|part| (&part.what, Some(&part.value), of(now, &part.what)));
+    let new = now.iter().filter(|part| of(before, &part.what).is_none());
+    let all = gone.chain(new.map(|part| (&part.what, None, Some(part.value.clone()))));
+    let differ = all.filter(|(_, from, to)| *from != to.as_ref());
+    let parts: Vec<String> = differ.map(|(what, from, to)| said(what, from, to.as_ref())).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String {
+    let value = |value: Option<&Untrusted>| match value.map(Untrusted::raw) {
+        None | Some("null") => "nothing".to_owned(),
+        Some(text) => text.to_owned(),
+    };
+    format!("`{what}` was {} and is {}", value(from), value(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(list: &[(&str, &str)]) -> Vec<Relied> {
+        list.iter().map(|(what, value)| Relied { what: (*what).into(), value: (*value).into() }).collect()
+    }
+
+    #[test]
+    fn what_moved_is_named_with_both_values() {
+        let before = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.0\""), ("held", "true")]);
+        assert_eq!(moved(&before, &before), None);
+        let now = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.1\""), ("status", "\"broken\"")]);
+        assert_eq!(
+            moved(&before, &now).as_deref(),
+            Some(
+                "`version` was \"1.0\" and is \"1.1\", `held` was true and is nothing, `status` was nothing and is \"broken\""
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_seen_is_taken_apart() {
+        let mut out = Vec::new();
+        flatten("", &serde_json::json!({"hello": {"version": "1", "held": null}, "list": [1]}), &mut out);
+        let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["hello.version", "hello.held", "list"]);
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_moved() {
+        assert_eq!(moved(&[], &[]), None);
+    }
+}

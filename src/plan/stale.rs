@@ -1,0 +1,216 @@
+//! A plan that was kept against one that is made now: what moved meanwhile, and whether both are the same plan.
+
+use super::Rollout;
+use super::model::{HostPlan, Plan, StepPlan};
+use super::relied::moved;
+use super::window::class;
+use crate::model::{HostName, StepId, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns the steps that rely on something that is not as it was when `kept` was made, each with what that is, as a
+/// lowercase fragment. A step that is done meanwhile relies on nothing any more.
+pub fn moved_since(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, String)> {
+    let steps: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
+    let whole = |id: &StepId| kept.steps.iter().any(|step| step.envelope.is_some() && step.id == without_key(id));
+    let planned = kept.steps.iter().filter_map(|step| Some((&step.id, of_step(step, steps.get(&step.id).copied())?)));
+    let known: BTreeSet<&StepId> = kept.steps.iter().map(|step| &step.id).collect();
+    let new = now.steps.iter().filter(|step| step.acts() && !known.contains(&step.id) && !whole(&step.id));
+    let new = new.map(|step| (&step.id, "is not in the plan, and would change something now".to_owned()));
+    planned.chain(new).map(|(id, why)| (id.clone(), why)).collect()
+}
+
+fn without_key(id: &StepId) -> StepId {
+    StepId { key: None, ..id.clone() }
+}
+
+fn of_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+    match kept.acts() {
+        true => of_change(kept, now),
+        false => of_still(kept, now?),
+    }
+}
+
+const OTHERWISE: &str = "would do something else now than the plan shows";
+
+/// A step that was to change something.
+fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+    let now = match now {
+        None if kept.envelope.is_some() => return None,
+        None => return Some("is not declared by what the host says now".to_owned()),
+        Some(now) => now,
+    };
+    match &kept.envelope {
+        _ if now.verdict.is_settled() => None,
+        // Both were judged before anything ran.
+        Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(what_moved(kept, now)),
+        Some(_) if now.envelope.is_some() && !is_shown_alike(kept, now) => Some(OTHERWISE.to_owned()),
+        // What it may do at most was shown, and is held against it just before it runs.
+        Some(envelope) => (class(now) > envelope.disruption.max(kept.disruption))
+            .then(|| format!("the plan allows {} there, it would be {} now", envelope.disruption, class(now))),
+        None if now.basis != kept.basis => Some(what_moved(kept, now)),
+        None => (!is_shown_alike(kept, now)).then(|| OTHERWISE.to_owned()),
+    }
+}
+
+fn what_moved(kept: &StepPlan, now: &StepPlan) -> String {
+    let reason = || format!("what it relies on moved; it is `{}` now: {}", now.verdict.name(), now.reason.raw());
+    moved(&kept.before, &now.before).unwrap_or_else(reason)
+}
+
+/// A step that was not to run.
+fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
+    if !now.acts() || now.envelope.is_some() {
+        return None;
+    }
+    let change = |change: &crate::resource::Change| match (&change.from, &change.to) {
+        (Some(from), Some(to)) => format!("`{}` was {:?} and is {:?}", change.attribute, to.raw(), from.raw()),
+        (None, Some(to)) => format!("`{}` was {:?} and is not there", change.attribute, to.raw()),
+        _ => format!("`{}` differs", change.attribute),
+    };
+    // What was as desired was what is desired; of the others nobody knows.
+    let known = now.changes.iter().filter(|one| !one.secret && kept.verdict == Verdict::Ok);
+    let changes: Vec<String> = known.map(change).collect();
+    let what = if changes.is_empty() { now.reason.raw().to_owned() } else { changes.join(", ") };
+    Some(format!("was `{}` in the plan; now {what}", kept.verdict.name()))
+}
+
+fn is_shown_alike(kept: &StepPlan, now: &StepPlan) -> bool {
+    let shown = |step: &StepPlan| {
+        (step.kind.clone(), step.title.clone(), step.changes.clone(), step.disruption, step.verdict, step.after.clone())
+    };
+    shown(kept) == shown(now)
+}
+
+/// Returns the first thing in which a plan that was made again differs from the one that was kept. Hosts in `apart`
+/// are left out, and with them what is true of all hosts together.
+pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Option<String> {
+    let names = |plan: &Plan| plan.hosts.iter().map(|host| host.host.clone()).collect::<Vec<_>>();
+    if names(kept) != names(again) {
+        return Some("it is about other hosts".to_owned());
+    }
+    // The inventory may be called by another path now, and so is all that lies beside it.
+    let elsewhere = kept.inventory != again.inventory;
+    let nowhere = (elsewhere.then(|| without_places(kept)), elsewhere.then(|| without_places(again)));
+    let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
+    let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
+    let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
+    let rollout = match apart.is_empty() {
+        true => kept.rollout != again.rollout,
+        false => bounds(&kept.rollout) != bounds(&again.rollout),
+    };
+    host.or_else(|| rollout.then(|| "its rollout differs".to_owned()))
+        .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
+}
+
+/// What of a rollout does not depend on what hosts come to.
+fn bounds(rollout: &Rollout) -> Rollout {
+    Rollout { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
+}
+
+fn without_places(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for host in &mut plan.hosts {
+        host.steps.iter_mut().for_each(|step| step.place = Default::default());
+        host.verify.iter_mut().for_each(|verify| verify.place = String::new());
+    }
+    plan
+}
+
+fn of_host(kept: &HostPlan, again: &HostPlan) -> String {
+    let step = kept.steps.iter().find(|step| !again.steps.contains(step)).map(|step| &step.id);
+    let step = step.or_else(|| again.steps.iter().find(|step| !kept.steps.contains(step)).map(|step| &step.id));
+    match step {
+        Some(id) => format!("step `{id}` of `{}` differs", kept.host),
+        None => format!("what it says of `{}` differs", kept.host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Relied;
+    use serde_json::json;
+
+    fn step(name: &str, verdict: &str, basis: &str, more: serde_json::Value) -> StepPlan {
+        let mut value = json!({
+            "id": { "recipe": "r", "step": name }, "kind": "file", "title": "/etc/x", "verdict": verdict, "reason": "it differs",
+            "disruption": "D0", "scope": "host", "level": "L0", "basis": basis, "place": "r.yaml:1:1", "long": false,
+            "changes": [{ "attribute": "mode", "from": "0600", "to": "0644" }],
+        });
+        let (Some(own), Some(more)) = (value.as_object_mut(), more.as_object()) else { panic!("objects") };
+        own.extend(more.clone());
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn change(basis: &str, more: serde_json::Value) -> StepPlan {
+        step("s", "change", basis, more)
+    }
+
+    fn host(steps: Vec<StepPlan>) -> HostPlan {
+        serde_json::from_value(json!({ "host": "a", "reach": "observed", "verify": [], "steps": steps })).unwrap()
+    }
+
+    fn moved(kept: StepPlan, now: StepPlan) -> Option<String> {
+        moved_since(&host(vec![kept]), &host(vec![now])).pop().map(|(_, why)| why)
+    }
+
+    fn relied(value: &str) -> serde_json::Value {
+        json!({ "before": [Relied { what: "mode".into(), value: value.into() }] })
+    }
+
+    #[test]
+    fn the_truth_table_of_what_moved() {
+        let ok = || step("s", "ok", "1", json!({}));
+        let envelope = json!({ "envelope": { "until": "x", "disruption": "D0", "resource": "file /etc/x" } });
+        let other = json!({ "changes": [{ "attribute": "mode", "from": "0600", "to": "0777" }] });
+        assert_eq!(moved(change("1", json!({})), change("1", json!({}))), None, "as it was");
+        assert_eq!(moved(change("1", json!({})), step("s", "ok", "2", json!({}))), None, "done meanwhile");
+        assert_eq!(
+            moved(change("1", relied("\"0600\"")), change("2", relied("\"0640\""))).as_deref(),
+            Some("`mode` was \"0600\" and is \"0640\"")
+        );
+        assert_eq!(
+            moved(change("1", json!({})), change("2", json!({}))).as_deref(),
+            Some("what it relies on moved; it is `change` now: it differs"),
+            "where nothing more is known"
+        );
+        assert_eq!(
+            moved(change("1", json!({})), step("s", "unknown", "2", json!({}))).as_deref(),
+            Some("what it relies on moved; it is `unknown` now: it differs")
+        );
+        assert_eq!(
+            moved(change("1", json!({})), change("1", other)).as_deref(),
+            Some("would do something else now than the plan shows")
+        );
+        assert_eq!(
+            moved(ok(), change("2", json!({}))).as_deref(),
+            Some("was `ok` in the plan; now `mode` was \"0644\" and is \"0600\"")
+        );
+        assert_eq!(
+            moved(step("s", "pending", "1", json!({})), change("1", json!({}))).as_deref(),
+            Some("was `pending` in the plan; now it differs")
+        );
+        assert_eq!(moved(step("s", "pending", "1", json!({})), step("s", "unknown", "2", json!({}))), None);
+        assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "what comes before is done");
+        assert!(moved(change("1", envelope.clone()), change("2", envelope.clone())).is_some(), "before anything ran");
+        let worse = json!({ "disruption": "D2" });
+        assert_eq!(
+            moved(change("1", envelope), change("2", worse)).as_deref(),
+            Some("the plan allows D0 there, it would be D2 now")
+        );
+    }
+
+    #[test]
+    fn a_step_that_is_new_or_gone_moves_the_host() {
+        let (one, other) = (change("1", json!({})), step("t", "change", "1", json!({})));
+        let found = moved_since(&host(vec![one]), &host(vec![other]));
+        let said: Vec<String> = found.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
+        assert_eq!(
+            said,
+            [
+                "r/s: is not declared by what the host says now",
+                "r/t: is not in the plan, and would change something now"
+            ]
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! A plan as a comment under a change that is reviewed: short where all is equal, with the diffs folded in.
+//!
+//! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts in it.
+
+mod page;
+
+use super::text::{closing, group, sections, step, windows};
+use super::{count, fold::fold, words};
+use crate::model::{Disruption, HostName};
+use crate::plan::{Plan, StepPlan};
+use crate::resource::Change;
+use page::{Page, block, code, span};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Characters of a name at most.
+const NAME: usize = 80;
+/// Characters of a value or a reason at most.
+const VALUE: usize = 300;
+
+/// Writes a plan for a review. `digest` is that of the file it is kept in.
+pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Page::default();
+    page.part("heading", &[heading(plan), heading_alone(plan)]);
+    page.part("summary", &[summary(plan, digest)?]);
+    page.part("window", &[folded("Windows, waves and reboots", &told(|out| windows::write(plan, out))?)]);
+    for group in group::steps(plan, StepPlan::acts) {
+        page.part("change", &[change(&group, true), change(&group, false)]);
+    }
+    let rest = told(|out| sections::write(plan, &plan.counts(), false, out))?;
+    page.part("section", &[folded("What waits, is blocked, unknown or not reached", &rest)]);
+    out.write_all(page.finish().as_bytes())
+}
+
+/// The first line: how much of what, and everything that is not known.
+fn heading(plan: &Plan) -> String {
+    let unknown = unknown(plan);
+    match unknown.is_empty() {
+        true => format!("### forge plan: {}, nothing unknown\n\n", sums(plan)),
+        false => format!(
+            "### forge plan: {}, {} unknown (?): {}\n\n",
+            sums(plan),
+            plan.unknown().len(),
+            words::some(&unknown)
+        ),
+    }
+}
+
+fn heading_alone(plan: &Plan) -> String {
+    format!("### forge plan: {}, {} unknown (?)\n\n", sums(plan), plan.unknown().len())
+}
+
+fn sums(plan: &Plan) -> String {
+    let counts = plan.counts();
+    match counts.change {
+        0 => format!("no changes on {}", count(counts.hosts, "host")),
+        some => format!("{} on {} of {}", count(some, "change"), counts.changing, count(counts.hosts, "host")),
+    }
+}
+
+/// Names what is not known, equal things once.
+fn unknown(plan: &Plan) -> Vec<String> {
+    let steps = group::steps(plan, StepPlan::is_open).into_iter();
+    let steps = steps.map(|group| format!("{} on {}", span(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
+    let open = plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
+    let open = open.filter(|(_, verify)| verify.verdict == crate::model::Verdict::Unknown);
+    let verify = group::equal(open, |verify| (&verify.recipe, &verify.name)).into_values();
+    let verify = verify.map(|(verify, on)| format!("verification {} on {}", span(&verify.name, NAME), hosts(&on)));
+    let silent: Vec<&HostName> =
+        plan.hosts.iter().filter(|host| host.reach != crate::plan::Reach::Observed).map(|host| &host.host).collect();
+    let silent = (!silent.is_empty()).then(|| format!("all of {}", hosts(&silent)));
+    silent.into_iter().chain(steps).chain(verify).collect()
+}
+
+fn hosts(hosts: &[&HostName]) -> String {
+    span(&folded_names(hosts), NAME)
+}
+
+fn folded_names(hosts: &[&HostName]) -> String {
+    fold(hosts.iter().map(|host| host.as_str()))
+}
+
+/// What a reviewer wants to know before reading on.
+fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
+    let mut lines = String::new();
+    if !plan.simulated.is_empty() {
+        let names: Vec<&HostName> = plan.simulated.iter().collect();
+        lines += &format!("> **Simulated, no real hardware:** {}\n\n", hosts(&names));
+    }
+    let sums = told(|out| closing::write(plan, &plan.counts(), out))?;
+    lines += &format!("{}\n\n", sums.trim());
+    let most = plan.hosts.iter().map(crate::plan::HostPlan::at_most).max().unwrap_or_default();
+    if most > Disruption::D0 {
+        lines += &format!("**Disrupts, at most {most}:** {}\n\n", most.meaning());
+    }
+    let (cluster, inventory) = (span(&plan.cluster, NAME), span(&plan.inventory, NAME));
+    let kept = match digest {
+        Some(digest) => format!("saved plan {}", span(digest, NAME)),
+        None => format!("plan {}", span(&plan.id, NAME)),
+    };
+    lines += &format!("Cluster {cluster}, declared in {inventory}; {kept}, forge {}\n\n", span(&plan.forge, NAME));
+    Ok(lines)
+}
+
+/// Returns what the text writer says of a part, without colours.
+fn told(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
+    let mut out = Vec::new();
+    write(&mut out)?;
+    Ok(anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string())
+}
+
+fn folded(head: &str, body: &str) -> String {
+    match body.trim().is_empty() {
+        true => String::new(),
+        false => format!("<details><summary>{head}</summary>\n\n{}\n</details>\n\n", block("text", body.trim_end())),
+    }
+}
+
+/// One change for all hosts on which it is the same, its diff folded in; or in a line.
+fn change(group: &group::Group<'_>, whole: bool) -> String {
+    match whole {
+        true => format!(
+            "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
+            change_head(group, &code, ["<strong>", "</strong>"]),
+            body(group.step)
+        ),
+        false => format!("- {}\n\n", change_head(group, &span, ["**", "**"])),
+    }
+}
+
+/// `quote` is for the grammar of the place where the head stands.
+fn change_head(group: &group::Group<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+    let step = group.step;
+    let sign = match step.is_open() {
+        true => "?",
+        false => step::Sort::of_all(&step.changes).sign(),
+    };
+    let class = match step.disruption {
+        Disruption::D0 => String::new(),
+        class => format!(" {}{class}{}", strong[0], strong[1]),
+    };
+    let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
+    let on = format!("{}: {}", count(group.hosts.len(), "host"), quote(&folded_names(&group.hosts), NAME));
+    format!("{} {what}{class} on {on}", quote(sign, NAME))
+}
+
+fn body(step: &StepPlan) -> String {
+    let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), span(step.reason.raw(), VALUE));
+    step.changes.iter().for_each(|change| attribute(change, &mut out));
+    if let Some(envelope) = &step.envelope {
+        let most = envelope.disruption.max(step.disruption);
+        let until = span(envelope.until.raw(), VALUE);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "- ? at most {most}, judged again after {until}");
+    }
+    let _ = writeln!(out, "- declared at {}", span(&step.place, VALUE));
+    out
+}
+
+fn attribute(change: &Change, out: &mut String) {
+    let name = span(&change.attribute, NAME);
+    // Writing to a `String` cannot fail.
+    let _ = match (&change.diff, &change.from, &change.to) {
+        _ if change.secret => writeln!(out, "- {name}: (secret, not shown)"),
+        (Some(diff), ..) => writeln!(out, "- {name}:\n\n{}", block("diff", diff.raw())),
+        (None, Some(from), Some(to)) => {
+            writeln!(out, "- {name}: {} → {}", span(from.raw(), VALUE), span(to.raw(), VALUE))
+        }
+        (None, Some(one), None) => writeln!(out, "- {name}: {} is taken away", span(one.raw(), VALUE)),
+        (None, None, Some(one)) => writeln!(out, "- {name}: {}", span(one.raw(), VALUE)),
+        (None, None, None) => writeln!(out, "- {name}"),
+    };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! A Markdown page that never grows beyond a limit, and text that cannot act on it.
+
+use crate::view::escape;
+use std::fmt::Write as _;
+
+/// The length of a page at most. Bytes: a comment on GitHub has 65,536 characters, and whoever writes it there may want
+/// to add a mark of its own. GitLab allows more.
+pub const LIMIT: usize = 65_000;
+
+/// Kept free for the line that says what was cut.
+const RESERVE: usize = 512;
+
+/// Lines of a block at most; the others are counted.
+const LINES: usize = 200;
+/// Bytes of a line of a block at most.
+const LINE: usize = 400;
+
+/// A page that is written from its beginning to its end.
+#[derive(Debug, Default)]
+pub struct Page {
+    text: String,
+    /// How many parts did not fit, by what they are.
+    cut: Vec<(&'static str, usize)>,
+}
+
+impl Page {
+    /// Appends a part, or the first of its shorter forms that fits; what fits in no form is counted as one `what`.
+    pub fn part(&mut self, what: &'static str, forms: &[String]) {
+        let room = LIMIT.saturating_sub(RESERVE + self.text.len());
+        match forms.iter().position(|form| form.len() < room) {
+            Some(0) => self.text += &forms[0],
+            Some(at) => {
+                self.text += &forms[at];
+                self.count("detail");
+            }
+            None => self.count(what),
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        match self.cut.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, count)) => *count += 1,
+            None => self.cut.push((what, 1)),
+        }
+    }
+
+    /// Returns the page, with what was cut.
+    pub fn finish(mut self) -> String {
+        if !self.cut.is_empty() {
+            let parts: Vec<String> = self.cut.iter().map(|(what, n)| crate::view::count(*n, what)).collect();
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(
+                self.text,
+                "\n**Cut to fit a comment: {}.** The saved plan has everything: `forge show FILE`.",
+                parts.join(", ")
+            );
+        }
+        self.text
+    }
+}
+
+/// Returns one line as code for a place where Markdown is read, cut after `limit` characters. Nothing acts in it: no
+/// entity, no tag, no link; and nobody is mentioned by what stands in code.
+pub fn span(raw: &str, limit: usize) -> String {
+    let text = escape::short(raw, limit);
+    let fence = "`".repeat(ticks(&text) + 1);
+    // A blank beside the fence is taken away; one more keeps those of the text, and a backtick off the fence.
+    match text.is_empty() {
+        true => "(empty)".to_owned(),
+        false => format!("{fence} {text} {fence}"),
+    }
+}
+
+/// Returns one line as code for a place where HTML is read: whatever is no letter, digit or plain punctuation is an
+/// entity.
+pub fn code(raw: &str, limit: usize) -> String {
+    let mut out = String::from("<code>");
+    for c in escape::short(raw, limit).chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() || " ,/;?-".contains(c) || !c.is_ascii() => out.push(c),
+            // Writing to a `String` cannot fail.
+            c => drop(write!(out, "&#{};", u32::from(c))),
+        }
+    }
+    out + "</code>"
+}
+
+/// Returns a fenced block. Its fence is longer than any in it, and lines beyond a limit are counted.
+pub fn block(language: &str, raw: &str) -> String {
+    let lines: Vec<String> = escape::block(raw).map(|line| clipped(&line)).collect();
+    let longest = lines.iter().map(|line| ticks(line)).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let mut out = format!("{fence}{language}\n");
+    for line in lines.iter().take(LINES) {
+        out += line;
+        out.push('\n');
+    }
+    if lines.len() > LINES {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "({} more lines)", lines.len() - LINES);
+    }
+    out + &fence + "\n"
+}
+
+fn clipped(line: &str) -> String {
+    match line.char_indices().find(|(at, _)| *at >= LINE) {
+        None => line.to_owned(),
+        Some((at, _)) => format!("{}… ({} more characters)", &line[..at], line[at..].chars().count()),
+    }
+}
+
+/// Returns the length of the longest run of backticks.
+fn ticks(line: &str) -> usize {
+    line.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_acts_in_html() {
+        let hostile = "<img src=x onerror=a()> **b** [c](d) @user #1 `e` | &amp; http://g www.h.i \u{202e}j\n# k";
+        let code = code(hostile, 500);
+        let inside = code.strip_prefix("<code>").and_then(|rest| rest.strip_suffix("</code>")).unwrap();
+        for active in ['<', '>', '*', '[', ']', '(', ')', '@', '`', '|', '\n', '\u{202e}', ':', '.'] {
+            assert!(!inside.contains(active), "{active:?} in {inside}");
+        }
+        assert!(!inside.contains("&amp;"), "an entity of the host's is text: {inside}");
+    }
+
+    #[test]
+    fn a_span_cannot_be_closed_from_inside() {
+        assert_eq!(span("a", 9), "` a `");
+        assert_eq!(span("`a``b", 9), "``` `a``b ```");
+        assert_eq!(span("a\n\u{1b}", 9), "` a\\n\\x1b `");
+        assert_eq!(span("abc", 1), "` a… (2 more characters) `");
+        assert_eq!(span("", 9), "(empty)");
+    }
+
+    #[test]
+    fn a_fence_cannot_be_closed_from_inside() {
+        let block = block("diff", "+```\n+````\n+</details>\n");
+        assert!(block.starts_with("`````diff\n") && block.ends_with("\n`````\n"), "{block}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let mut page = Page::default();
+        let long = "x".repeat(LIMIT / 4);
+        (0..6).for_each(|_| page.part("change", &[format!("{long}{long}"), long.clone()]));
+        let text = page.finish();
+        assert!(text.len() <= LIMIT, "{}", text.len());
+        assert!(
+            text.ends_with(
+                "**Cut to fit a comment: 1 detail, 4 changes.** The saved plan has everything: `forge show FILE`.\n"
+            ),
+            "{}",
+            &text[text.len() - 120..]
+        );
+    }
+
+    #[test]
+    fn long_blocks_and_lines_are_cut_and_counted() {
+        let block = block("", &format!("{}\n{}", "y".repeat(500), "z\n".repeat(300)));
+        assert!(block.contains("… (100 more characters)") && block.contains("\n(101 more lines)\n"), "{block}");
+    }
+}

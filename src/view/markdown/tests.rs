@@ -1,0 +1,110 @@
+//! A plan as a comment: whole, hostile, and far too large.
+
+use super::*;
+use crate::model::Verdict;
+use crate::view::sample::{self, observed, step};
+
+fn written(of: &Plan) -> String {
+    let mut out = Vec::new();
+    plan(of, Some("sha256:22"), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_rich_plan() {
+    insta::assert_snapshot!(written(&sample::rich_plan()));
+}
+
+#[test]
+fn the_first_line_says_that_nothing_is_unknown() {
+    let of = sample::plan(vec![observed("a", vec![sample::motd()])]);
+    assert!(written(&of).starts_with("### forge plan: 1 change on 1 of 1 host, nothing unknown\n"), "{}", written(&of));
+}
+
+#[test]
+fn the_first_line_counts_and_names_what_is_unknown() {
+    let open = || step("gsp", "command", "gsp", Verdict::Unknown, "timed out");
+    let of = sample::plan(vec![observed("gpu01", vec![open()]), observed("gpu02", vec![open()])]);
+    let first = written(&of).lines().next().unwrap().to_owned();
+    assert_eq!(first, "### forge plan: no changes on 2 hosts, 2 unknown (?): ` base/gsp ` on ` gpu[01:02] `");
+}
+
+/// What a host says is text, wherever it stands.
+#[test]
+fn no_text_of_a_host_acts() {
+    let bad = "x</code></details><script>alert(1)</script> ![a](http://b) @everyone ``` \u{1b}[31m\n# y";
+    let mut change = Change::new("content", Some(bad), Some(bad));
+    change.diff = Some(format!("@@ -1 +1 @@\n-{bad}\n+````\n").as_str().into());
+    let own = StepPlan {
+        changes: vec![change, Change::new("owner", Some(bad), Some(bad))],
+        ..step("s", "file", bad, Verdict::Change, bad)
+    };
+    let blocked = StepPlan { reason: bad.into(), ..step("t", "file", bad, Verdict::Unknown, bad) };
+    let text = written(&sample::plan(vec![observed("a", vec![own, blocked]), sample::silent("b", bad)]));
+    let outside = outside_of_fences(&text);
+    for active in ["<script", "](http", "@everyone", "\u{1b}"] {
+        assert!(!outside.contains(active), "{active:?} acts:\n{outside}");
+    }
+    assert_eq!(outside.matches("<details>").count(), outside.matches("</details>").count(), "{outside}");
+    assert!(!text.contains('\u{1b}'));
+}
+
+/// Lines that Markdown reads as text: a fence ends with a line of at least as many backticks and nothing else.
+fn outside_of_fences(text: &str) -> String {
+    let (mut fence, mut out) = (0, String::new());
+    for line in text.lines() {
+        let ticks = line.len() - line.trim_start_matches('`').len();
+        match fence {
+            0 if ticks >= 3 => fence = ticks,
+            0 => out += &format!("{}\n", without_spans(line)),
+            open if ticks >= open && line.trim_start_matches('`').trim().is_empty() => fence = 0,
+            _ => {}
+        }
+    }
+    assert_eq!(fence, 0, "a fence stays open");
+    out
+}
+
+#[test]
+fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
+    let steps = |host: usize| {
+        (0..40).map(move |at| {
+            let mut change = Change::new("content", None, None);
+            change.diff = Some("+a line\n".repeat(100).as_str().into());
+            let reason = format!("differs on {host}");
+            StepPlan { changes: vec![change], ..step(&format!("s{at}"), "file", "/etc/x", Verdict::Change, &reason) }
+        })
+    };
+    let hosts = (0..100).map(|host| observed(&format!("gpu{host:03}"), steps(host).collect())).collect();
+    let text = written(&sample::plan(hosts));
+    assert!(text.len() <= page::LIMIT && text.len() > page::LIMIT / 2, "{}", text.len());
+    let shown = text.matches(" on 1 host: ").count();
+    let cut = text.split("**Cut to fit a comment: ").nth(1).unwrap();
+    let number = |before: &str| -> usize {
+        let end = cut.find(before).unwrap();
+        cut[..end].rsplit([' ', '*']).next().unwrap().parse().unwrap()
+    };
+    assert_eq!(shown + number(" changes"), 4000, "{cut}");
+}
+
+/// Takes out spans of code: a run of backticks up to the next one of the same length.
+fn without_spans(line: &str) -> String {
+    let (mut rest, mut out) = (line, String::new());
+    while let Some(at) = rest.find('`') {
+        let run = rest[at..].len() - rest[at..].trim_start_matches('`').len();
+        let after = &rest[at + run..];
+        let closing = after.split_inclusive(|c| c != '`').scan(0, |from, part| {
+            let at = *from;
+            *from += part.len();
+            Some((at, part))
+        });
+        let end =
+            closing.filter(|(_, part)| part.bytes().filter(|b| *b == b'`').count() == run).map(|(at, _)| at).next();
+        out += &rest[..at];
+        match end {
+            Some(end) => rest = &after[end + run..],
+            None => return out + &rest[at..],
+        }
+    }
+    out + rest
+}

@@ -1,0 +1,115 @@
+//! Inventories of strangers: planned from a recording, they start no program and open no connection. strace sees it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What brings a process or a connection into being.
+const CALLS: &str = "trace=execve,execveat,fork,vfork,clone,clone3,socket,connect,bind,sendto";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile")
+}
+
+/// strace comes with `scripts/test`; without it nothing is proven.
+fn can_trace() -> bool {
+    let found = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("skipped: strace is not installed");
+    }
+    found
+}
+
+/// The inventory of a folder, where a test may write.
+fn copy(folder: &Path) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-a").arg(format!("{}/.", folder.display())).arg(place.path()).status();
+    assert!(copied.unwrap().success());
+    place
+}
+
+/// Returns what forge said, and every call that started something.
+fn traced(place: &Path, arguments: &[&str]) -> (String, Vec<String>) {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new("strace");
+    command.args(["-f", "-q", "-e", CALLS, "-o"]).arg(log.path()).args(["timeout", "60"]);
+    command.arg(env!("CARGO_BIN_EXE_forge")).args(arguments).current_dir(place).stdin(Stdio::null());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("COLUMNS", "100");
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let exit = output.status.code().map_or("signal".to_owned(), |code| code.to_string());
+    let said =
+        format!("$ forge {}\nexit {exit}\n{}{}\n", arguments.join(" "), text(&output.stdout), text(&output.stderr));
+    (said, started(&std::fs::read_to_string(log.path()).unwrap()))
+}
+
+/// Calls after forge itself began: threads are none, and neither is what failed for want of a file.
+fn started(log: &str) -> Vec<String> {
+    let calls = log.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call.trim_start()));
+    let own = calls.skip_while(|call| !(call.starts_with("execve(") && call.contains("/forge\"")));
+    let call = |call: &&str| {
+        ["execve", "fork", "vfork", "clone", "socket", "connect", "bind", "sendto"]
+            .iter()
+            .any(|name| call.starts_with(name))
+    };
+    own.skip(1).filter(call).filter(|call| !call.contains("CLONE_THREAD")).map(str::to_owned).collect()
+}
+
+fn folders() -> Vec<PathBuf> {
+    let all = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+#[test]
+fn a_hostile_inventory_starts_nothing_when_it_is_planned_from_a_recording() {
+    if !can_trace() {
+        return;
+    }
+    let recording = root().join("recording.json");
+    assert!(folders().len() >= 6);
+    for folder in folders() {
+        let mut all = String::new();
+        for trust in [&[][..], &["--trust"]] {
+            let place = copy(&folder);
+            std::fs::copy(&recording, place.path().join("seen.json")).unwrap();
+            std::fs::remove_file(place.path().join("expected.txt")).ok();
+            let before = files(place.path());
+            let plan = ["plan", "--observed", "seen.json"];
+            let (said, started) = traced(place.path(), &[&plan[..], trust].concat());
+            assert!(started.is_empty(), "{}: {started:#?}\n{said}", folder.display());
+            assert_eq!(files(place.path()), before, "{}: it wrote something", folder.display());
+            all += &said;
+        }
+        expect(&folder.join("expected.txt"), &all);
+    }
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn expect(file: &Path, said: &str) {
+    if std::env::var_os("FORGE_BLESS").is_some() {
+        return std::fs::write(file, said).unwrap();
+    }
+    let expected = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(said == expected, "{}: FORGE_BLESS=1 writes it anew:\n{said}", file.display());
+}
+
+/// The proof can fail: the same inventory, trusted and asked, does run its programs.
+#[test]
+fn the_same_inventory_starts_programs_when_hosts_are_asked() {
+    if !can_trace() {
+        return;
+    }
+    let place = copy(&root().join("programs"));
+    let (said, started) = traced(place.path(), &["plan", "--trust", "--on", "a"]);
+    assert!(started.iter().any(|call| call.starts_with("execve(") && call.contains("touch")), "{started:#?}\n{said}");
+    assert!(place.path().join("owned").exists(), "{said}");
+}

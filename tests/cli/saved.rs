@@ -1,0 +1,256 @@
+//! Saved plans without hosts: kept from a recording, shown again, and refused where they do not fit.
+
+use super::support::Place;
+use forge::engine::SavedPlan;
+use std::os::unix::fs::PermissionsExt;
+
+const SEEN: &str = r#"{"version": 1, "forge": "0.1.0", "origin": "reconstructed", "hosts": [
+  {"host": "a", "reach": "observed", "answers": [
+    {"asked": "the records", "probes": ["account", "records"], "limit_s": 20,
+     "answer": {"printed": {"end": {"exited": 0}, "began": false, "stdout": {"text": "account\u0000\u0000key\u0000\u0000units\u0000\u0000lines\u0000"},
+                "stderr": {"text": ""}, "truncated": false}}},
+    {"asked": "`stat`", "probes": [{"path": {"path": "/etc", "want": null}}, {"path": {"path": "/etc/x", "want": null}}], "limit_s": 20,
+     "answer": {"printed": {"end": {"exited": 0}, "began": true, "stdout": {"text": "41ed\u00004096\u00001.5\u00001.5\u0000root\u0000root\u00000\u00000\u0000/etc\u0000/etc\u0000errors\u0000stat: cannot statx '/etc/x': No such file or directory\u0000sums\u0000\u0000"},
+                "stderr": {"text": ""}, "truncated": false}}}]}]}"#;
+
+const RECIPE: &str = "recipe: r\nsteps:\n  - name: x\n    file: { path: /etc/x, source: ../files/x }\n";
+
+/// Nobody listens on port 1: what contacts the host ends with 4.
+fn place() -> Place {
+    Place::new()
+        .file("seen.json", SEEN)
+        .file(
+            "site/inventory.yaml",
+            "cluster: c\nhosts: { a: { address: 127.0.0.1, connect: { port: 1 } } }\napply: [{ recipe: r, on: all }]\n",
+        )
+        .file("site/recipes/r.yaml", RECIPE)
+        .file("site/files/x", "hello\n")
+}
+
+fn kept() -> Place {
+    let place = place();
+    let said = place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    assert!(said.starts_with("exit "), "{said}");
+    place
+}
+
+fn stdout(said: &str) -> &str {
+    said.split_once("--- stdout\n").unwrap().1.split("--- stderr\n").next().unwrap()
+}
+
+#[test]
+fn a_kept_plan_is_shown_as_plan_printed_it_and_is_private() {
+    let place = place();
+    let said = place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    insta::assert_snapshot!(said.split("sha256:").next().unwrap());
+    assert_eq!(stdout(&said), stdout(&place.forge(&["show", "plan.json"])));
+    let mode = std::fs::metadata(place.path().join("plan.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
+    assert!(saved.is_whole());
+    let inputs: Vec<&str> = saved.inputs.iter().map(|input| input.path.as_str()).collect();
+    assert_eq!(inputs, ["files/x", "inventory.yaml", "recipes/r.yaml"]);
+    assert_eq!(saved.inputs[0].sha256, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
+    let step = &saved.plan.hosts[0].steps[0];
+    assert!(!step.before.is_empty() && step.after.is_some(), "{step:?}");
+}
+
+#[test]
+fn the_file_is_as_its_schema_says() {
+    let schema = forge::view::schemas::find("saved-plan").unwrap().value();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&kept().read("plan.json")).unwrap();
+    let mistakes: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
+}
+
+#[test]
+fn markdown_names_the_digest_of_the_file() {
+    let place = kept();
+    let saved = SavedPlan::parse(&place.read("plan.json")).unwrap();
+    let said = place.forge(&["show", "plan.json", "--format", "markdown"]);
+    assert!(stdout(&said).contains(&saved.digest), "{said}");
+    let said = place.forge(&["show", "last", "--format", "markdown"]);
+    assert!(said.starts_with("exit 64\n"), "{said}");
+}
+
+fn refused(place: &Place, arguments: &[&str]) -> String {
+    place.forge(&[&["apply", "plan.json", "--yes"], arguments].concat())
+}
+
+const OTHER: &str =
+    "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` was made from other inputs; nothing was contacted\n";
+
+#[test]
+fn whatever_was_read_may_not_change() {
+    for (file, text, what) in [
+        ("site/recipes/r.yaml", &*format!("{RECIPE}# later\n"), "`recipes/r.yaml` changed"),
+        ("site/files/x", "hallo\n", "`files/x` changed"),
+        ("site/recipes/s.yaml", "recipe: s\nsteps: []\n", "`recipes/s.yaml` was not read then"),
+    ] {
+        let place = kept().file(file, text);
+        let said = refused(&place, &[]);
+        let expected = format!(
+            "{OTHER}  note: {what}\n  hint: make a new plan with `forge plan INVENTORY -o FILE`, and have it reviewed\n"
+        );
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn a_plan_that_fits_goes_on_to_its_hosts() {
+    let said = refused(&kept(), &[]);
+    assert!(said.starts_with("exit 4\n"), "{said}");
+}
+
+#[test]
+fn an_altered_plan_is_refused_with_and_without_its_digest() {
+    let place = kept();
+    let text = place.read("plan.json").replace("there is no file at", "all is well at");
+    let place = place.file("plan.json", &text);
+    let said = refused(&place, &[]);
+    assert!(
+        said.contains("exit 65\n") && said.contains("it was altered after it was written: its digest does not fit"),
+        "{said}"
+    );
+
+    let sealed = SavedPlan::parse(&text).unwrap().sealed();
+    assert!(sealed.is_whole());
+    let mut out = Vec::new();
+    forge::view::save(&sealed, &mut out).unwrap();
+    let place = place.file("plan.json", std::str::from_utf8(&out).unwrap());
+    let said = refused(&place, &[]);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn a_plan_says_itself_what_it_is_about() {
+    let place = kept();
+    for arguments in [&["--on", "a"][..], &["--step", "r"], &["--skip", "r/x"], &["--max-disruption", "D1"]] {
+        let said = refused(&place, arguments);
+        let expected =
+            format!("exit 64\n--- stdout\n--- stderr\nerror: `{}` cannot be given with a saved plan", arguments[0]);
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    let said = place.forge(&["apply", "site/inventory.yaml", "--yes", "--replay"]);
+    assert!(
+        said.starts_with("exit 64\n") && said.contains("`--replay` is for a saved plan, and none is given"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_inventory_is_found_where_it_was_or_where_one_says() {
+    let place = kept();
+    std::fs::rename(place.path().join("site"), place.path().join("moved")).unwrap();
+    let said = refused(&place, &[]);
+    insta::assert_snapshot!(said);
+    let said = refused(&place, &["-i", "moved/inventory.yaml"]);
+    assert!(said.starts_with("exit 4\n"), "{said}");
+}
+
+#[test]
+fn a_plan_with_open_questions_can_be_refused() {
+    let place =
+        place().file("site/recipes/r.yaml", "recipe: r\nsteps:\n  - name: y\n    file: { path: /etc/y, content: y }\n");
+    place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    let said = refused(&place, &["--no-unknown"]);
+    insta::assert_snapshot!(said);
+}
+
+/// Plans of before there were saved ones, and of a forge to come.
+#[test]
+fn plans_of_other_forms_are_shown_or_told_apart() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let place = Place::new().file("bare.json", &text("version-1.json")).file("document.json", &text("document-1.json"));
+    let shown = place.forge(&["show", "bare.json"]);
+    insta::assert_snapshot!(shown);
+    assert_eq!(place.forge(&["show", "document.json"]), shown);
+    let said = place.forge(&["apply", "bare.json", "--yes"]);
+    insta::assert_snapshot!(said);
+
+    let later = kept();
+    let text = later.read("plan.json").replacen("\"version\": 2", "\"version\": 3", 1);
+    let later = later.file("plan.json", &text);
+    let why = "it is of version 3, and this forge reads up to version 2";
+    assert!(refused(&later, &[]).contains(&format!("error: `plan.json` cannot be carried out: {why}\n")));
+    assert!(later.forge(&["show", "plan.json"]).contains(&format!("error: `plan.json` cannot be shown: {why}\n")));
+}
+
+fn key(place: &Place, name: &str) -> String {
+    let file = place.path().join(name);
+    let made = std::process::Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f"])
+        .arg(&file)
+        .status();
+    assert!(made.unwrap().success());
+    let line = place.read(&format!("{name}.pub"));
+    format!("{name}@example.com namespaces=\"forge-plan\" {line}")
+}
+
+/// Programs are found: a signature needs `ssh-keygen`.
+fn signed_place() -> Place {
+    let place = place().env("PATH", &std::env::var("PATH").unwrap());
+    place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    place
+}
+
+#[test]
+fn only_who_is_on_the_list_signs_for_others() {
+    let place = signed_place();
+    let (alice, eve) = (key(&place, "alice"), key(&place, "eve"));
+    let place = place.file("signers", &alice).file("others", &eve);
+    let required = |list: &str| refused(&place, &["--require-signature", list]);
+    let start = "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` is not signed";
+    let said = required("signers");
+    assert!(said.starts_with(&format!("{start}: there is no `plan.json.sig`; nothing was contacted\n  hint: review it, then `forge sign plan.json --key FILE`\n")), "{said}");
+
+    let said = place.forge(&["sign", "plan.json", "--key", "alice"]);
+    assert_eq!(said, "exit 0\n--- stdout\n--- stderr\nsignature written to plan.json.sig\n");
+    let said = required("signers");
+    assert!(said.starts_with("exit 4\n") && said.contains("\nsigned by alice@example.com\n"), "{said}");
+    let said = required("others");
+    assert!(
+        said.starts_with(&format!(
+            "{start} by anybody who may: nobody in `others` made the signature `plan.json.sig`: "
+        )),
+        "{said}"
+    );
+    let said = required("nothing");
+    assert!(said.starts_with("exit 64\n") && said.contains("there is no list of allowed signers `nothing`"), "{said}");
+}
+
+#[test]
+fn a_signature_is_of_one_plan_and_for_plans_only() {
+    let place = signed_place();
+    let alice = key(&place, "alice");
+    let place = place.file("signers", &alice);
+    place.forge(&["sign", "plan.json", "--key", "alice"]);
+    place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    let start = "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` is not signed by anybody who may: ";
+    let said = refused(&place, &["--require-signature", "signers"]);
+    assert!(
+        said.starts_with(&format!("{start}the signature `plan.json.sig` of `alice@example.com` does not hold: ")),
+        "{said}"
+    );
+
+    std::fs::remove_file(place.path().join("plan.json.sig")).unwrap();
+    let mut other = std::process::Command::new("ssh-keygen");
+    other.args(["-q", "-Y", "sign", "-n", "file", "-f", "alice", "plan.json"]).current_dir(place.path());
+    assert!(other.status().unwrap().success());
+    let said = refused(&place, &["--require-signature", "signers"]);
+    assert!(said.starts_with(start), "{said}");
+}
+
+#[test]
+fn a_key_that_does_not_sign_is_told() {
+    let place = signed_place();
+    let said = place.forge(&["sign", "plan.json", "--key", "nothing"]);
+    assert!(said.starts_with("exit 1\n") && said.contains("error: `nothing` does not sign: "), "{said}");
+    let said = place.forge(&["sign", "seen.json", "--key", "nothing"]);
+    assert!(
+        said.starts_with("exit 65\n") && said.contains("`seen.json` cannot be carried out: it is not a saved plan"),
+        "{said}"
+    );
+}
