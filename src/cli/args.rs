@@ -1,7 +1,7 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, doctor, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
+    apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
     schema, show, validate, verify,
 };
 use crate::model::Disruption;
@@ -31,6 +31,7 @@ pub enum Verb {
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
+    Drift(drift::Args),
     Validate(validate::Args),
     Facts(facts::Args),
     Fetch(fetch::Args),
@@ -53,6 +54,7 @@ impl Verb {
             Format::Text => true,
             Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
+            Format::Ndjson => matches!(self, Self::Drift(_)),
         }
     }
 }
@@ -136,6 +138,8 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A JSON message a line; `drift` only
+    Ndjson,
     /// For Graphviz; `graph` only
     Dot,
     /// For Markdown; `graph` only
@@ -148,6 +152,7 @@ impl Format {
         match self {
             Self::Text => "text",
             Self::Json => "json",
+            Self::Ndjson => "ndjson",
             Self::Dot => "dot",
             Self::Mermaid => "mermaid",
         }

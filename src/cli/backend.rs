@@ -3,6 +3,7 @@
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
+use crate::drift::Drift;
 use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
@@ -75,6 +76,9 @@ pub trait Backend {
 
     /// Plans, purely.
     fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
+
+    /// Tells what is not as declared any more, and why.
+    fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
 
     /// Carries a plan out and proves it.
     fn apply(

@@ -6,6 +6,7 @@ use super::settings::Settings;
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
+use crate::drift::Drift;
 use crate::engine::{
     self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, Recording, Report,
 };
@@ -154,8 +155,8 @@ impl Backend for Library {
     ) -> Observed {
         let options = self.options(project, settings);
         match ask {
-            Ask::Declared => engine::observe(project, hosts, &options, &events, false).await,
-            Ask::Change => engine::observe(project, hosts, &options, &events, true).await,
+            Ask::Declared => engine::observe(project, hosts, &options, &events).await,
+            Ask::Change => engine::observe_to_change(project, hosts, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
@@ -166,6 +167,10 @@ impl Backend for Library {
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
         engine::plan(project, seen, &self.options(project, settings))
+    }
+
+    fn drift(&self, project: &Project, seen: &Observed, settings: &Settings) -> Drift {
+        engine::drift(project, seen, &self.options(project, settings))
     }
 
     async fn apply(

@@ -5,6 +5,7 @@ use super::backend::{Ask, Backend, Boxes, Events};
 use super::console::{Console, Stream};
 use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
+use crate::drift::Drift;
 use crate::engine::{
     ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, Recording, Report, StepResult,
 };
@@ -85,6 +86,10 @@ impl Backend for Fake {
 
     fn plan(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Plan {
         self.plan.clone()
+    }
+
+    fn drift(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Drift {
+        sample::rich_drift()
     }
 
     async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {

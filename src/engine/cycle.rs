@@ -1,5 +1,6 @@
 //! One group's cycle: look, judge against the plan, act, look again, judge again.
 
+use super::glance::Asked;
 use super::act::{self, Acted};
 use super::acting::Due;
 use super::board::Reached;

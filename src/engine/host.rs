@@ -1,5 +1,6 @@
 //! One host's part of a run: lock, groups of steps in order, final proof.
 
+use super::glance::Asked;
 use super::board::Reached;
 use super::cancel::Stop;
 use super::event::{Event, Failure, StepResult, VerifyResult};

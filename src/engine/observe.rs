@@ -1,6 +1,7 @@
 //! Looking at hosts: one round trip when nothing depends on facts, two otherwise, many hosts beside each other.
 
 use super::event::Event;
+use super::glance::{Asked, Glance};
 use super::link::{Link, reason};
 use super::prove::facts_used;
 use super::run::{Events, Options};
@@ -35,6 +36,9 @@ impl AsRef<[HostSeen]> for Observed {
     }
 }
 
+/// Sessions that are still open.
+type Sessions<S> = BTreeMap<HostName, S>;
+
 /// Where a look stands: what every host's first trip needs.
 struct Look<'a> {
     project: &'a Project,
@@ -48,14 +52,24 @@ struct Look<'a> {
     few: bool,
 }
 
-/// Observes `hosts`. `keep` leaves sessions open for a run that follows at once, as far as the window allows.
-pub async fn observe(
+/// Observes `hosts` by sessions that take probes only.
+pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    look::<Glance>(project, hosts, options, events, false).await.0
+}
+
+/// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
+pub async fn observe_to_change(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    let (observed, links) = look::<Link>(project, hosts, options, events, true).await;
+    Observed { links, ..observed }
+}
+
+async fn look<S: Asked>(
     project: &Project,
     hosts: &[HostName],
     options: &Options,
     events: &Events,
     keep: bool,
-) -> Observed {
+) -> (Observed, Sessions<S>) {
     let expander = Expander::new(project);
     let facts = if options.replay.record { every_fact() } else { facts_used(project) };
     let look = Look {
@@ -69,13 +83,13 @@ pub async fn observe(
     };
     let began = Instant::now();
     look.say(Event::ObserveStarted { hosts: hosts.len() });
-    let mut observed = look.first(hosts).await;
+    let (mut observed, mut sessions) = look.first::<S>(hosts).await;
     look.share(&mut observed);
-    look.second(&mut observed).await;
+    look.second(&mut observed, &mut sessions).await;
     look.share(&mut observed);
     observed.took = began.elapsed();
     mark(project, &mut observed.seen);
-    observed
+    (observed, sessions)
 }
 
 /// A recording is of use beyond what its project reads.
@@ -101,10 +115,10 @@ pub(super) async fn observe_for(
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });
-        let seen = match Link::open(project, options, &host, &project.secrets).await {
-            Ok(link) => {
-                let seen = ask(&link, &host, probes, &project.secrets).await;
-                link.close().await;
+        let seen = match Glance::open(project, options, &host, &project.secrets).await {
+            Ok(glance) => {
+                let seen = ask(&glance, &host, probes, &project.secrets).await;
+                glance.close().await;
                 seen
             }
             Err(error) => HostSeen::unreachable(&host, why(&error)),
@@ -156,27 +170,27 @@ impl Look<'_> {
     }
 
     /// Every host's first trip; its second too where that waits for its own facts only.
-    async fn first(&self, hosts: &[HostName]) -> Observed {
-        let list = beside(hosts, self.options.parallel, |host| self.host(host)).await;
-        let mut observed = Observed::nothing(self.project);
-        for (seen, link, took) in list {
+    async fn first<S: Asked>(&self, hosts: &[HostName]) -> (Observed, Sessions<S>) {
+        let list = beside(hosts, self.options.parallel, |host| self.host::<S>(host)).await;
+        let (mut observed, mut sessions) = (Observed::nothing(self.project), Sessions::new());
+        for (seen, session, took) in list {
             observed.took_by.insert(seen.host.clone(), took);
-            observed.links.extend(link.map(|link| (seen.host.clone(), link)));
+            sessions.extend(session.map(|session| (seen.host.clone(), session)));
             observed.seen.push(seen);
         }
-        observed
+        (observed, sessions)
     }
 
-    async fn host(&self, host: HostName) -> (HostSeen, Option<Link>, Duration) {
+    async fn host<S: Asked>(&self, host: HostName) -> (HostSeen, Option<S>, Duration) {
         let began = Instant::now();
         let (seen, link) = self.look_at(host, began).await;
         (seen, link, began.elapsed())
     }
 
-    async fn look_at(&self, host: HostName, began: Instant) -> (HostSeen, Option<Link>) {
+    async fn look_at<S: Asked>(&self, host: HostName, began: Instant) -> (HostSeen, Option<S>) {
         self.say(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
-        let (seen, link) = match Link::open(self.project, self.options, &host, secrets).await {
+        let (seen, link) = match S::open(self.project, self.options, &host, secrets).await {
             Ok(link) => (self.trips(&link, &host).await, Some(link)),
             Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
         };
@@ -192,7 +206,7 @@ impl Look<'_> {
         }
     }
 
-    async fn trips(&self, link: &Link, host: &HostName) -> HostSeen {
+    async fn trips(&self, link: &impl Asked, host: &HostName) -> HostSeen {
         let secrets = &self.project.secrets;
         let blank = HostSeen::observed(host, Default::default(), 0);
         let mut seen = ask(link, host, &self.demand(&blank), secrets).await;
@@ -224,8 +238,8 @@ impl Look<'_> {
     }
 
     /// The second trip of hosts whose text needed values that other hosts export.
-    async fn second(&self, observed: &mut Observed) {
-        let Observed { seen, chosen, exports, secrets, links, took_by, .. } = observed;
+    async fn second<S: Asked>(&self, observed: &mut Observed, links: &mut Sessions<S>) {
+        let Observed { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
             let ground = self.ground(exports, chosen, secrets);
@@ -238,12 +252,12 @@ impl Look<'_> {
                 due.push((seen, rest));
             }
         }
-        let (links_ref, secrets_ref) = (&*links, &*secrets);
+        let (links_ref, secrets_ref): (&Sessions<S>, _) = (links, &*secrets);
         let trips = due.into_iter().map(|(seen, rest)| async move {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
                 Some(link) => self.again(link, seen, &rest, secrets_ref).await,
-                None => self.afresh(seen, &rest, secrets_ref).await,
+                None => self.afresh::<S>(seen, &rest, secrets_ref).await,
             }
             (seen.host.clone(), began.elapsed())
         });
@@ -259,8 +273,8 @@ impl Look<'_> {
         }
     }
 
-    async fn afresh(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
-        match Link::open(self.project, self.options, &seen.host, secrets).await {
+    async fn afresh<S: Asked>(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+        match S::open(self.project, self.options, &seen.host, secrets).await {
             Ok(link) => {
                 self.again(&link, seen, rest, secrets).await;
                 link.close().await;
@@ -269,7 +283,7 @@ impl Look<'_> {
         }
     }
 
-    async fn again(&self, link: &Link, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+    async fn again(&self, link: &impl Asked, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
         match link.observe(rest, secrets).await {
             Ok(later) => {
                 seen.update(later);
@@ -315,7 +329,7 @@ async fn beside<T, F: Future<Output = T>>(hosts: &[HostName], parallel: usize, w
     list.into_iter().map(|(_, done)| done).collect()
 }
 
-async fn ask(link: &Link, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
+async fn ask(link: &impl Asked, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
     match link.observe(probes, secrets).await {
         Ok(observation) => HostSeen::observed(host, observation, 1),
         Err(error) => HostSeen::unreachable(host, why(&error)),

@@ -1,5 +1,6 @@
 //! The final proof: one more look at the whole host, every step and every `verify` judged by the same judges.
 
+use super::glance::Asked;
 use super::event::{Event, Failure, StepResult, VerifyResult};
 use super::host::HostRun;
 use super::report::{StepReport, VerifyReport};

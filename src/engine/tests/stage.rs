@@ -1,8 +1,9 @@
 //! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
 
-use super::super::{Cancel, Event, Options, Report, StepResult, apply, observe, plan};
+use super::super::{Cancel, Event, Options, Report, StepResult, apply, drift, observe, observe_to_change, plan};
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project, StepFilter};
+use crate::drift::Drift;
 use crate::model::{HostName, Outcome};
 use crate::plan::{Plan, Policy};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -120,6 +121,13 @@ impl Stage {
         std::fs::read_to_string(self.root(host).join(file)).unwrap_or_default()
     }
 
+    /// Returns everything that lies on a host: paths, sizes and when they were changed.
+    pub fn snapshot(&self, host: &str) -> String {
+        let script = "find . -printf '%p %s %m %C@\\n' | sort";
+        let out = std::process::Command::new("sh").args(["-c", script]).current_dir(self.root(host)).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    }
+
     pub fn record(&self, host: &str, step: &str) -> bool {
         self.has(host, &format!("state/applied/test@{}.json", step.replace('/', "%2F")))
     }
@@ -143,7 +151,7 @@ impl Stage {
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe(&project, &hosts, &options, &events, true).await;
+            let observed = observe_to_change(&project, &hosts, &options, &events).await;
             let plan = plan(&project, &observed, &options);
             between(self);
             let mut list = Vec::new();
@@ -166,7 +174,20 @@ impl Stage {
         })
     }
 
-    fn options(&self) -> Options {
+    /// Looks for drift, as `forge drift` does.
+    pub fn drift(&self) -> Drift {
+        let project = self.project();
+        let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
+        let options = self.options();
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let observed = observe(&project, &hosts, &options, &events).await;
+            drift(&project, &observed, &options)
+        })
+    }
+
+    pub fn options(&self) -> Options {
         Options {
             parallel: self.parallel,
             timeout: self.timeout,

@@ -1,5 +1,6 @@
 //! Foreign work: who holds the host's devices, waiting for them, and ending them where the user says so.
 
+use crate::engine::glance::Asked;
 use super::{Shut, script};
 use crate::engine::cancel::Stop;
 use crate::engine::event::Event;

@@ -1,5 +1,6 @@
 //! The host as a node of Slurm.
 
+use crate::engine::glance::Asked;
 use super::Shut;
 use super::slurm::{self, Node};
 use crate::engine::cancel::Stop;

@@ -1,5 +1,6 @@
 //! A reboot: told to the host, and proven by another boot id over a new session.
 
+use crate::engine::glance::Asked;
 use super::{BOOT_ID, Shut, script};
 use crate::engine::event::{Event, Rebooted, StepResult};
 use crate::engine::host::HostRun;

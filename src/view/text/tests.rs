@@ -234,3 +234,41 @@ fn nothing_that_a_host_says_acts_on_the_terminal() {
     }
     harmless(&without_own_colours(|out| text(1).facts(&seen(), ExitCode::Done, out)), "facts");
 }
+
+fn drift(verbose: u8, drift: &Drift) -> String {
+    plain(|out| text(verbose).drift(drift, drift.exit_code(), out))
+}
+
+#[test]
+fn drift_with_everything() {
+    insta::assert_snapshot!(drift(0, &sample::rich_drift()));
+}
+
+#[test]
+fn drift_with_everything_and_detail() {
+    insta::assert_snapshot!(drift(1, &sample::rich_drift()));
+}
+
+#[test]
+fn no_drift_is_one_line() {
+    let quiet = sample::drift(&["a", "b", "c"], vec![]);
+    assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks as declared (1.2 s)\n");
+}
+
+#[test]
+fn what_a_host_says_in_a_finding_does_not_act() {
+    for (raw, shown) in HOSTILE {
+        let mut hostile = sample::rich_drift();
+        for finding in &mut hostile.findings {
+            finding.observed = Some((*raw).into());
+            finding.reason = (*raw).into();
+            finding.title = (*raw).into();
+            finding.diff = Some((*raw).into());
+            finding.step = (*raw).into();
+        }
+        hostile.unknown[0].reason = (*raw).into();
+        let text = drift(1, &hostile);
+        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        assert!(text.contains(shown), "{text:?}");
+    }
+}

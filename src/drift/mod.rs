@@ -1,0 +1,15 @@
+//! Drift: what of a plan tells that a machine, or what is declared of it, moved, and why.
+//!
+//! A plan says what to do; drift says what happened. Both come from the same judges over the same observation.
+//!
+//! Architecture Invariant: drift is a pure function of the plan's inputs, the plan, what was found before and the time: no
+//! I/O, no clock, deterministic order.
+
+mod cause;
+mod find;
+mod last;
+mod model;
+
+pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
+pub use find::{Found, find};
+pub use model::{Action, Aspect, Counts, Drift, Finding, HostDrift, LastApplied, Severity, Unsure, VERSION};
