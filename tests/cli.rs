@@ -10,6 +10,8 @@
 
 #[path = "cli/ansible.rs"]
 mod ansible;
+#[path = "cli/drift.rs"]
+mod drift;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/exit_codes.rs"]

@@ -1,8 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
-    schema, show, validate, verify,
+    apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
+    sandbox, schema, show, validate, verify,
 };
 use crate::model::Disruption;
 use crate::plan::Policy;

@@ -38,6 +38,7 @@ mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod validate;
 mod verify;
 

@@ -1,15 +1,19 @@
 //! From a plan and the records of its hosts to findings.
 
-use super::cause::{self, Cause, Desired, Last, Seen, Told, severity};
-use super::last::{Applied, comparable};
-use super::model::{Aspect, Finding, HostDrift, LastApplied, Severity, Unsure};
+use super::cause::Cause;
+use super::counters::Grown;
+use super::explain::{attributes, declared, explain, of_recipe, tell};
+use super::health::{self, Fault};
+use super::last::Applied;
+use super::model::{Aspect, Finding, HostDrift, IgnoredLine, Severity, Standing, Unsure};
+use super::passing::Passing;
 use crate::config::{Expander, State};
 use crate::model::{Disruption, HostName, Level, Untrusted, Verdict};
 use crate::plan::{
     self, Ahead, Case, Ground, HostPlan, HostSeen, Inputs, LeftBehind, Plan, Reach, Ruling, StepPlan, Turn, VerifyPlan,
 };
-use crate::probe::KEY_LEFT_OUT;
-use crate::resource::Change;
+use crate::probe::Unknown;
+use crate::resource::Judgement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -21,11 +25,23 @@ pub struct Found {
     pub unknown: Vec<Unsure>,
     /// Steps and verifications that were not judged for certain: a finding of theirs is neither there nor gone.
     pub undecided: BTreeSet<(HostName, String, String)>,
+    /// Steps and verifications of which something was passed over.
+    pub ignored_steps: BTreeSet<(HostName, String, String)>,
+    pub ignored: Vec<IgnoredLine>,
 }
 
-/// Returns what is not as declared, and why. `plan` was made from `inputs`; `took` says how long each host was looked
-/// at. Findings are as of `now`, RFC 3339: what was found before is told later.
-pub fn find(inputs: &Inputs<'_>, plan: &Plan, took: &BTreeMap<HostName, Duration>, now: &str) -> Found {
+/// What a look is made with, beside the plan.
+pub struct Look<'l> {
+    /// How long each host was looked at.
+    pub took: &'l BTreeMap<HostName, Duration>,
+    /// What the counters of each host grew by.
+    pub grown: &'l BTreeMap<HostName, Grown>,
+    /// RFC 3339, UTC.
+    pub now: &'l str,
+}
+
+/// Returns what is not as declared, and why. `plan` was made from `inputs`. What was found before is told later.
+pub fn find(inputs: &Inputs<'_>, plan: &Plan, look: &Look<'_>) -> Found {
     let expander = Expander::new(inputs.project);
     let ground = Ground {
         project: inputs.project,
@@ -37,16 +53,19 @@ pub fn find(inputs: &Inputs<'_>, plan: &Plan, took: &BTreeMap<HostName, Duration
         policy: inputs.policy,
     };
     let seen: BTreeMap<&HostName, &HostSeen> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
+    let mut passing = Passing::new(inputs.project, look.now);
     let mut found = Found::default();
     for host in &plan.hosts {
-        let took = took.get(&host.host).copied().unwrap_or_default();
-        let mut look = Look { found: &mut found, plan: host, now, drift: of_host(host, took) };
+        let took = look.took.get(&host.host).copied().unwrap_or_default();
+        let drift = of_host(host, took);
+        let mut of_one = OneHost { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
         if let Some(case) = seen.get(&host.host).and_then(|seen| Case::new(ground, &host.host, seen)) {
-            look.all(&case);
+            of_one.all(&case, look.grown.get(&host.host).unwrap_or(&Grown::new()));
         }
-        let drift = look.drift;
+        let drift = of_one.drift;
         found.hosts.push(drift);
     }
+    found.ignored = passing.lines();
     found
 }
 
@@ -62,19 +81,22 @@ fn of_host(plan: &HostPlan, took: Duration) -> HostDrift {
 }
 
 /// One host that is looked through.
-struct Look<'l> {
+struct OneHost<'l, 'p> {
     found: &'l mut Found,
+    passing: &'l mut Passing<'p>,
     plan: &'l HostPlan,
     now: &'l str,
     drift: HostDrift,
 }
 
-impl Look<'_> {
-    fn all(&mut self, case: &Case<'_>) {
+impl OneHost<'_, '_> {
+    fn all(&mut self, case: &Case<'_>, grown: &Grown) {
         if self.plan.reach != Reach::Observed {
             return;
         }
-        let turns = case.turns();
+        // Of ten thousand hosts most are as declared, and of those nothing more is asked.
+        let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
+        let turns = if quiet { Vec::new() } else { case.turns() };
         for step in &self.plan.steps {
             self.step(case, &turns, step);
         }
@@ -84,6 +106,64 @@ impl Look<'_> {
         for left in &self.plan.undeclared {
             self.undeclared(case, left);
         }
+        for (fact, _) in health::FACTS {
+            if let Some(Err(why)) = case.seen.facts.0.get(fact) {
+                self.unhealthy(fact, why);
+            }
+        }
+        for fault in health::faults(&case.seen.facts, grown) {
+            self.fault(fault);
+        }
+    }
+
+    /// Adds a finding, unless it is passed over.
+    fn push(&mut self, finding: Finding, paths: &[String]) {
+        let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
+        match self.passing.passes(recipe, step, paths) {
+            true => self.pass(recipe, step),
+            false => self.found.findings.push(finding),
+        }
+    }
+
+    fn push_unsure(&mut self, unsure: Unsure, paths: &[String]) {
+        let (recipe, step) = (unsure.recipe.raw(), unsure.step.raw());
+        match self.passing.passes(recipe, step, paths) {
+            true => self.pass(recipe, step),
+            false => self.found.unknown.push(unsure),
+        }
+    }
+
+    fn pass(&mut self, recipe: &str, step: &str) {
+        self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    fn unhealthy(&mut self, fact: &str, why: &Unknown) {
+        self.undecided(HARDWARE, EVERY_STEP);
+        let unsure = Unsure {
+            host: self.plan.host.clone(),
+            recipe: HARDWARE.into(),
+            step: fact.into(),
+            aspect: Aspect::Health,
+            reason: Judgement::unknown(why).reason,
+            hint: None,
+            place: String::new(),
+        };
+        self.push_unsure(unsure, &[]);
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let finding = Finding {
+            kind: fault.kind.into(),
+            title: format!("{} {}", fault.kind, fault.part).into(),
+            reason: fault.reason.into(),
+            cause: Cause::HardwareFault,
+            severity: Severity::Critical,
+            level: Level::L3,
+            action: Some(fault.action),
+            attribute: Some(fault.aspect),
+            ..self.blank(HARDWARE, &format!("{} {}", fault.kind, fault.part), Aspect::Health)
+        };
+        self.push(finding, &[]);
     }
 
     fn step(&mut self, case: &Case<'_>, turns: &[Turn<'_>], step: &StepPlan) {
@@ -109,15 +189,15 @@ impl Look<'_> {
         match step.verdict {
             Verdict::Ok => self.drift.settled += 1,
             Verdict::NotApplicable => {}
-            Verdict::Unknown => self.unsure(step),
+            Verdict::Unknown => self.unsure(turn, step),
             Verdict::Blocked(_) if self.again(step) => {}
             Verdict::Change | Verdict::Pending | Verdict::Blocked(_) => self.differs(case, turn, step),
         }
     }
 
-    fn unsure(&mut self, step: &StepPlan) {
+    fn unsure(&mut self, turn: Option<&Turn<'_>>, step: &StepPlan) {
         self.undecided(&step.id.recipe, &name(step));
-        self.found.unknown.push(Unsure {
+        let unsure = Unsure {
             host: self.plan.host.clone(),
             recipe: (*step.id.recipe).into(),
             step: name(step).into(),
@@ -125,7 +205,8 @@ impl Look<'_> {
             reason: step.reason.clone(),
             hint: step.hint.clone(),
             place: step.place.to_string(),
-        });
+        };
+        self.push_unsure(unsure, &paths(turn));
     }
 
     fn undecided(&mut self, recipe: &str, step: &str) {
@@ -153,11 +234,12 @@ impl Look<'_> {
     fn differs(&mut self, case: &Case<'_>, turn: Option<&Turn<'_>>, step: &StepPlan) {
         let record = case.record(&step.id).map(Applied::new);
         let digest = turn.and_then(|turn| declared(case, turn));
+        let paths = paths(turn);
         for change in attributes(step) {
             let mut finding = self.of_step(step);
-            tell(&mut finding, step, change.as_ref());
+            tell(&mut finding, change.as_ref());
             explain(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
-            self.found.findings.push(finding);
+            self.push(finding, &paths);
         }
     }
 
@@ -184,14 +266,14 @@ impl Look<'_> {
             Verdict::Unknown => self.unsure_verify(verify),
             Verdict::Change | Verdict::Blocked(_) => {
                 let finding = self.of_verify(case, verify);
-                self.found.findings.push(finding);
+                self.push(finding, &[]);
             }
         }
     }
 
     fn unsure_verify(&mut self, verify: &VerifyPlan) {
         self.undecided(&verify.recipe, &verify.name);
-        self.found.unknown.push(Unsure {
+        let unsure = Unsure {
             host: self.plan.host.clone(),
             recipe: verify.recipe.as_str().into(),
             step: verify.name.as_str().into(),
@@ -199,7 +281,8 @@ impl Look<'_> {
             reason: verify.reason.clone(),
             hint: None,
             place: verify.place.clone(),
-        });
+        };
+        self.push_unsure(unsure, &[]);
     }
 
     /// A verification has no record of its own: what was applied of its recipe tells who moved.
@@ -232,7 +315,8 @@ impl Look<'_> {
             attribute: Some(left.title.raw().to_owned()),
             ..self.blank(recipe, step, Aspect::Undeclared)
         };
-        self.found.findings.push(finding);
+        let paths = [left.title.raw().to_owned()];
+        self.push(finding, &paths);
     }
 
     fn blank(&self, recipe: &str, step: &str, aspect: Aspect) -> Finding {
@@ -258,12 +342,26 @@ impl Look<'_> {
             level: Level::L0,
             action: None,
             place: String::new(),
+            standing: Standing::New,
             first_seen: self.now.to_owned(),
             last_seen: self.now.to_owned(),
             times: 1,
             also: 0,
         }
     }
+}
+
+/// What stands for every step of a recipe among those that were not judged.
+pub(super) const EVERY_STEP: &str = "*";
+
+/// What stands for the recipe of what hardware says of itself.
+const HARDWARE: &str = "hardware";
+
+/// Returns the paths that a turn is about, or about a part of.
+fn paths(turn: Option<&Turn<'_>>) -> Vec<String> {
+    let Some(State::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
+    let claims = resource.claims().into_iter().chain(resource.shares());
+    claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
 }
 
 /// Returns the step's name with the key of its turn.
@@ -288,104 +386,4 @@ fn alone(step: &StepPlan, ruling: &Ruling) -> Option<StepPlan> {
         envelope: None,
         ..step.clone()
     })
-}
-
-/// Returns the attributes that differ. What is missing as a whole is one finding, not one for each of its attributes.
-fn attributes(step: &StepPlan) -> Vec<Option<Change>> {
-    let missing = |change: &Change| change.from.is_none() && change.to.is_some() && !change.secret;
-    match step.changes.as_slice() {
-        [] => vec![None],
-        [first, _, ..] if step.changes.iter().all(missing) => {
-            let whole = Change { diff: first.diff.clone(), ..Change::new("exists", None, Some(PRESENT)) };
-            vec![Some(whole)]
-        }
-        changes => changes.iter().cloned().map(Some).collect(),
-    }
-}
-
-/// What `exists` is to be.
-const PRESENT: &str = "present";
-
-fn tell(finding: &mut Finding, step: &StepPlan, change: Option<&Change>) {
-    let Some(change) = change else { return };
-    finding.attribute = Some(change.attribute.to_string());
-    finding.secret = change.secret;
-    if !change.secret {
-        finding.desired = change.to.clone();
-        finding.observed = change.from.clone();
-        finding.diff = change.diff.clone();
-    }
-    // The reason speaks of the step as a whole; where others differ too, the attribute says enough.
-    if step.changes.len() > 1 && change.attribute != "exists" {
-        finding.reason = format!("{} differs", change.attribute).into();
-    }
-}
-
-fn explain(
-    finding: &mut Finding,
-    step: &StepPlan,
-    change: Option<&Change>,
-    digest: Option<&str>,
-    record: Option<&Applied<'_>>,
-) {
-    let value = record.and_then(|record| last_value(record, change));
-    let (to, from) = match change.filter(|change| !change.secret) {
-        Some(change) => (told(change.to.as_ref()), told(change.from.as_ref())),
-        None => (Told::Untold, Told::Untold),
-    };
-    let desired = Desired { digest, value: to };
-    let seen = Seen { verdict: step.verdict, value: from };
-    let last = record.map(|record| Last { digest: record.digest(), value: last_told(record, value.as_deref()) });
-    finding.cause = cause::cause(&desired, &seen, last.as_ref());
-    finding.severity = severity(finding.cause, finding.verdict, finding.disruption);
-    finding.last_applied = record.map(|record| record.told(value));
-}
-
-fn told(value: Option<&Untrusted>) -> Told<'_> {
-    comparable(value.map(Untrusted::raw))
-}
-
-fn last_value(record: &Applied<'_>, change: Option<&Change>) -> Option<String> {
-    let change = change.filter(|change| !change.secret)?;
-    match change.attribute.as_str() {
-        "exists" => (!record.is_removal()).then(|| PRESENT.to_owned()),
-        attribute => record.value(attribute),
-    }
-}
-
-fn last_told<'v>(record: &Applied<'_>, value: Option<&'v str>) -> Told<'v> {
-    match value {
-        _ if record.is_removal() => Told::Nothing,
-        Some(value) => Told::Value(value),
-        None => Told::Untold,
-    }
-}
-
-/// Returns the digest over what a turn declares, as a record of it would hold it.
-fn declared(case: &Case<'_>, turn: &Turn<'_>) -> Option<String> {
-    let State::Resource(resource) = &turn.expanded.state else { return None };
-    let digest = plan::desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
-    let left_out = case.seen.key.as_deref().is_none_or(|key| key == KEY_LEFT_OUT);
-    (!digest.starts_with("keyed:") || !left_out).then_some(digest)
-}
-
-/// Returns who moved by all that was applied of a recipe, with the latest of its records.
-fn of_recipe(case: &Case<'_>, recipe: &str) -> (Cause, Option<LastApplied>) {
-    let turns = case.turns();
-    let own = turns.iter().filter(|turn| *turn.expanded.id.recipe == *recipe);
-    let (mut latest, mut moved): (Option<LastApplied>, bool) = (None, false);
-    for turn in own {
-        let Some(record) = case.record(&turn.expanded.id).map(Applied::new) else { continue };
-        moved |= declared(case, turn).is_some_and(|digest| digest != record.digest());
-        let told = record.told(None);
-        if latest.as_ref().is_none_or(|latest| latest.time < told.time) {
-            latest = Some(told);
-        }
-    }
-    let cause = match (&latest, moved) {
-        (None, _) => Cause::Unknown,
-        (Some(_), true) => Cause::RecipeChanged,
-        (Some(_), false) => Cause::MachineChanged,
-    };
-    (cause, latest)
 }

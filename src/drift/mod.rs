@@ -6,10 +6,21 @@
 //! I/O, no clock, deterministic order.
 
 mod cause;
+mod counters;
+mod explain;
 mod find;
+pub mod health;
+mod history;
 mod last;
 mod model;
+mod passing;
 
 pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
-pub use find::{Found, find};
-pub use model::{Action, Aspect, Counts, Drift, Finding, HostDrift, LastApplied, Severity, Unsure, VERSION};
+pub use counters::{Counters, Grown, HostCounters};
+pub use find::{Found, Look, find};
+pub use history::{
+    ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,
+};
+pub use model::{
+    Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
+};

@@ -1,6 +1,6 @@
 //! Drift as a value: what was found on which host, since when, why, and what could not be told.
 
-use super::Cause;
+use super::{Cause, Known};
 use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Warning};
 use schemars::JsonSchema;
@@ -32,6 +32,15 @@ pub struct Drift {
     pub findings: Vec<Finding>,
     /// What could not be told: never the same as "as declared".
     pub unknown: Vec<Unsure>,
+    /// What was found before and is gone. Empty where no history is kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<Known>,
+    /// Entries of `drift.ignore` that passed something over, or whose time is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<IgnoredLine>,
+    /// Why no history is kept: then every finding looks new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_history: Option<String>,
     pub took: Duration,
 }
 
@@ -102,6 +111,9 @@ pub struct Finding {
     pub action: Option<Action>,
     /// `file:line:col` of the declaration; empty for what nobody declares.
     pub place: String,
+    /// What is new about it.
+    #[serde(default)]
+    pub standing: Standing,
     /// When it was found first, and now. RFC 3339, UTC, by the controller's clock.
     pub first_seen: String,
     pub last_seen: String,
@@ -119,6 +131,38 @@ fn once() -> u32 {
 
 fn is_once(times: &u32) -> bool {
     *times == 1
+}
+
+/// What is new about a finding, against what was found before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// It was not there before.
+    #[default]
+    New,
+    /// It was gone for less than a day: it flaps.
+    Again,
+    /// It is another value now, or has another cause.
+    Changed,
+    /// It is as it was found before.
+    Same,
+}
+
+/// An entry of `drift.ignore`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IgnoredLine {
+    /// `path /etc/motd` or `step base/banner`, as written.
+    pub what: String,
+    pub why: String,
+    /// The last day on which it holds: `2027-01-31`.
+    pub until: String,
+    /// How many findings and unknowns it passed over.
+    pub count: usize,
+    /// Whether its time is over: then it passes nothing over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
+    /// `file:line:col` of the entry.
+    pub place: String,
 }
 
 /// Of what a finding is.
@@ -188,6 +232,8 @@ pub enum Action {
     Drain,
     /// Reboot the host once nobody uses it.
     Reboot,
+    /// Cut the host's power once nobody uses it: what a reset does not bring back.
+    PowerCycle,
     /// Have the part replaced.
     Rma,
 }
@@ -199,6 +245,7 @@ impl Action {
             Self::Reset => "reset",
             Self::Drain => "drain",
             Self::Reboot => "reboot",
+            Self::PowerCycle => "power-cycle",
             Self::Rma => "rma",
         }
     }
@@ -210,6 +257,7 @@ impl Action {
             Self::Reset => "drain the host and reset the GPU",
             Self::Drain => "give the host no more work, then reset its GPUs",
             Self::Reboot => "drain the host and reboot it",
+            Self::PowerCycle => "drain the host and power-cycle it; what stays away is replaced",
             Self::Rma => "take the host out of service and have the part replaced",
         }
     }
@@ -241,6 +289,11 @@ pub struct Counts {
     pub unknown: usize,
     /// Steps and verifications that are as declared.
     pub settled: usize,
+    /// Findings and unknowns that `drift.ignore` passed over, and what was put right since the run before.
+    #[serde(default)]
+    pub ignored: usize,
+    #[serde(default)]
+    pub resolved: usize,
     /// Findings by the name of their cause, and of their severity.
     pub by_cause: BTreeMap<String, usize>,
     pub by_severity: BTreeMap<String, usize>,
@@ -253,6 +306,8 @@ impl Drift {
             unreachable: self.hosts.iter().filter(|host| host.reach != Reach::Observed).count(),
             findings: self.findings.len(),
             unknown: self.unknown.len(),
+            ignored: self.ignored.iter().map(|line| line.count).sum(),
+            resolved: self.resolved.len(),
             settled: self.hosts.iter().map(|host| host.settled).sum(),
             ..Counts::default()
         };

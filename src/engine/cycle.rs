@@ -1,11 +1,11 @@
 //! One group's cycle: look, judge against the plan, act, look again, judge again.
 
-use super::glance::Asked;
 use super::act::{self, Acted};
 use super::acting::Due;
 use super::board::Reached;
 use super::decide::{Decision, describe};
 use super::event::{Failure, StepResult};
+use super::glance::Asked;
 use super::group::Group;
 use super::host::HostRun;
 use super::report::StepReport;

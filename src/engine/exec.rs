@@ -3,9 +3,9 @@
 //! The host's writer lock is not taken: most commands only look, and they must work beside a run. The command needs no
 //! room on the host's disk: what is looked at this way is often a disk that is full.
 
-use super::glance::Asked;
 use super::cancel::{Cancel, Stop};
 use super::event::Event;
+use super::glance::Asked;
 use super::link::{Done, Link, reason};
 use super::run::{Events, Options};
 use crate::config::Project;

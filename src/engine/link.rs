@@ -5,7 +5,7 @@ use super::run::Options;
 use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
 use crate::facts;
 use crate::model::{HostName, SecretStore, Untrusted};
-use crate::probe::{self, Compiled, Observation, Probe};
+use crate::probe::{self, Checks, Compiled, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
 use crate::transport::{
     self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Session, Target,
@@ -64,8 +64,7 @@ pub(super) struct LongEnd {
 
 /// How questions are put: what does not depend on the session.
 pub(super) struct Questions {
-    /// For checks that name no limit.
-    limit: Option<Duration>,
+    checks: Checks,
     /// Whether raw answers are kept.
     keep: bool,
     clock: fn() -> jiff::Timestamp,
@@ -73,11 +72,12 @@ pub(super) struct Questions {
 
 impl Questions {
     pub fn of(options: &Options) -> Self {
-        Self { limit: options.timeout, keep: options.replay.record, clock: options.clock }
+        let checks = Checks { limit: options.timeout, confined: options.confined };
+        Self { checks, keep: options.replay.record, clock: options.clock }
     }
 
     pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<Compiled, TransportError> {
-        let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.limit);
+        let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.checks);
         Ok(if self.keep { compiled.keeping() } else { compiled })
     }
 

@@ -8,7 +8,7 @@ use super::run::{Events, Options};
 use crate::config::{Expander, Exports, Need, Project, State};
 use crate::model::{HostName, SecretStore, Untrusted};
 use crate::plan::{self, Case, Chosen, Ground, HostSeen, Published, Unreachable};
-use crate::probe::Probe;
+use crate::probe::{Probe, Unknown};
 use crate::transport::TransportError;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,14 @@ impl AsRef<[HostSeen]> for Observed {
 /// Sessions that are still open.
 type Sessions<S> = BTreeMap<HostName, S>;
 
+/// What hosts are observed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Change,
+    Drift,
+}
+
 /// Where a look stands: what every host's first trip needs.
 struct Look<'a> {
     project: &'a Project,
@@ -48,18 +56,27 @@ struct Look<'a> {
     facts: &'a BTreeSet<String>,
     /// Whether sessions stay open for what follows.
     keep: bool,
+    /// Whether what could not be read is asked once more.
+    careful: bool,
     /// Whether all hosts fit into the window, so that sessions may stay open for a second look.
     few: bool,
 }
 
 /// Observes `hosts` by sessions that take probes only.
 pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    look::<Glance>(project, hosts, options, events, false).await.0
+    look::<Glance>(project, hosts, options, events, Purpose::Read).await.0
+}
+
+/// Observes `hosts` for drift: what could not be read is asked once more before it counts, and hardware that the project
+/// is about is asked how it is. Checks of recipes are kept from writing.
+pub async fn observe_drift(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    let options = Options { confined: !project.drift.unconfined, ..options.clone() };
+    look::<Glance>(project, hosts, &options, events, Purpose::Drift).await.0
 }
 
 /// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
 pub async fn observe_to_change(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    let (observed, links) = look::<Link>(project, hosts, options, events, true).await;
+    let (observed, links) = look::<Link>(project, hosts, options, events, Purpose::Change).await;
     Observed { links, ..observed }
 }
 
@@ -68,17 +85,22 @@ async fn look<S: Asked>(
     hosts: &[HostName],
     options: &Options,
     events: &Events,
-    keep: bool,
+    purpose: Purpose,
 ) -> (Observed, Sessions<S>) {
     let expander = Expander::new(project);
-    let facts = if options.replay.record { every_fact() } else { facts_used(project) };
+    let facts = match purpose {
+        _ if options.replay.record => every_fact(),
+        Purpose::Drift => with_health(facts_used(project)),
+        Purpose::Read | Purpose::Change => facts_used(project),
+    };
     let look = Look {
         project,
         expander: &expander,
         options,
         events,
         facts: &facts,
-        keep: keep && hosts.len() <= options.parallel,
+        keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
+        careful: purpose == Purpose::Drift && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
@@ -90,6 +112,16 @@ async fn look<S: Asked>(
     observed.took = began.elapsed();
     mark(project, &mut observed.seen);
     (observed, sessions)
+}
+
+/// Adds the facts that tell how the hardware is which the project is about.
+fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
+    for (fact, about) in crate::drift::health::FACTS {
+        if about.iter().any(|about| facts.contains(*about)) {
+            facts.insert(fact.to_owned());
+        }
+    }
+    facts
 }
 
 /// A recording is of use beyond what its project reads.
@@ -218,7 +250,18 @@ impl Look<'_> {
         if !rest.is_empty() && !self.waits_for_exports(&seen) {
             self.again(link, &mut seen, &rest, secrets).await;
         }
+        self.once_more(link, &mut seen, secrets).await;
         seen
+    }
+
+    /// One failed read says nothing: it is tried once more.
+    async fn once_more(&self, link: &impl Asked, seen: &mut HostSeen, secrets: &SecretStore) {
+        let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
+        let mut failed: BTreeSet<Probe> = unread.map(|(name, _)| Probe::Fact { name: name.clone() }).collect();
+        failed.extend(seen.observation.failed());
+        if self.careful && seen.is_observed() && !failed.is_empty() {
+            self.again(link, seen, &failed, secrets).await;
+        }
     }
 
     fn demand(&self, seen: &HostSeen) -> BTreeSet<Probe> {
@@ -256,7 +299,10 @@ impl Look<'_> {
         let trips = due.into_iter().map(|(seen, rest)| async move {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
-                Some(link) => self.again(link, seen, &rest, secrets_ref).await,
+                Some(link) => {
+                    self.again(link, seen, &rest, secrets_ref).await;
+                    self.once_more(link, seen, secrets_ref).await;
+                }
                 None => self.afresh::<S>(seen, &rest, secrets_ref).await,
             }
             (seen.host.clone(), began.elapsed())

@@ -28,7 +28,7 @@ pub use words::{count, size, took};
 
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::drift::Drift;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
@@ -85,6 +85,8 @@ pub trait Writer {
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is not as declared any more.
     fn drift(&self, drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what drift found over time.
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what a command came to.
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes which artifacts are at hand.

@@ -1,6 +1,6 @@
 //! The table of exit codes: every number, and the order for every combination that a value can hold.
 
-use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Unsure};
+use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Standing, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
 use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
@@ -278,6 +278,7 @@ fn drifted(cause: Cause, verdict: Verdict) -> Finding {
         level: Level::L0,
         action: None,
         place: String::new(),
+        standing: Standing::New,
         first_seen: time(),
         last_seen: time(),
         times: 1,
@@ -322,6 +323,9 @@ fn every_combination_of_drift() {
             hosts: vec![looked_at(Reach::Observed)],
             findings: vec![],
             unknown: vec![],
+            resolved: vec![],
+            ignored: vec![],
+            no_history: None,
             took: Duration::ZERO,
         };
         holds.iter().for_each(|(_, hold)| hold(&mut drift));

@@ -1,7 +1,7 @@
 //! What drift finds on hosts that were changed behind forge's back, and whom it says to have moved.
 
 use super::stage::Stage;
-use crate::drift::{Aspect, Cause, Drift, Finding, Severity};
+use crate::drift::{Aspect, Cause, Drift, Finding, Severity, Standing};
 use crate::model::ExitCode;
 
 const BASE: &str = "steps:
@@ -177,4 +177,94 @@ steps:
         let text = serde_json::to_string(&drift).unwrap();
         assert!(!["hunter2", "swordfish", "horse"].iter().any(|secret| text.contains(secret)), "{text}");
     }
+}
+
+fn standing(drift: &Drift) -> Vec<(Standing, u32)> {
+    drift.findings.iter().map(|finding| (finding.standing, finding.times)).collect()
+}
+
+#[test]
+fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
+    let stage = stage();
+    stage.run();
+    stage.write("n1", "other", "y");
+    std::fs::set_permissions(stage.root("n1").join("other"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
+    assert_eq!(standing(&stage.drift()), [(Standing::New, 1)]);
+    let again = stage.drift();
+    assert_eq!(standing(&again), [(Standing::Same, 1)]);
+    assert!(again.findings[0].first_seen < again.findings[0].last_seen, "{:#?}", again.findings[0]);
+    stage.run();
+    let mended = stage.drift();
+    assert_eq!((standing(&mended), mended.resolved.len(), mended.exit_code()), (vec![], 1, ExitCode::Done));
+    assert_eq!(stage.drift().resolved, []);
+}
+
+#[test]
+fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
+    let stage = stage();
+    stage.run();
+    stage.lay(".forge/test/drift", "a file where the folder should be");
+    let drift = stage.drift();
+    assert!(drift.no_history.as_deref().is_some_and(|why| why.contains("cannot be written")), "{drift:#?}");
+    assert_eq!(drift.exit_code(), ExitCode::Done);
+}
+
+/// What is passed over is counted, and what is passed over no longer is found again.
+#[test]
+fn what_is_ignored_is_counted_until_its_day() {
+    let stage = stage();
+    stage.run();
+    stage.write("n1", "page", "two\n");
+    stage.write("n1", "other", "y");
+    let root = stage.root("n1");
+    let ignore = |what: &str, until: &str| {
+        let entry = format!("drift: {{ unconfined: true, ignore: [{{ {what}, why: testing, until: {until} }}] }}");
+        stage.replace_drift(&entry);
+        let drift = stage.drift();
+        let steps: std::collections::BTreeSet<String> =
+            drift.findings.iter().map(|f| f.step.raw().to_owned()).collect();
+        let ignored: Vec<_> = drift.ignored.iter().map(|line| (line.count, line.expired)).collect();
+        (steps.into_iter().collect::<Vec<_>>().join(" "), ignored)
+    };
+    // The clock of these tests begins with 1970.
+    let late = "1999-12-31";
+    assert_eq!(ignore(&format!("path: {root}/page"), late), ("other".to_owned(), vec![(2, false)]));
+    assert_eq!(ignore(&format!("path: {root}/*"), late), (String::new(), vec![(4, false)]));
+    assert_eq!(ignore("step: base/other", late), ("page".to_owned(), vec![(2, false)]));
+    assert_eq!(ignore("step: base", late), (String::new(), vec![(4, false)]));
+    assert_eq!(ignore("step: base/nothing", late), ("other page".to_owned(), vec![]));
+    assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
+}
+
+/// One failed read is no finding and not unknown either: it is tried once more.
+#[test]
+fn a_read_that_failed_is_tried_once_more_before_it_counts() {
+    let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
+    assert_eq!(stage.run().code(), 0);
+    let stage = Stage { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
+    // The check, and how much is unknown after the second try.
+    let table = [
+        ("test -e @root/tried || { touch @root/tried; exit 7; }", 0),
+        ("test -e @root/hung || { touch @root/hung; sleep 5; }", 0),
+        ("exit 7", 1),
+        ("sleep 5", 1),
+    ];
+    for (check, unknown) in table {
+        stage.recipe("base", &recipe(check));
+        let drift = stage.drift();
+        let exit = if unknown == 0 { ExitCode::Done } else { ExitCode::Unknown };
+        assert_eq!((drift.unknown.len(), drift.findings.len(), drift.exit_code()), (unknown, 0, exit), "{check}");
+    }
+}
+
+#[test]
+fn what_lies_deeper_than_the_level_is_not_looked_at() {
+    let recipe = format!("{BASE}  - {{ name: fast, level: L5, check: 'touch @root/occupied; false' }}\n");
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    assert_eq!(stage.run().code(), 0);
+    stage.recipe("base", &recipe);
+    let drift = stage.drift();
+    assert_eq!((told(&drift), stage.has("n1", "occupied")), (vec![], false));
 }

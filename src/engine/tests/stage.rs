@@ -1,11 +1,12 @@
 //! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
 
-use super::super::{Cancel, Event, Options, Report, StepResult, apply, drift, observe, observe_to_change, plan};
+use super::super::{Cancel, Event, Options, Report, StepResult, apply, drift, observe_drift, observe_to_change, plan};
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project, StepFilter};
 use crate::drift::Drift;
 use crate::model::{HostName, Outcome};
 use crate::plan::{Plan, Policy};
+use crate::state::Store;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -45,7 +46,8 @@ impl Stage {
             policy: Policy::default(),
             evict_busy: None,
         };
-        let mut text = "cluster: test\nhosts:\n".to_owned();
+        // Whoever runs these tests may not make namespaces.
+        let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);
             std::fs::create_dir_all(root.join(".sim")).unwrap();
@@ -76,6 +78,14 @@ impl Stage {
         let text = std::fs::read_to_string(&path).unwrap();
         let hosts = text.split("apply:\n").next().unwrap();
         std::fs::write(path, format!("{hosts}{apply}")).unwrap();
+    }
+
+    /// Declares another `drift:`.
+    pub fn replace_drift(&self, drift: &str) {
+        let path = self.path().join("inventory.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| if line.starts_with("drift:") { drift } else { line }).collect();
+        std::fs::write(path, lines.join("\n") + "\n").unwrap();
     }
 
     /// Gives the cluster another name.
@@ -179,11 +189,13 @@ impl Stage {
         let project = self.project();
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
         let options = self.options();
+        let options = Options { filter: options.filter.down_to(crate::model::Level::L4), ..options };
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe(&project, &hosts, &options, &events).await;
-            drift(&project, &observed, &options)
+            let observed = observe_drift(&project, &hosts, &options, &events).await;
+            let log = Store::new(&self.path().join(".forge"), "test").drift();
+            drift(&project, &observed, &options, Some(&log))
         })
     }
 
@@ -191,6 +203,7 @@ impl Stage {
         Options {
             parallel: self.parallel,
             timeout: self.timeout,
+            confined: false,
             filter: StepFilter::new(&[], &self.skip),
             policy: self.policy,
             evict_busy: self.evict_busy.clone(),

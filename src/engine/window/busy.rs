@@ -1,9 +1,9 @@
 //! Foreign work: who holds the host's devices, waiting for them, and ending them where the user says so.
 
-use crate::engine::glance::Asked;
 use super::{Shut, script};
 use crate::engine::cancel::Stop;
 use crate::engine::event::Event;
+use crate::engine::glance::Asked;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::facts::Facts;

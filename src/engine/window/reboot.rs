@@ -1,8 +1,8 @@
 //! A reboot: told to the host, and proven by another boot id over a new session.
 
-use crate::engine::glance::Asked;
 use super::{BOOT_ID, Shut, script};
 use crate::engine::event::{Event, Rebooted, StepResult};
+use crate::engine::glance::Asked;
 use crate::engine::host::HostRun;
 use crate::engine::link::{Link, Locked, SHORT, broken, reason};
 use crate::facts::Facts;

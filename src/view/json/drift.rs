@@ -1,7 +1,7 @@
 //! Drift as one document, and as a message a line: the version first, then what was found, then how it ended.
 
 use super::{Exit, formatter};
-use crate::drift::{Counts, Drift, Finding, HostDrift, Unsure, VERSION};
+use crate::drift::{Counts, Drift, Finding, History, HostDrift, IgnoredLine, Known, Unsure, VERSION};
 use crate::model::{ExitCode, HostName};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,6 +12,11 @@ use std::time::Duration;
 pub struct DriftBody<'a> {
     pub counts: Counts,
     pub drift: &'a Drift,
+}
+
+#[derive(Serialize)]
+pub struct HistoryBody<'a> {
+    pub drift_history: &'a History,
 }
 
 /// One line of `drift --format ndjson`.
@@ -43,6 +48,16 @@ pub enum Message<'a> {
         #[serde(flatten)]
         unknown: &'a Unsure,
     },
+    /// What was found before and is gone.
+    Resolved {
+        #[serde(flatten)]
+        resolved: &'a Known,
+    },
+    /// An entry of `drift.ignore` that passed something over, or whose time is over.
+    Ignored {
+        #[serde(flatten)]
+        ignored: &'a IgnoredLine,
+    },
     /// The last line. A stream without it was cut off.
     End { counts: Counts, exit: Exit, took: Duration },
 }
@@ -54,6 +69,8 @@ pub fn messages(drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Resul
     drift.hosts.iter().try_for_each(|host| line(&Message::Host { host }, out))?;
     drift.findings.iter().try_for_each(|finding| line(&Message::Finding { finding }, out))?;
     drift.unknown.iter().try_for_each(|unknown| line(&Message::Unknown { unknown }, out))?;
+    drift.resolved.iter().try_for_each(|resolved| line(&Message::Resolved { resolved }, out))?;
+    drift.ignored.iter().try_for_each(|ignored| line(&Message::Ignored { ignored }, out))?;
     line(&Message::End { counts: drift.counts(), exit: Exit::of(exit), took: drift.took }, out)
 }
 

@@ -10,7 +10,7 @@ pub use drift::{Message as DriftMessage, messages as drift_messages};
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::drift::Drift;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
@@ -206,6 +206,10 @@ impl Writer for Json {
 
     fn drift(&self, drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("drift", exit, drift::DriftBody { counts: drift.counts(), drift }, out)
+    }
+
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("drift_history", ExitCode::Done, drift::HistoryBody { drift_history: history }, out)
     }
 
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -1,7 +1,9 @@
 //! Drift made by hand.
 
 use super::host;
-use crate::drift::{Action, Aspect, Cause, Drift, Finding, HostDrift, LastApplied, Severity, Unsure};
+use crate::drift::{
+    Action, Aspect, Cause, Drift, Finding, HostDrift, IgnoredLine, Known, LastApplied, Severity, Standing, Unsure,
+};
 use crate::model::{BlockClass, Disruption, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Unreachable, Warning};
 use std::time::Duration;
@@ -32,6 +34,7 @@ pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Findin
         level: Level::L0,
         action: None,
         place: "recipes/base.yaml:7:5".into(),
+        standing: Standing::New,
         first_seen: FOUND.into(),
         last_seen: FOUND.into(),
         times: 1,
@@ -92,6 +95,9 @@ pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
         hosts: hosts.iter().map(of).collect(),
         findings,
         unknown: Vec::new(),
+        resolved: Vec::new(),
+        ignored: Vec::new(),
+        no_history: None,
         took: Duration::from_millis(1200),
     }
 }
@@ -151,6 +157,30 @@ pub fn rich_drift() -> Drift {
     drift.hosts[3].reach =
         Reach::Unreachable(Unreachable { why: "connection refused".into(), hint: Some("look".into()) });
     drift.hosts[0].warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
+    let known = Known {
+        host: host("gpu02"),
+        recipe: "base".into(),
+        step: "hosts".into(),
+        attribute: Some("content".into()),
+        cause: Cause::MachineChanged,
+        severity: Severity::Medium,
+        first_seen: "2026-11-21T08:00:00Z".into(),
+        since: "2026-11-21T08:00:00Z".into(),
+        times: 1,
+        print: "aa".into(),
+        resolved: Some(FOUND.into()),
+    };
+    drift.resolved = vec![known.clone(), Known { host: host("gpu01"), ..known }];
+    let ignored = |what: &str, count, expired| IgnoredLine {
+        what: what.into(),
+        why: "site banner".into(),
+        until: "2026-11-20".into(),
+        count,
+        expired,
+        place: "inventory.yaml:9:7".into(),
+    };
+    drift.ignored = vec![ignored("path /etc/issue", 4, false), ignored("step base/motd", 0, true)];
+    drift.no_history = Some("the state folder `.forge` cannot be written: read-only file system".into());
     drift.unknown = vec![Unsure {
         host: host("gpu03"),
         recipe: "base".into(),

@@ -1,15 +1,17 @@
 //! Drift: what was found, worst first and equal findings once; one line where nothing was.
 
 mod entry;
+mod past;
 
 use super::{Text, sections};
-use crate::drift::{Drift, Severity, Unsure};
+use crate::drift::{Counts, Drift, Severity, Unsure};
 use crate::model::{HostName, Untrusted};
 use crate::plan::Reach;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::text::{group, on_hosts};
 use crate::view::{count, escape, took, words};
 use entry::Entry;
+pub use past::history;
 use std::io::{self, Write};
 
 /// Writes the whole of it.
@@ -25,6 +27,9 @@ pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> 
     unknown(&drift.unknown, out)?;
     unreachable(drift, out)?;
     warnings(drift, out)?;
+    past::resolved(&drift.resolved, text.verbose > 0, out)?;
+    past::ignored(&drift.ignored, text.verbose > 0, out)?;
+    no_history(drift, out)?;
     writeln!(out, "{}", closing(drift))?;
     next(text, drift, out)
 }
@@ -90,6 +95,13 @@ fn warnings(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
+fn no_history(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    match &drift.no_history {
+        None => Ok(()),
+        Some(why) => writeln!(out, "no history is kept, so that everything looks new: {}\n", escape::line(why)),
+    }
+}
+
 /// Returns the last line: that nothing moved, or how much of what.
 fn closing(drift: &Drift) -> String {
     let counts = drift.counts();
@@ -97,7 +109,8 @@ fn closing(drift: &Drift) -> String {
     let hosts = count(counts.hosts, "host");
     if counts.findings + counts.unknown + counts.unreachable == 0 {
         let settled = count(counts.settled, "check");
-        return format!("{} {hosts}, {settled} as declared ({time})", paint(GOOD, "no drift:"));
+        let aside = aside(&counts);
+        return format!("{} {hosts}, {settled} as declared{aside} ({time})", paint(GOOD, "no drift:"));
     }
     let severities: Vec<(usize, &str)> = Severity::WORST_FIRST
         .iter()
@@ -111,7 +124,15 @@ fn closing(drift: &Drift) -> String {
     let mut parts = vec![found];
     parts.extend((!open.is_empty()).then_some(open));
     let style = if counts.findings == 0 { UNKNOWN } else { BAD };
-    format!("{} {} ({time})", paint(style, "drift:"), parts.join("; "))
+    format!("{} {}{} ({time})", paint(style, "drift:"), parts.join("; "), aside(&counts))
+}
+
+/// Returns what was passed over and what was put right.
+fn aside(counts: &Counts) -> String {
+    match words::counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
+        some if some.is_empty() => some,
+        some => format!("; {some}"),
+    }
 }
 
 fn next(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {

@@ -28,7 +28,7 @@ mod windows;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
-use crate::drift::Drift;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
@@ -117,6 +117,10 @@ impl Writer for Text {
 
     fn drift(&self, drift: &Drift, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         drift::write(self, drift, out)
+    }
+
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()> {
+        drift::history(history, out)
     }
 
     fn exec(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{distinct, named};
 use crate::drift::{Aspect, Cause, Finding};
-use crate::model::{Disruption, HostName, Untrusted};
+use crate::model::{Disruption, HostName, Untrusted, Verdict};
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::text::{diff, on_hosts};
 use crate::view::{count, escape};
@@ -125,9 +125,10 @@ fn why(entry: &Entry<'_>) -> String {
         0 => String::new(),
         some => format!(" (and {} of the recipe beside this one)", count(some, "step")),
     };
-    match finding.cause {
-        Cause::NoLongerDeclared | Cause::HardwareFault => format!("{reason}{more}"),
-        cause => format!("{}: {reason}{more}", cause.meaning()),
+    match (finding.cause, finding.verdict) {
+        (Cause::NoLongerDeclared | Cause::HardwareFault, _) => format!("{reason}{more}"),
+        (cause, Verdict::Blocked(class)) => format!("blocked ({}), {}: {reason}{more}", class.name(), cause.meaning()),
+        (cause, _) => format!("{}: {reason}{more}", cause.meaning()),
     }
 }
 
@@ -142,8 +143,16 @@ fn since(entry: &Entry<'_>, now: &str) -> String {
     }
 }
 
+/// Returns whether the head and the reason already say all of an attribute: of a command they do.
+fn is_said(finding: &Finding, attribute: &str) -> bool {
+    attribute == finding.kind.raw() && !finding.secret && finding.desired.as_ref() == Some(&finding.title)
+}
+
 fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let Some(name) = finding.attribute.as_deref().filter(|_| finding.aspect == Aspect::Step) else { return Ok(()) };
+    if is_said(finding, name) {
+        return Ok(());
+    }
     let name = escape::line(name);
     if finding.secret {
         return writeln!(out, "    {name}: (secret, not shown)");
@@ -173,18 +182,26 @@ fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+/// Returns a time of a record without what is below a second.
+fn seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((whole, fraction)) if fraction.ends_with('Z') => format!("{}Z", escape::line(whole)),
+        _ => escape::line(time).into_owned(),
+    }
+}
+
 /// Writes who applied it last, and where it is declared.
 fn details(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut applied: Vec<_> = entry.all().filter_map(|finding| finding.last_applied.as_ref()).collect();
     applied.sort_by(|a, b| a.time.cmp(&b.time));
     if let (Some(first), Some(last)) = (applied.first(), applied.last()) {
         let who = |last: &crate::drift::LastApplied| {
-            let (time, user) = (escape::text(&last.time), escape::text(&last.user));
+            let (time, user) = (seconds(last.time.raw()), escape::text(&last.user));
             format!("{time} by {user} on {} (run {})", escape::text(&last.controller), escape::text(&last.run))
         };
         let earlier = match first == last {
             true => String::new(),
-            false => format!(", first of these hosts {}", escape::text(&first.time)),
+            false => format!(", first of these hosts {}", seconds(first.time.raw())),
         };
         writeln!(out, "    {}", paint(DIM, format!("last applied {}{earlier}", who(last))))?;
     }
