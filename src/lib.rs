@@ -18,6 +18,8 @@ pub mod view;
 
 pub mod engine;
 
+pub mod drift;
+
 pub mod plan;
 
 pub mod config;

@@ -12,6 +12,8 @@
 mod ansible;
 #[path = "cli/ci.rs"]
 mod ci;
+#[path = "cli/drift.rs"]
+mod drift;
 #[path = "cli/examples.rs"]
 mod examples;
 #[path = "cli/exit_codes.rs"]

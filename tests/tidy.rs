@@ -15,6 +15,7 @@ const ROOMS: &[&str] = &[
     "cli",
     "view",
     "engine",
+    "drift",
     "plan",
     "config",
     "graph",
@@ -43,7 +44,7 @@ struct Ban {
 const BANS: &[Ban] = &[
     Ban {
         words: &["tokio", "std::fs", "fs_err", "std::process::Command", "std::net", "openssh"],
-        within: &["resource/", "plan/", "probe/", "script/", "facts/", "graph/", "diag/", "model/"],
+        within: &["resource/", "drift/", "plan/", "probe/", "script/", "facts/", "graph/", "diag/", "model/"],
         but: &[],
         reason: "these rooms do no I/O",
     },
@@ -70,7 +71,18 @@ const BANS: &[Ban] = &[
     Ban { words: &["process::exit"], within: &[], but: &[], reason: "the exit code is returned" },
     Ban {
         words: &["SystemTime::now", "Instant::now", "Zoned::now", "Timestamp::now"],
-        within: &["plan/", "resource/", "config/", "graph/", "probe/", "script/", "facts/", "diag/", "model/"],
+        within: &[
+            "drift/",
+            "plan/",
+            "resource/",
+            "config/",
+            "graph/",
+            "probe/",
+            "script/",
+            "facts/",
+            "diag/",
+            "model/",
+        ],
         but: &[],
         reason: "planning reads no clock",
     },

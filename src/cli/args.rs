@@ -1,8 +1,8 @@
 //! What can be typed. Parsing has no side effects; what it means is in `settings`.
 
 use super::{
-    apply, completions, doctor, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs, sandbox,
-    schema, show, sign, validate, verify,
+    apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
+    sandbox, schema, show, sign, validate, verify,
 };
 use crate::model::Disruption;
 use crate::plan::Policy;
@@ -31,6 +31,7 @@ pub enum Verb {
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
+    Drift(drift::Args),
     Validate(validate::Args),
     Facts(facts::Args),
     Fetch(fetch::Args),
@@ -55,6 +56,7 @@ impl Verb {
             Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
             Format::Markdown => matches!(self, Self::Plan(_) | Self::Show(_)),
+            Format::Ndjson => matches!(self, Self::Drift(_)),
         }
     }
 }
@@ -138,6 +140,8 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A JSON message a line; `drift` only
+    Ndjson,
     /// For Graphviz; `graph` only
     Dot,
     /// For Markdown; `graph` only
@@ -152,6 +156,7 @@ impl Format {
         match self {
             Self::Text => "text",
             Self::Json => "json",
+            Self::Ndjson => "ndjson",
             Self::Dot => "dot",
             Self::Mermaid => "mermaid",
             Self::Markdown => "markdown",

@@ -1,8 +1,10 @@
 //! What verbs ask of the rest of the crate: one interface, so that verbs are tested without hosts.
 
+use super::drift::Since;
 use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
+use crate::drift::{Drift, History};
 use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report, SavedPlan};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
@@ -22,6 +24,8 @@ pub enum Ask {
     Declared,
     /// The same, with sessions left open for the changes that follow.
     Change,
+    /// What the declared steps and verifications need, and how the hardware is; what fails is asked once more.
+    Drift,
     /// Every fact.
     Facts,
 }
@@ -106,6 +110,20 @@ pub trait Backend {
         replay: bool,
         settings: &Settings,
     ) -> Plan;
+
+    /// Tells what is not as declared any more, and why.
+    fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
+
+    /// Returns what drift found over time.
+    ///
+    /// # Errors
+    /// The state folder cannot be read: why.
+    fn drift_history(
+        &self,
+        project: &Self::Project,
+        since: Option<Since>,
+        settings: &Settings,
+    ) -> Result<History, String>;
 
     /// Carries a plan out and proves it.
     fn apply(

@@ -8,6 +8,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FORGE_STATE", "the folder for runs and history, `.forge` beside the inventory otherwise"),
     ("NO_COLOR", "no colours, whatever its value"),
     ("XDG_RUNTIME_DIR", "where sockets of open connections live; /tmp/forge-UID otherwise"),
+    ("HOME", "where your own systemd units lie, for `drift --install-timer`"),
     ("SUDO_USER, USER, LOGNAME", "who runs forge, for the records on hosts and the lock's owner"),
 ];
 
@@ -17,6 +18,7 @@ pub struct Environment {
     pub inventory: Option<Utf8PathBuf>,
     pub state: Option<Utf8PathBuf>,
     pub runtime: Option<Utf8PathBuf>,
+    pub home: Option<Utf8PathBuf>,
     pub user: Option<String>,
 }
 
@@ -28,6 +30,7 @@ impl Environment {
             inventory: path("FORGE_INVENTORY"),
             state: path("FORGE_STATE"),
             runtime: path("XDG_RUNTIME_DIR"),
+            home: path("HOME"),
             user: variable("SUDO_USER").or_else(|| variable("USER")).or_else(|| variable("LOGNAME")),
         }
     }

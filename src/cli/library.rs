@@ -1,11 +1,13 @@
 //! The real library behind the verbs.
 
 use super::backend::{Ask, Backend, Boxes, Events};
+use super::drift::Since;
 use super::env;
 use super::settings::Settings;
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
+use crate::drift::{Drift, History};
 use crate::engine::{
     self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, Recording, Report,
     SavedPlan,
@@ -38,6 +40,7 @@ impl Library {
         Options {
             parallel: settings.parallel,
             timeout: settings.timeout,
+            confined: false,
             filter: settings.filter.clone(),
             policy: settings.policy,
             evict_busy: settings.evict_busy.clone(),
@@ -161,8 +164,9 @@ impl Backend for Library {
     ) -> Observed {
         let options = self.options(project, settings);
         match ask {
-            Ask::Declared => engine::observe(project, hosts, &options, &events, false).await,
-            Ask::Change => engine::observe(project, hosts, &options, &events, true).await,
+            Ask::Declared => engine::observe(project, hosts, &options, &events).await,
+            Ask::Change => engine::observe_to_change(project, hosts, &options, &events).await,
+            Ask::Drift => engine::observe_drift(project, hosts, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
@@ -201,6 +205,22 @@ impl Backend for Library {
         settings: &Settings,
     ) -> Plan {
         engine::bind(project, saved, seen, &self.options(project, settings), replay)
+    }
+
+    fn drift(&self, project: &Project, seen: &Observed, settings: &Settings) -> Drift {
+        // What a recording tells is not of today: no history of it is kept.
+        let log = settings.replay.observed.is_none().then(|| store(project, settings).drift());
+        engine::drift(project, seen, &self.options(project, settings), log.as_ref())
+    }
+
+    fn drift_history(&self, project: &Project, since: Option<Since>, settings: &Settings) -> Result<History, String> {
+        let since = match since {
+            None => None,
+            Some(Since::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
+            // So long ago that there is no such time: all of it.
+            Some(Since::Ago(ago)) => now().checked_sub(ago).ok(),
+        };
+        engine::drift_history(project, &store(project, settings).drift(), since)
     }
 
     async fn apply(

@@ -8,6 +8,7 @@ mod completions;
 mod confirm;
 mod console;
 mod doctor;
+mod drift;
 mod duration;
 mod env;
 mod error;
@@ -40,6 +41,7 @@ mod show;
 mod sign;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod validate;
 mod verify;
 
@@ -102,7 +104,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         let format = cx.settings.format.name();
         let error = CliError::usage(format!("this verb does not write `--format {format}`"));
         return Err(
-            error.hint("`dot` and `mermaid` are for `forge graph`; schemas, scripts and pages are what they are")
+            error.hint("`dot` and `mermaid` are for `forge graph`, `ndjson` for `forge drift`; schemas, scripts and pages are what they are")
         );
     }
     match verb {
@@ -110,6 +112,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         Verb::Plan(args) => plan::run(cx, args),
         Verb::Apply(args) => apply::run(cx, args),
         Verb::Verify(args) => verify::run(cx, args),
+        Verb::Drift(args) => drift::run(cx, args),
         Verb::Validate(args) => validate::run(cx, args),
         Verb::Facts(args) => facts::run(cx, args),
         Verb::Fetch(args) => fetch::run(cx, args),

@@ -32,8 +32,10 @@ impl Output<'_> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
             Format::Json => render(&Json, &mut out),
-            // Drawings are written by `drawn`; verbs without one were refused.
-            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => render(&self.text(), &mut out),
+            // What has a grammar of its own is written by `drawn`; verbs without it were refused.
+            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => {
+                render(&self.text(), &mut out)
+            }
         };
         pipe(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
@@ -75,7 +77,7 @@ impl Output<'_> {
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = match self.settings.format {
             Format::Json => (self.console.err)(),
-            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => (self.console.out)(),
+            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => (self.console.out)(),
         };
         let text = Text { target: None, ..self.text() };
         pipe(render(&text, &mut out).and_then(|()| out.flush()))
@@ -105,7 +107,9 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text | Format::Dot | Format::Mermaid | Format::Markdown => self.file_beside(render)?,
+            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => {
+                self.file_beside(render)?
+            }
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }

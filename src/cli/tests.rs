@@ -5,6 +5,7 @@ use super::backend::{Ask, Backend, Boxes, Events};
 use super::console::{Console, Stream};
 use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
+use crate::drift::{Drift, History};
 use crate::engine::{
     ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, Recording, Report, StepResult,
 };
@@ -104,6 +105,14 @@ impl Backend for Fake {
 
     fn bind(&self, (): &(), _: &crate::engine::SavedPlan, _: &mut Vec<HostSeen>, _: bool, _: &Settings) -> Plan {
         unreachable!("saved plans are tested with the real library")
+    }
+
+    fn drift(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Drift {
+        sample::rich_drift()
+    }
+
+    fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
+        Err("it is not there".to_owned())
     }
 
     async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {

@@ -2,6 +2,7 @@
 
 use super::Project;
 use crate::diag::{Code, Diag};
+use crate::model::Level;
 use globset::{GlobBuilder, GlobMatcher};
 use std::sync::OnceLock;
 
@@ -10,21 +11,24 @@ use std::sync::OnceLock;
 pub struct StepFilter {
     only: Vec<Pattern>,
     skip: Vec<Pattern>,
+    /// How deep to look; `None` for as deep as anything goes.
+    deepest: Option<Level>,
 }
 
+/// A name, or a glob over names.
 #[derive(Clone, Debug)]
-struct Pattern {
+pub(super) struct Pattern {
     text: String,
     matcher: OnceLock<Option<GlobMatcher>>,
 }
 
 impl Pattern {
-    fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), matcher: OnceLock::new() }
     }
 
     /// A pattern that is no glob matches its own text only.
-    fn is_match(&self, name: &str) -> bool {
+    pub fn is_match(&self, name: &str) -> bool {
         if self.text == name {
             return true;
         }
@@ -32,7 +36,7 @@ impl Pattern {
         self.matcher.get_or_init(compile).as_ref().is_some_and(|matcher| matcher.is_match(name))
     }
 
-    fn admits(&self, recipe: &str, step: &str) -> bool {
+    pub fn admits(&self, recipe: &str, step: &str) -> bool {
         self.is_match(recipe) || (self.text.contains('/') && self.is_match(&format!("{recipe}/{step}")))
     }
 }
@@ -40,7 +44,17 @@ impl Pattern {
 impl StepFilter {
     pub fn new(only: &[String], skip: &[String]) -> Self {
         let patterns = |list: &[String]| list.iter().map(|text| Pattern::new(text)).collect();
-        Self { only: patterns(only), skip: patterns(skip) }
+        Self { only: patterns(only), skip: patterns(skip), deepest: None }
+    }
+
+    /// Returns the same without what lies deeper than `level`.
+    pub fn down_to(&self, level: Level) -> Self {
+        Self { deepest: Some(level), ..self.clone() }
+    }
+
+    /// Returns whether a step or verification of that level is among those to look at.
+    pub fn admits_level(&self, level: Level) -> bool {
+        self.deepest.is_none_or(|deepest| level <= deepest)
     }
 
     /// Returns the patterns as they were typed: those of `--step`, and those of `--skip`.

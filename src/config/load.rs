@@ -95,6 +95,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let mut inventory = inventory::read(&node, cx);
     let library = library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
+    let drift = inventory.drift.take().unwrap_or_default();
     let resolved = inventory::resolve(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = Programs::default();
@@ -109,6 +110,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         group_vars: resolved.group_vars,
         library: library.clone(),
         rollout: rollout.unwrap_or_default(),
+        drift,
         programs,
         digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
         ..blank(path, cx)
@@ -135,6 +137,7 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
         ties: Default::default(),
         removals: Default::default(),
         rollout: Default::default(),
+        drift: Default::default(),
         secrets: Default::default(),
         programs: Programs::default(),
         files: Files::new(cx.root.clone()),

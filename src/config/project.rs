@@ -33,6 +33,7 @@ pub struct Project {
     /// The graphs of hosts that recipes are removed from; hosts share them.
     pub(super) removals: HashMap<HostName, Arc<Graph>>,
     pub rollout: super::Rollout,
+    pub drift: super::DriftPolicy,
     pub secrets: SecretStore,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,

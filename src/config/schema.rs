@@ -1,6 +1,6 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
-use super::inventory::{CONNECT_KEYS, KEYS as INVENTORY_KEYS, ROLLOUT_KEYS};
+use super::inventory::{CONNECT_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, ROLLOUT_KEYS};
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
@@ -106,7 +106,7 @@ fn inventory(key: &str) -> Value {
             list_of(object(&["recipe", "on", "with", "ensure"], entry, &["recipe", "on"])),
         ),
         "rollout" => said("In which portions changes go out.", object(&ROLLOUT_KEYS, rollout, &[])),
-        "drift" => said("What drift passes over.", json!({})),
+        "drift" => said("What drift passes over, and how long it remembers.", object(&DRIFT_KEYS, drift, &[])),
         "kubernetes" => said("How the cluster's API is reached.", json!({})),
         _ => json!({}),
     }
@@ -161,6 +161,31 @@ fn rollout(key: &str) -> Value {
         "wait" => said("How long a window waits for them.", duration()),
         "drain" => said("Who is asked to send no more work.", object(&["slurm"], rollout, &["slurm"])),
         "slurm" => said("The group whose hosts are nodes of Slurm.", text()),
+        _ => json!({}),
+    }
+}
+
+fn drift(key: &str) -> Value {
+    match key {
+        "ignore" => said("What drift passes over.", list_of(object(&IGNORE_KEYS, ignored, &["why", "until"]))),
+        "keep" => said(
+            "Days that history is kept; 90 without it.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 3650 }),
+        ),
+        "unconfined" => said(
+            "Whether a recipe's own checks run also where they cannot be kept from writing.",
+            json!({ "type": "boolean" }),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn ignored(key: &str) -> Value {
+    match key {
+        "path" => said("A path, or a glob over paths.", json!({ "type": "string", "pattern": "^/" })),
+        "step" => said("`recipe` or `recipe/step`, with globs.", text()),
+        "why" => said("Why; the report repeats it.", json!({ "type": "string", "minLength": 1 })),
+        "until" => said("The last day on which it holds.", json!({ "type": "string", "format": "date" })),
         _ => json!({}),
     }
 }

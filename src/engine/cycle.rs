@@ -5,6 +5,7 @@ use super::acting::Due;
 use super::board::Reached;
 use super::decide::{Decision, describe};
 use super::event::{Failure, StepResult};
+use super::glance::Asked;
 use super::group::Group;
 use super::host::HostRun;
 use super::report::StepReport;

@@ -5,6 +5,7 @@
 
 use super::cancel::{Cancel, Stop};
 use super::event::Event;
+use super::glance::Asked;
 use super::link::{Done, Link, reason};
 use super::run::{Events, Options};
 use crate::config::Project;

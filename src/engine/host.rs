@@ -4,6 +4,7 @@ use super::board::Reached;
 use super::cancel::Stop;
 use super::event::{Event, Failure, StepResult, VerifyResult};
 use super::gate::Closed;
+use super::glance::Asked;
 use super::group::{Group, groups};
 use super::link::{Busy, Link, Locked, SHORT, broken, said};
 use super::report::{HostReport, StepReport, VerifyReport};

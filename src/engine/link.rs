@@ -1,14 +1,15 @@
 //! The engine's end of a session: reading first, writing once the host's lock is taken.
 
+use super::glance::Asked;
 use super::run::Options;
 use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
 use crate::facts;
 use crate::model::{HostName, SecretStore, Untrusted};
-use crate::probe::{self, FactSnippet, Observation, Probe};
+use crate::probe::{self, Checks, Compiled, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
 use crate::transport::{
-    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Target, TransportError,
-    UnitName, Writer,
+    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Session, Target,
+    TransportError, UnitName, Writer,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,11 +20,7 @@ pub(super) const SHORT: Duration = Duration::from_secs(60);
 /// A session on one host.
 pub(super) struct Link {
     end: End,
-    /// For checks that name no limit.
-    limit: Option<Duration>,
-    /// Whether raw answers are kept.
-    keep: bool,
-    clock: fn() -> jiff::Timestamp,
+    questions: Questions,
 }
 
 enum End {
@@ -65,55 +62,110 @@ pub(super) struct LongEnd {
     pub tail: Untrusted,
 }
 
-impl Link {
-    pub async fn open(
+/// How questions are put: what does not depend on the session.
+pub(super) struct Questions {
+    checks: Checks,
+    /// Whether raw answers are kept.
+    keep: bool,
+    clock: fn() -> jiff::Timestamp,
+}
+
+impl Questions {
+    pub fn of(options: &Options) -> Self {
+        let checks = Checks { limit: options.timeout, confined: options.confined };
+        Self { checks, keep: options.replay.record || options.replay.keep, clock: options.clock }
+    }
+
+    pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<Compiled, TransportError> {
+        let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.checks);
+        Ok(if self.keep { compiled.keeping() } else { compiled })
+    }
+
+    /// Puts what was compiled by `ask`, and says when.
+    pub async fn put(
+        &self,
+        ask: impl Future<Output = Result<Observation, TransportError>>,
+    ) -> Result<Observation, TransportError> {
+        let began = (self.clock)();
+        let mut observation = ask.await?;
+        observation.stamp(began, (self.clock)());
+        Ok(observation)
+    }
+}
+
+/// What is at the other end of a connection.
+pub(super) enum Way {
+    Host(Session),
+    /// No host at all: what it answered once.
+    Recorded(Observation),
+    #[cfg(test)]
+    Simulated(super::sim::Sim),
+}
+
+/// Opens a connection to a host, or to what stands for it.
+pub(super) async fn way(
+    project: &Project,
+    options: &Options,
+    host: &HostName,
+    secrets: &SecretStore,
+) -> Result<Way, TransportError> {
+    if let Some(recording) = &options.replay.observed {
+        return recording.answers(host).map(Way::Recorded);
+    }
+    let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
+    #[cfg(test)]
+    if let Some(sim) = super::sim::Sim::of(&connect) {
+        return Ok(Way::Simulated(sim?));
+    }
+    transport::open(host, &target(host, &connect, options), secrets).await.map(Way::Host)
+}
+
+impl Asked for Link {
+    async fn open(
         project: &Project,
         options: &Options,
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
-        let with = |end| Self {
-            end,
-            limit: options.timeout,
-            keep: options.replay.record || options.replay.keep,
-            clock: options.clock,
-        };
-        if let Some(recording) = &options.replay.observed {
-            return recording.answers(host).map(|answers| with(End::Recorded(answers)));
-        }
-        let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
-        #[cfg(test)]
-        if let Some(sim) = super::sim::Sim::of(&connect) {
-            return Ok(with(End::Simulated(sim?)));
-        }
-        let session = transport::open(host, &target(host, &connect, options), secrets).await?;
-        Ok(with(End::Reading(Reader::new(session))))
-    }
-
-    /// Asks the host `probes` in one round trip.
-    pub async fn observe(
-        &self,
-        probes: &BTreeSet<Probe>,
-        secrets: &SecretStore,
-    ) -> Result<Observation, TransportError> {
-        let snippets: Vec<FactSnippet> = facts::all().iter().map(|fact| fact.snippet).collect();
-        if let End::Recorded(recorded) = &self.end {
-            return Ok(probe::recall(recorded, probes, &snippets));
-        }
-        let compiled = probe::compile(probes, &snippets, transport::token()?, self.limit);
-        let compiled = if self.keep { compiled.keeping() } else { compiled };
-        let began = (self.clock)();
-        let mut observation = match &self.end {
-            End::Reading(reader) => reader.observe(&compiled, secrets).await?,
-            End::Writing(writer) => writer.observe(&compiled, secrets).await?,
-            End::Recorded(_) => return Err(no_host()),
+        let end = match way(project, options, host, secrets).await? {
+            Way::Host(session) => End::Reading(Reader::new(session)),
+            Way::Recorded(answers) => End::Recorded(answers),
             #[cfg(test)]
-            End::Simulated(sim) => sim.observe(&compiled, secrets).await?,
+            Way::Simulated(sim) => End::Simulated(sim),
         };
-        observation.stamp(began, (self.clock)());
-        Ok(observation)
+        Ok(Self { end, questions: Questions::of(options) })
     }
 
+    async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
+        if let End::Recorded(recorded) = &self.end {
+            return Ok(probe::recall(recorded, probes, &facts::snippets()));
+        }
+        let compiled = self.questions.compile(probes)?;
+        let ask = async {
+            match &self.end {
+                End::Reading(reader) => reader.observe(&compiled, secrets).await,
+                End::Writing(writer) => writer.observe(&compiled, secrets).await,
+                End::Recorded(_) => Err(no_host()),
+                #[cfg(test)]
+                End::Simulated(sim) => sim.observe(&compiled, secrets).await,
+            }
+        };
+        self.questions.put(ask).await
+    }
+
+    /// Gives the writer lock back where it was taken.
+    async fn close(self) {
+        match self.end {
+            End::Reading(reader) => reader.session().clone().close().await,
+            End::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            End::Recorded(_) => {}
+            #[cfg(test)]
+            End::Simulated(_) => {}
+        }
+    }
+}
+
+impl Link {
     /// Runs a script that nobody judges, without the writer lock, once.
     pub async fn run(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
         let token = transport::token()?;
@@ -221,16 +273,6 @@ impl Link {
         writer.forget_long(unit, &token, secrets).await?;
         Ok(LongEnd { status: end.status, tail: log.tail() })
     }
-
-    pub async fn close(self) {
-        match self.end {
-            End::Reading(reader) => reader.session().clone().close().await,
-            End::Writing(writer) => writer.unlock().await.session().clone().close().await,
-            End::Recorded(_) => {}
-            #[cfg(test)]
-            End::Simulated(_) => {}
-        }
-    }
 }
 
 /// Cuts a log into lines as it grows, and keeps the last ones.
@@ -310,7 +352,7 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
 }
 
 /// A recording can be asked, and nothing else.
-fn no_host() -> TransportError {
+pub(super) fn no_host() -> TransportError {
     broken("a recording is no host: nothing can be changed on it".to_owned())
 }
 

@@ -1,13 +1,14 @@
 //! Looking at hosts: one round trip when nothing depends on facts, two otherwise, many hosts beside each other.
 
 use super::event::Event;
+use super::glance::{Asked, Glance};
 use super::link::{Link, reason};
 use super::prove::facts_used;
 use super::run::{Events, Options};
 use crate::config::{Expander, Exports, Need, Project, State};
 use crate::model::{HostName, SecretStore, Untrusted};
 use crate::plan::{self, Case, Chosen, Ground, HostSeen, Published, Unreachable};
-use crate::probe::Probe;
+use crate::probe::{Probe, Unknown};
 use crate::transport::TransportError;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,17 @@ impl AsRef<[HostSeen]> for Observed {
     }
 }
 
+/// Sessions that are still open.
+type Sessions<S> = BTreeMap<HostName, S>;
+
+/// What hosts are observed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Change,
+    Drift,
+}
+
 /// Where a look stands: what every host's first trip needs.
 struct Look<'a> {
     project: &'a Project,
@@ -44,38 +56,72 @@ struct Look<'a> {
     facts: &'a BTreeSet<String>,
     /// Whether sessions stay open for what follows.
     keep: bool,
+    /// Whether what could not be read is asked once more.
+    careful: bool,
     /// Whether all hosts fit into the window, so that sessions may stay open for a second look.
     few: bool,
 }
 
-/// Observes `hosts`. `keep` leaves sessions open for a run that follows at once, as far as the window allows.
-pub async fn observe(
+/// Observes `hosts` by sessions that take probes only.
+pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    look::<Glance>(project, hosts, options, events, Purpose::Read).await.0
+}
+
+/// Observes `hosts` for drift: what could not be read is asked once more before it counts, and hardware that the project
+/// is about is asked how it is. Checks of recipes are kept from writing.
+pub async fn observe_drift(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    let options = Options { confined: !project.drift.unconfined, ..options.clone() };
+    look::<Glance>(project, hosts, &options, events, Purpose::Drift).await.0
+}
+
+/// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
+pub async fn observe_to_change(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+    let (observed, links) = look::<Link>(project, hosts, options, events, Purpose::Change).await;
+    Observed { links, ..observed }
+}
+
+async fn look<S: Asked>(
     project: &Project,
     hosts: &[HostName],
     options: &Options,
     events: &Events,
-    keep: bool,
-) -> Observed {
+    purpose: Purpose,
+) -> (Observed, Sessions<S>) {
     let expander = Expander::new(project);
-    let facts = if options.replay.record { every_fact() } else { facts_used(project) };
+    let facts = match purpose {
+        _ if options.replay.record => every_fact(),
+        Purpose::Drift => with_health(facts_used(project)),
+        Purpose::Read | Purpose::Change => facts_used(project),
+    };
     let look = Look {
         project,
         expander: &expander,
         options,
         events,
         facts: &facts,
-        keep: keep && hosts.len() <= options.parallel,
+        keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
+        careful: purpose == Purpose::Drift && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
     look.say(Event::ObserveStarted { hosts: hosts.len() });
-    let mut observed = look.first(hosts).await;
+    let (mut observed, mut sessions) = look.first::<S>(hosts).await;
     look.share(&mut observed);
-    look.second(&mut observed).await;
+    look.second(&mut observed, &mut sessions).await;
     look.share(&mut observed);
     observed.took = began.elapsed();
     mark(project, &mut observed.seen);
-    observed
+    (observed, sessions)
+}
+
+/// Adds the facts that tell how the hardware is which the project is about.
+fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
+    for (fact, about) in crate::drift::health::FACTS {
+        if about.iter().any(|about| facts.contains(*about)) {
+            facts.insert(fact.to_owned());
+        }
+    }
+    facts
 }
 
 /// A recording is of use beyond what its project reads.
@@ -101,10 +147,10 @@ pub(super) async fn observe_for(
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });
-        let seen = match Link::open(project, options, &host, &project.secrets).await {
-            Ok(link) => {
-                let seen = ask(&link, &host, probes, &project.secrets).await;
-                link.close().await;
+        let seen = match Glance::open(project, options, &host, &project.secrets).await {
+            Ok(glance) => {
+                let seen = ask(&glance, &host, probes, &project.secrets).await;
+                glance.close().await;
                 seen
             }
             Err(error) => HostSeen::unreachable(&host, why(&error)),
@@ -156,27 +202,27 @@ impl Look<'_> {
     }
 
     /// Every host's first trip; its second too where that waits for its own facts only.
-    async fn first(&self, hosts: &[HostName]) -> Observed {
-        let list = beside(hosts, self.options.parallel, |host| self.host(host)).await;
-        let mut observed = Observed::nothing(self.project);
-        for (seen, link, took) in list {
+    async fn first<S: Asked>(&self, hosts: &[HostName]) -> (Observed, Sessions<S>) {
+        let list = beside(hosts, self.options.parallel, |host| self.host::<S>(host)).await;
+        let (mut observed, mut sessions) = (Observed::nothing(self.project), Sessions::new());
+        for (seen, session, took) in list {
             observed.took_by.insert(seen.host.clone(), took);
-            observed.links.extend(link.map(|link| (seen.host.clone(), link)));
+            sessions.extend(session.map(|session| (seen.host.clone(), session)));
             observed.seen.push(seen);
         }
-        observed
+        (observed, sessions)
     }
 
-    async fn host(&self, host: HostName) -> (HostSeen, Option<Link>, Duration) {
+    async fn host<S: Asked>(&self, host: HostName) -> (HostSeen, Option<S>, Duration) {
         let began = Instant::now();
         let (seen, link) = self.look_at(host, began).await;
         (seen, link, began.elapsed())
     }
 
-    async fn look_at(&self, host: HostName, began: Instant) -> (HostSeen, Option<Link>) {
+    async fn look_at<S: Asked>(&self, host: HostName, began: Instant) -> (HostSeen, Option<S>) {
         self.say(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
-        let (seen, link) = match Link::open(self.project, self.options, &host, secrets).await {
+        let (seen, link) = match S::open(self.project, self.options, &host, secrets).await {
             Ok(link) => (self.trips(&link, &host).await, Some(link)),
             Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
         };
@@ -192,7 +238,7 @@ impl Look<'_> {
         }
     }
 
-    async fn trips(&self, link: &Link, host: &HostName) -> HostSeen {
+    async fn trips(&self, link: &impl Asked, host: &HostName) -> HostSeen {
         let secrets = &self.project.secrets;
         let blank = HostSeen::observed(host, Default::default(), 0);
         let mut seen = ask(link, host, &self.demand(&blank), secrets).await;
@@ -204,7 +250,18 @@ impl Look<'_> {
         if !rest.is_empty() && !self.waits_for_exports(&seen) {
             self.again(link, &mut seen, &rest, secrets).await;
         }
+        self.once_more(link, &mut seen, secrets).await;
         seen
+    }
+
+    /// One failed read says nothing: it is tried once more.
+    async fn once_more(&self, link: &impl Asked, seen: &mut HostSeen, secrets: &SecretStore) {
+        let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
+        let mut failed: BTreeSet<Probe> = unread.map(|(name, _)| Probe::Fact { name: name.clone() }).collect();
+        failed.extend(seen.observation.failed());
+        if self.careful && seen.is_observed() && !failed.is_empty() {
+            self.again(link, seen, &failed, secrets).await;
+        }
     }
 
     fn demand(&self, seen: &HostSeen) -> BTreeSet<Probe> {
@@ -224,8 +281,8 @@ impl Look<'_> {
     }
 
     /// The second trip of hosts whose text needed values that other hosts export.
-    async fn second(&self, observed: &mut Observed) {
-        let Observed { seen, chosen, exports, secrets, links, took_by, .. } = observed;
+    async fn second<S: Asked>(&self, observed: &mut Observed, links: &mut Sessions<S>) {
+        let Observed { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
             let ground = self.ground(exports, chosen, secrets);
@@ -238,12 +295,15 @@ impl Look<'_> {
                 due.push((seen, rest));
             }
         }
-        let (links_ref, secrets_ref) = (&*links, &*secrets);
+        let (links_ref, secrets_ref): (&Sessions<S>, _) = (links, &*secrets);
         let trips = due.into_iter().map(|(seen, rest)| async move {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
-                Some(link) => self.again(link, seen, &rest, secrets_ref).await,
-                None => self.afresh(seen, &rest, secrets_ref).await,
+                Some(link) => {
+                    self.again(link, seen, &rest, secrets_ref).await;
+                    self.once_more(link, seen, secrets_ref).await;
+                }
+                None => self.afresh::<S>(seen, &rest, secrets_ref).await,
             }
             (seen.host.clone(), began.elapsed())
         });
@@ -259,8 +319,8 @@ impl Look<'_> {
         }
     }
 
-    async fn afresh(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
-        match Link::open(self.project, self.options, &seen.host, secrets).await {
+    async fn afresh<S: Asked>(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+        match S::open(self.project, self.options, &seen.host, secrets).await {
             Ok(link) => {
                 self.again(&link, seen, rest, secrets).await;
                 link.close().await;
@@ -269,7 +329,7 @@ impl Look<'_> {
         }
     }
 
-    async fn again(&self, link: &Link, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+    async fn again(&self, link: &impl Asked, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
         match link.observe(rest, secrets).await {
             Ok(later) => {
                 seen.update(later);
@@ -315,7 +375,7 @@ async fn beside<T, F: Future<Output = T>>(hosts: &[HostName], parallel: usize, w
     list.into_iter().map(|(_, done)| done).collect()
 }
 
-async fn ask(link: &Link, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
+async fn ask(link: &impl Asked, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
     match link.observe(probes, secrets).await {
         Ok(observation) => HostSeen::observed(host, observation, 1),
         Err(error) => HostSeen::unreachable(host, why(&error)),

@@ -1,6 +1,7 @@
 //! The final proof: one more look at the whole host, every step and every `verify` judged by the same judges.
 
 use super::event::{Event, Failure, StepResult, VerifyResult};
+use super::glance::Asked;
 use super::host::HostRun;
 use super::report::{StepReport, VerifyReport};
 use crate::model::{StepId, Untrusted, Verdict};

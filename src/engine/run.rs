@@ -26,6 +26,8 @@ pub struct Options {
     pub parallel: usize,
     /// For checks and steps that name none.
     pub timeout: Option<Duration>,
+    /// Whether checks of recipes run where they can write nothing.
+    pub confined: bool,
     pub filter: StepFilter,
     pub policy: Policy,
     /// Why those who hold a host's devices are to be ended, where the user says so.

@@ -13,7 +13,12 @@ use std::time::Duration;
 
 /// Makes the plan that an observation calls for.
 pub fn plan(project: &Project, observed: &Observed, options: &Options) -> Plan {
-    plan::plan(&plan::Inputs {
+    plan::plan(&inputs(project, observed, options))
+}
+
+/// Returns what that plan is made from.
+pub(super) fn inputs<'i>(project: &'i Project, observed: &'i Observed, options: &'i Options) -> plan::Inputs<'i> {
+    plan::Inputs {
         project,
         filter: &options.filter,
         seen: &observed.seen,
@@ -21,7 +26,7 @@ pub fn plan(project: &Project, observed: &Observed, options: &Options) -> Plan {
         chosen: &observed.chosen,
         secrets: &observed.secrets,
         policy: options.policy,
-    })
+    }
 }
 
 /// Judges every step and every `verify` from what was observed.

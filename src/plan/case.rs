@@ -84,6 +84,7 @@ impl<'a> Case<'a> {
             .iter()
             .flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step)))
             .filter(|(instance, step)| self.ground.filter.admits(&instance.recipe.name, &step.name))
+            .filter(|(_, step)| self.ground.filter.admits_level(step.level))
             .filter_map(|(instance, step)| Some((graph.find(&instance.recipe.name, &step.name)?, instance, step)))
             .collect();
         steps.sort_by_key(|(index, _, _)| graph.position(*index));

@@ -25,7 +25,8 @@ pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
 }
 
 fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
-    let entries = instance.recipe.verify.iter().filter(|_| !instance.absent);
+    let admitted = |verify: &&Verify| case.ground.filter.admits_level(verify.level);
+    let entries = instance.recipe.verify.iter().filter(|_| !instance.absent).filter(admitted);
     let judged =
         entries.map(|verify| (verify, case.ground.expander.verify(case.host, instance, verify, &case.known())));
     let probe = |(verify, judged): (&Verify, Judged)| {

@@ -20,7 +20,7 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
         let pending = |s: &&StepPlan| s.verdict == Verdict::Pending;
         let stops = steps.iter().filter(unsettled).find(|step| !pending(step));
         let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());
-        for verify in &instance.recipe.verify {
+        for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
             let judged = match stops {
                 Some(step) => (Verdict::Pending, format!("judged once `{}` is done", step.id)),
                 None => despite(pending.as_deref(), verification(case, instance, verify)),

@@ -1,9 +1,10 @@
 //! A recipe's own checks: each on its own, as data to `sh -c`, with its own limit and cap.
 
 use super::section::{End, Raw, Section};
-use super::{Observation, Output, Probe, Reading, Unknown};
+use super::{CHECK_LIMIT_S, Observation, Output, Probe, Reading, Unknown};
 use crate::model::Untrusted;
 use crate::script::Fragment;
+use std::time::Duration;
 
 /// Bytes of stdout that are kept of a check.
 pub(crate) const CAP: u64 = 262_144;
@@ -19,6 +20,7 @@ const SNIPPET: &str = r#"forge_env() {
 case $1 in ''|[0-9]*|*[!A-Za-z0-9_]*) return ;; esac
 eval "$1=\$2; export $1"
 }
+forge_confined() { forge_confine=$1; }
 forge_check() {
 u=$1 d=$2
 export FORGE_C="$3"
@@ -32,6 +34,10 @@ h=${p%:*}
 set -- setpriv --reuid="$u" --regid="$(id -g -- "$u")" --init-groups \
   env HOME="${h##*:}" SHELL="${p##*:}" USER="$u" LOGNAME="$u" "$@"
 fi
+[ -z "${forge_confine-}" ] || {
+command -v unshare >/dev/null 2>&1 || { printf 'forge-unconfined `unshare` is missing\n' >&2; exit 1; }
+set -- unshare --mount --propagation private sh -c "$forge_confine" sh "$@"
+}
 "$@"
 r=$?
 printf :done: >&5
@@ -39,15 +45,53 @@ exit "$r"
 }
 "#;
 
-/// Builds the section of a check; `None` for other probes. `limit_s` holds for one that names no limit.
-pub(crate) fn section(probe: &Probe, limit_s: u64) -> Option<Section> {
+/// Makes everything that is mounted read-only, in a namespace of the check's own, and gives it a place for what it
+/// needs while it runs. What cannot be made so ends it before it begins. Requests to services go by sockets: those are not
+/// kept from it.
+const CONFINE: &str = r#"no() { printf 'forge-unconfined %s\n' "$1" >&2; exit 1; }
+cat /proc/self/mountinfo | while read -r _ _ _ _ at as rest; do
+case " ${rest#* - }" in ' autofs '*) continue ;; esac
+case $as in rw|rw,*) ;; *) continue ;; esac
+case $at in *'\'*) at=$(printf "$(printf %s "$at" | sed s/%/%%/g)") ;; esac
+mount -o remount,bind,ro -- "$at" 2>/dev/null || [ ! -e "$at" ] || no "\`$at\` cannot be made read-only"
+done || exit 1
+if [ -d /dev/shm ] && mount -t tmpfs -o size=16m,mode=1777 tmpfs /dev/shm 2>/dev/null; then export TMPDIR=/dev/shm; fi
+exec "$@""#;
+
+/// How checks are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// For those that name no limit.
+    pub limit: Option<Duration>,
+    /// Whether each runs where it can write nothing; on hosts that do not allow that it is not run at all.
+    pub confined: bool,
+}
+
+impl From<Option<Duration>> for Checks {
+    fn from(limit: Option<Duration>) -> Self {
+        Self { limit, confined: false }
+    }
+}
+
+impl Checks {
+    fn limit_s(self) -> u64 {
+        self.limit.map_or(CHECK_LIMIT_S, |limit| limit.as_secs_f64().ceil() as u64)
+    }
+}
+
+/// Builds the section of a check; `None` for other probes.
+pub(crate) fn section(probe: &Probe, checks: Checks) -> Option<Section> {
     let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
     let mut section = Section::new("the check", vec![probe.clone()], read);
     let set = |body: Fragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
-    let body = env.iter().fold(Fragment::new().code(SNIPPET), set);
+    let start = match checks.confined {
+        true => Fragment::new().code(SNIPPET).code("forge_confined").word(CONFINE).code("\n"),
+        false => Fragment::new().code(SNIPPET),
+    };
+    let body = env.iter().fold(start, set);
     let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
     section.body = section.body.then(body.word(cwd.as_deref().unwrap_or("/")).word(script));
-    section.timeout_s = timeout_s.unwrap_or(limit_s).max(1);
+    section.timeout_s = timeout_s.unwrap_or(checks.limit_s()).max(1);
     section.cap = CAP;
     section.foreign = true;
     Some(section)
@@ -71,11 +115,22 @@ fn not_begun(section: &Section, raw: &Raw, probe: &Probe) -> Unknown {
     let said = String::from_utf8_lossy(&raw.stderr);
     match probe {
         _ if said.contains("forge-missing ") => raw.lack(section),
+        _ if said.contains("forge-unconfined ") || is_refused(&said) => unconfined(&said),
         Probe::Check { user: Some(user), .. } if said.contains("forge-no-user") => {
             Unknown::new(format!("user `{user}` does not exist"))
         }
         _ => Unknown::new("the check could not be started").said(said.trim_end()),
     }
+}
+
+/// Whether the host gave the check no namespace of its own.
+fn is_refused(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("unshare: "))
+}
+
+fn unconfined(said: &str) -> Unknown {
+    let why = said.lines().find_map(|line| line.strip_prefix("forge-unconfined ").or(line.strip_prefix("unshare: ")));
+    Unknown::new("unconfined: the host does not let the check run where it can write nothing").said(why.unwrap_or(""))
 }
 
 /// Builds the output of a command that ended with `status`.

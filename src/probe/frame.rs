@@ -1,12 +1,12 @@
 //! Frames: how sections of a script's output are told apart, and lost links noticed.
 
+use super::check::Checks;
 use super::group::clip;
 use super::section::{End, Raw, STDERR_CAP, Section};
-use super::{CHECK_LIMIT_S, FactSnippet, Observation, Probe, Unknown, sections, shell};
+use super::{FactSnippet, Observation, Probe, Unknown, sections, shell};
 use crate::script::{Script, Token};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// A script made of probes, and what its output answers.
 pub struct Compiled {
@@ -39,10 +39,9 @@ pub enum FrameError {
 }
 
 /// Merges `probes` into a script. Never fails: a question that cannot be asked (a NUL byte in a path, a
-/// name that is no package's) is answered with the reason by [`parse`]. `limit` holds for checks that name none.
-pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, limit: Option<Duration>) -> Compiled {
-    let limit_s = limit.map_or(CHECK_LIMIT_S, |limit| limit.as_secs_f64().ceil() as u64);
-    let sorted = sections::sort(probes, facts, token.as_str(), limit_s);
+/// name that is no package's) is answered with the reason by [`parse`].
+pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, checks: impl Into<Checks>) -> Compiled {
+    let sorted = sections::sort(probes, facts, token.as_str(), checks.into());
     let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
     Compiled {
         script: shell::script(&sorted.quick, token),

@@ -39,6 +39,7 @@ mod unix_group;
 mod user;
 
 pub use boot::*;
+pub use check::Checks;
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;

@@ -4,7 +4,7 @@ use super::{Exchange, Probe, Reading};
 use crate::model::Untrusted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a question has no answer. Never the same as "no change".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +18,11 @@ pub struct Unknown {
 impl Unknown {
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), said: None }
+    }
+
+    /// Returns whether another try may have an answer: a tool that is missing stays so.
+    pub fn may_pass(&self) -> bool {
+        !self.why.ends_with("is missing")
     }
 
     pub fn said(mut self, text: impl Into<Untrusted>) -> Self {
@@ -94,6 +99,17 @@ impl Observation {
             self.kept.get_or_insert_default().extend(kept);
         }
         self.asked = self.asked.or(later.asked);
+    }
+
+    /// Returns the questions that were not answered and may be answered another time. A check that says neither yes (0)
+    /// nor no (1) did not answer either.
+    pub fn failed(&self) -> BTreeSet<Probe> {
+        let failed = |(probe, answer): &(&Probe, &Result<Reading, Unknown>)| match (probe, answer) {
+            (_, Err(unknown)) => unknown.may_pass(),
+            (Probe::Check { .. }, Ok(Reading::Output(output))) => !matches!(output.status, 0 | 1),
+            _ => false,
+        };
+        self.answers.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<Reading, Unknown>)> {

@@ -1,7 +1,8 @@
 //! Sorts probes into sections: like questions into one, each check on its own.
 
+use super::check::Checks;
 use super::section::Section;
-use super::{CHECK_LIMIT_S, FactSnippet, Probe, Unknown};
+use super::{FactSnippet, Probe, Unknown};
 use super::{apt, apt_source, check, cmdline, fact, group, initramfs, key, keys, manager, module, mount, package};
 use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
@@ -16,11 +17,10 @@ pub(crate) struct Sorted {
     pub unasked: Vec<(Probe, Unknown)>,
 }
 
-/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's, `limit_s` the
-/// limit of checks that name none.
-pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, limit_s: u64) -> Sorted {
+/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's.
+pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, checks: Checks) -> Sorted {
     let (asked, unasked) = askable(probes, facts);
-    let (quick, others) = merged(&asked, facts, limit_s);
+    let (quick, others) = merged(&asked, facts, checks);
     let mut sorted = Sorted { unasked, ..others };
     let alone = std::mem::take(&mut sorted.quick);
     sorted.quick.extend(group::groups(quick, token));
@@ -31,7 +31,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
 /// Returns every section as if none shared a process, and the questions that cannot be put to a host.
 pub(crate) fn parts(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Section>, Vec<(Probe, Unknown)>) {
     let (asked, unasked) = askable(probes, facts);
-    let (mut sections, others) = merged(&asked, facts, CHECK_LIMIT_S);
+    let (mut sections, others) = merged(&asked, facts, Checks::default());
     sections.extend(others.quick);
     sections.extend(others.device);
     (sections, unasked)
@@ -50,7 +50,7 @@ fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<
 }
 
 /// Merges like questions; returns the sections that may share a process, and the others.
-fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>, Sorted) {
+fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Section>, Sorted) {
     let mut sorted = Sorted::default();
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
     let packages = of(|p| matches!(p, Probe::Package { .. }));
@@ -82,7 +82,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], limit_s: u64) -> (Vec<Section>
     sorted.quick.extend(initramfs::section(of(|p| matches!(p, Probe::Initramfs { .. }))));
     sorted.quick.extend(alone);
     sorted.device.extend(device);
-    sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, limit_s)));
+    sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, checks)));
     (quick, sorted)
 }
 

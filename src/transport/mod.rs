@@ -2,7 +2,7 @@
 //!
 //! Architecture Invariants: one script per round trip, on the stdin of `sh`; markers of random text tell
 //! the script's bytes from the noise of login shells, and a script that ended from a lost link. A sudo
-//! password is written only in answer to a prompt with a random token. [`Reader`] takes probes only;
+//! password is written only in answer to a prompt with a random token. [`Onlooker`] takes probes only;
 //! acting needs a [`Writer`], which holds the host's writer lock. Nothing here prints.
 
 mod arguments;
@@ -39,7 +39,7 @@ pub use lock::{LockError, Owner};
 pub use long::{LongStep, Started, UnitName};
 pub use payload::{Payload, Sent};
 pub use random::token;
-pub use reader::Reader;
+pub use reader::{Onlooker, Reader};
 pub use sandbox::{
     BOARDS, Board, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
 };

@@ -16,7 +16,29 @@ const ANSWER_CAP: usize = 32 * 1024 * 1024;
 /// How often a reading is tried again after the transport failed.
 const RETRIES: usize = 2;
 
-/// A session that cannot change its host: what plan, verify and drift hold.
+/// A session that takes probes only: what plan, verify, facts and drift hold. There is no way from it to one that acts.
+#[derive(Debug)]
+pub struct Onlooker(Reader);
+
+impl Onlooker {
+    pub fn new(session: Session) -> Self {
+        Self(Reader::new(session))
+    }
+
+    /// Asks the host what was compiled, as [`Reader::observe`] does.
+    ///
+    /// # Errors
+    /// Those of [`Reader::observe`].
+    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+        self.0.observe(asked, secrets).await
+    }
+
+    pub async fn close(self) {
+        self.0.0.close().await;
+    }
+}
+
+/// The reading end of a session that may take the writer lock later: what apply holds until then.
 #[derive(Clone, Debug)]
 pub struct Reader(Session);
 

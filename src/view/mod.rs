@@ -22,13 +22,14 @@ mod words;
 
 pub use drawing::{dot, mermaid};
 pub use init::{Init, RecipeFile};
-pub use json::{Json, save};
+pub use json::{Json, drift_messages, save};
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, size, took};
 
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
@@ -83,6 +84,10 @@ pub trait Writer {
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()>;
     /// Writes whether hosts are ready.
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what is not as declared any more.
+    fn drift(&self, drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what drift found over time.
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what a command came to.
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes which artifacts are at hand.

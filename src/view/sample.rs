@@ -1,5 +1,9 @@
 //! Plans and reports made by hand, for the tests of all writers.
 
+mod drift;
+
+pub use drift::{drift, rich_drift};
+
 use crate::engine::{
     Checkup, Command, ExecHost, ExecReport, Failure, Finding, HostHealth, HostReport, Report, StepReport, StepResult,
     VerifyReport, VerifyResult, Weight,

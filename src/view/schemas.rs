@@ -1,11 +1,13 @@
 //! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
 
 use crate::artifact::Lock;
+use crate::drift::{Drift, Entry, History};
 use crate::engine::{Event, Recording, Report, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{kinds, schema::kind_schema};
 use crate::state::{Record, RunInfo};
+use crate::view::json::DriftMessage;
 use crate::{config, resource};
 
 /// A schema by its name.
@@ -27,7 +29,7 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 10] = [
+    let files: [(&'static str, &'static str, Maker); 14] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
@@ -39,6 +41,14 @@ pub fn all() -> impl Iterator<Item = Schema> {
         ("report", "a report, as `report.json` of a run and below `report` in documents", || {
             schemars::schema_for!(Report).into()
         }),
+        ("drift", "what is not as declared any more: below `drift` in documents", || {
+            schemars::schema_for!(Drift).into()
+        }),
+        ("drift-message", "a line of `drift --format ndjson`", || schemars::schema_for!(DriftMessage<'_>).into()),
+        ("drift-history", "what drift found over time: below `drift_history` in documents", || {
+            schemars::schema_for!(History).into()
+        }),
+        ("drift-entry", "a line of the history of drift on the controller", || schemars::schema_for!(Entry).into()),
         ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),

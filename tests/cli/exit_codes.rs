@@ -1,5 +1,6 @@
 //! The table of exit codes: every number, and the order for every combination that a value can hold.
 
+use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Standing, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
 use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
@@ -250,5 +251,86 @@ fn every_combination_in_a_plan() {
                 subset.iter().filter(|(_, only, _)| detailed || !only).map(|(code, _, _)| *code).collect();
             assert_eq!(plan.exit_code(detailed).code(), worst(codes.clone()), "{codes:?}, detailed: {detailed}");
         }
+    });
+}
+
+// --- drift --------------------------------------------------------------------------------------
+
+fn drifted(cause: Cause, verdict: Verdict) -> Finding {
+    let (text, time) = (|| "x".into(), || "2026-11-21T09:30:00Z".to_owned());
+    Finding {
+        host: HostName::new("h"),
+        recipe: text(),
+        step: text(),
+        aspect: Aspect::Step,
+        attribute: None,
+        kind: text(),
+        title: text(),
+        verdict,
+        reason: text(),
+        hint: None,
+        desired: None,
+        observed: None,
+        diff: None,
+        secret: false,
+        last_applied: None,
+        cause,
+        severity: Severity::Low,
+        disruption: Disruption::D0,
+        level: Level::L0,
+        action: None,
+        place: String::new(),
+        standing: Standing::New,
+        first_seen: time(),
+        last_seen: time(),
+        times: 1,
+        also: 0,
+    }
+}
+
+fn unsure() -> Unsure {
+    let text = || "x".into();
+    let (host, aspect) = (HostName::new("h"), Aspect::Step);
+    Unsure { host, recipe: text(), step: text(), aspect, reason: text(), hint: None, place: String::new() }
+}
+
+fn looked_at(reach: Reach) -> HostDrift {
+    let host = HostName::new("h");
+    HostDrift { host, reach, settled: 1, follow: 0, warnings: vec![], took: Duration::ZERO }
+}
+
+#[test]
+fn every_combination_of_drift() {
+    type Has = (u8, fn(&mut Drift));
+    let all: [Has; 5] = [
+        (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
+        // What is pending or blocked is a finding as any other.
+        (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
+        (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
+        (9, |drift| drift.unknown.push(unsure())),
+        (4, |drift| {
+            drift.hosts.push(looked_at(Reach::Unreachable(Unreachable { why: "why".into(), hint: None })));
+        }),
+    ];
+    subsets(&all, |holds| {
+        let text = || "x".to_owned();
+        let mut drift = Drift {
+            version: 1,
+            forge: text(),
+            run: text(),
+            cluster: text(),
+            inventory: text(),
+            time: text(),
+            simulated: vec![],
+            hosts: vec![looked_at(Reach::Observed)],
+            findings: vec![],
+            unknown: vec![],
+            resolved: vec![],
+            ignored: vec![],
+            no_history: None,
+            took: Duration::ZERO,
+        };
+        holds.iter().for_each(|(_, hold)| hold(&mut drift));
+        assert_eq!(drift.exit_code().code(), worst(holds.iter().map(|(code, _)| *code)));
     });
 }

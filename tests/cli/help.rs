@@ -30,6 +30,7 @@ fn every_verb_has_examples() {
         "plan",
         "apply",
         "verify",
+        "drift",
         "validate",
         "facts",
         "graph",

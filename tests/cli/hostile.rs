@@ -45,7 +45,9 @@ fn traced(place: &Path, arguments: &[&str]) -> (String, Vec<String>) {
 /// Calls after forge itself began: threads are none, and neither is what failed for want of a file.
 fn started(log: &str) -> Vec<String> {
     let calls = log.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call.trim_start()));
-    let own = calls.skip_while(|call| !(call.starts_with("execve(") && call.contains("/forge\"")));
+    // Whole only as the first argument: in the others strace cuts long texts.
+    let begins = concat!("execve(\"", env!("CARGO_BIN_EXE_forge"), "\",");
+    let own = calls.skip_while(|call| !call.starts_with(begins));
     let call = |call: &&str| {
         ["execve", "fork", "vfork", "clone", "socket", "connect", "bind", "sendto"]
             .iter()

@@ -137,9 +137,26 @@ impl Trial<'_> {
         node.must(&tamper.r#do);
         let found = self.plan(2, &tamper.r#do);
         assert_eq!(self.named(&found), [tamper.step.as_str()], "{}: {found}", tamper.r#do);
+        self.moved(tamper);
         self.apply(&tamper.r#do);
         node.must(&tamper.holds);
         self.plan(0, &tamper.r#do);
+        expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
+    }
+
+    /// Drift finds what a plan does, and tells that it was the machine that moved: what is declared was applied.
+    fn moved(&self, tamper: &Tamper) {
+        let out = self.project.forge(["drift", "inventory.yaml", "--format", "json"]);
+        expect(&out, 2, &tamper.r#do);
+        let document: serde_json::Value = serde_json::from_str(&out.stdout).expect("a document");
+        let findings = document["drift"]["findings"].as_array().expect("a list").iter();
+        let own = findings.filter(|found| {
+            found["aspect"] == "step"
+                && found["step"].as_str().and_then(|step| step.split('[').next()) == Some(&tamper.step)
+        });
+        let causes: Vec<_> = own.map(|found| found["cause"].as_str().unwrap_or_default()).collect();
+        let moved = |cause: &&str| matches!(*cause, "machine-changed" | "pending");
+        assert!(!causes.is_empty() && causes.iter().all(moved), "{}: {causes:?} {out}", tamper.r#do);
     }
 
     fn removes(self, removed: &str) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const NODES: usize = 20;
 const RUNS: usize = 5;
 
-fn floor(fleet: &Fleet, names: &[String]) -> Duration {
+pub fn floor(fleet: &Fleet, names: &[String]) -> Duration {
     let began = Instant::now();
     let children: Vec<_> = names
         .iter()

@@ -2,6 +2,7 @@
 
 mod apply;
 mod connect;
+mod drift;
 mod groups;
 mod hosts;
 pub(crate) mod range;
@@ -11,13 +12,14 @@ pub(crate) mod selector;
 
 pub(super) use apply::Entry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
+pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use resolve::{Resolved, Var, resolve};
 pub(super) use rollout::{KEYS as ROLLOUT_KEYS, check as check_rollout};
 
 use super::cx::Cx;
 use super::table::{self, Table};
-use super::{Key, Node, Rollout, Share, scalar};
+use super::{DriftPolicy, Key, Node, Rollout, Share, scalar};
 use crate::diag::{Code, Diag, Span};
 use connect::Settings;
 use indexmap::IndexMap;
@@ -38,6 +40,7 @@ pub(super) struct Inventory {
     /// Folders of recipes, when they are named.
     pub recipes: Option<Vec<(String, Span)>>,
     pub rollout: Option<Rollout>,
+    pub drift: Option<DriftPolicy>,
 }
 
 /// Variables as written, with the places of their names.
@@ -61,6 +64,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         apply: apply::read(&table, cx),
         recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
         rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
+        drift: table.get("drift").and_then(|node| drift::read(node, cx)),
     };
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
@@ -70,14 +74,10 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
 
 /// Keys of the contract that this version reads but does not act on: said, never passed over.
 fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
-    for (key, verb) in [("drift", "`forge drift`"), ("kubernetes", "cluster resources")] {
-        if let Some(key) = table.key(key) {
-            let diag = Diag::warning(
-                Code::BadValue,
-                format!("`{}` has no effect: this version does not have {verb}", key.text),
-            );
-            cx.push(diag.at(key.span));
-        }
+    if let Some(key) = table.key("kubernetes") {
+        let diag =
+            Diag::warning(Code::BadValue, "`kubernetes` has no effect: this version does not have cluster resources");
+        cx.push(diag.at(key.span));
     }
 }
 

@@ -3,6 +3,7 @@
 mod across;
 mod artifacts;
 mod booted;
+mod drift;
 mod faults;
 mod identity;
 mod leftover;

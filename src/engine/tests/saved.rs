@@ -1,6 +1,6 @@
 //! A plan that is kept and carried out later: where it runs, where it does not, and that it runs once.
 
-use super::super::{Cancel, Options, Recording, Replay, SavedPlan, apply, bind, observe, plan};
+use super::super::{Cancel, Options, Recording, Replay, SavedPlan, apply, bind, observe, observe_to_change, plan};
 use super::stage::{Ran, Stage};
 use crate::model::{HostName, Outcome};
 use crate::plan::Policy;
@@ -34,12 +34,12 @@ fn keep(stage: &Stage) -> SavedPlan {
     let options = Options { replay: Replay { keep: true, ..Replay::default() }, ..stage.options() };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let saved = block_on(async {
-        let observed = observe(&project, &hosts(stage), &options, &events, false).await;
+        let observed = observe(&project, &hosts(stage), &options, &events).await;
         let made = plan(&project, &observed, &options);
         let recording = Recording::of(&project, &observed).without_commands();
         let replay = Replay { observed: Some(Arc::new(recording.clone())), ..Replay::default() };
         let options = Options { replay, ..options };
-        let replayed = observe(&project, &hosts(stage), &options, &events, false).await;
+        let replayed = observe(&project, &hosts(stage), &options, &events).await;
         let again = plan(&project, &replayed, &options);
         SavedPlan::new(&project, made, &again, &observed, recording, None, &options)
     });
@@ -54,7 +54,7 @@ fn carry(stage: &Stage, saved: &SavedPlan, replay: bool) -> Ran {
     let (project, options) = (stage.project(), stage.options());
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     block_on(async {
-        let mut observed = observe(&project, &hosts(stage), &options, &events, true).await;
+        let mut observed = observe_to_change(&project, &hosts(stage), &options, &events).await;
         let plan = bind(&project, saved, &mut observed, &options, replay);
         let report = apply(&project, &plan, observed, &options, &events, &Cancel::default()).await;
         Ran { plan, report, events: Vec::new() }

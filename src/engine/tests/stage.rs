@@ -1,10 +1,12 @@
 //! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
 
-use super::super::{Cancel, Event, Options, Report, StepResult, apply, observe, plan};
+use super::super::{Cancel, Event, Options, Report, StepResult, apply, drift, observe_drift, observe_to_change, plan};
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project, StepFilter};
+use crate::drift::Drift;
 use crate::model::{HostName, Outcome};
 use crate::plan::{Plan, Policy};
+use crate::state::Store;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -44,7 +46,8 @@ impl Stage {
             policy: Policy::default(),
             evict_busy: None,
         };
-        let mut text = "cluster: test\nhosts:\n".to_owned();
+        // Whoever runs these tests may not make namespaces.
+        let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);
             std::fs::create_dir_all(root.join(".sim")).unwrap();
@@ -75,6 +78,14 @@ impl Stage {
         let text = std::fs::read_to_string(&path).unwrap();
         let hosts = text.split("apply:\n").next().unwrap();
         std::fs::write(path, format!("{hosts}{apply}")).unwrap();
+    }
+
+    /// Declares another `drift:`.
+    pub fn replace_drift(&self, drift: &str) {
+        let path = self.path().join("inventory.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| if line.starts_with("drift:") { drift } else { line }).collect();
+        std::fs::write(path, lines.join("\n") + "\n").unwrap();
     }
 
     /// Gives the cluster another name.
@@ -120,6 +131,13 @@ impl Stage {
         std::fs::read_to_string(self.root(host).join(file)).unwrap_or_default()
     }
 
+    /// Returns everything that lies on a host: paths, sizes and when they were changed.
+    pub fn snapshot(&self, host: &str) -> String {
+        let script = "find . -printf '%p %s %m %C@\\n' | sort";
+        let out = std::process::Command::new("sh").args(["-c", script]).current_dir(self.root(host)).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    }
+
     pub fn record(&self, host: &str, step: &str) -> bool {
         self.has(host, &format!("state/applied/test@{}.json", step.replace('/', "%2F")))
     }
@@ -143,7 +161,7 @@ impl Stage {
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe(&project, &hosts, &options, &events, true).await;
+            let observed = observe_to_change(&project, &hosts, &options, &events).await;
             let plan = plan(&project, &observed, &options);
             between(self);
             let mut list = Vec::new();
@@ -166,10 +184,26 @@ impl Stage {
         })
     }
 
+    /// Looks for drift, as `forge drift` does.
+    pub fn drift(&self) -> Drift {
+        let project = self.project();
+        let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
+        let options = self.options();
+        let options = Options { filter: options.filter.down_to(crate::model::Level::L4), ..options };
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let observed = observe_drift(&project, &hosts, &options, &events).await;
+            let log = Store::new(&self.path().join(".forge"), "test").drift();
+            drift(&project, &observed, &options, Some(&log))
+        })
+    }
+
     pub fn options(&self) -> Options {
         Options {
             parallel: self.parallel,
             timeout: self.timeout,
+            confined: false,
             filter: StepFilter::new(&[], &self.skip),
             policy: self.policy,
             evict_busy: self.evict_busy.clone(),

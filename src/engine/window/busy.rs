@@ -3,6 +3,7 @@
 use super::{Shut, script};
 use crate::engine::cancel::Stop;
 use crate::engine::event::Event;
+use crate::engine::glance::Asked;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::facts::Facts;

@@ -3,6 +3,7 @@
 use super::Shut;
 use super::slurm::{self, Node};
 use crate::engine::cancel::Stop;
+use crate::engine::glance::Asked;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::plan::Window;

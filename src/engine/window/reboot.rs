@@ -2,6 +2,7 @@
 
 use super::{BOOT_ID, Shut, script};
 use crate::engine::event::{Event, Rebooted, StepResult};
+use crate::engine::glance::Asked;
 use crate::engine::host::HostRun;
 use crate::engine::link::{Link, Locked, SHORT, broken, reason};
 use crate::facts::Facts;

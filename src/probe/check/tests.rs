@@ -16,7 +16,7 @@ fn probe(user: Option<&str>) -> Probe {
 
 fn one(user: Option<&str>, raw: &Raw) -> Result<Output, Unknown> {
     let probe = probe(user);
-    let seen = answers(&section(&probe, 60).expect("a check"), raw);
+    let seen = answers(&section(&probe, Checks::default()).expect("a check"), raw);
     seen.get(&probe).map(|reading| match reading {
         Reading::Output(output) => output.clone(),
         other => panic!("{other:?}"),
@@ -44,7 +44,23 @@ fn a_check_that_did_not_begin_or_end_is_unknown() {
 fn the_limit_of_the_run_holds_for_checks_that_name_none() {
     let limit = |timeout_s| {
         let Probe::Check { id, script, user, cwd, env, .. } = probe(None) else { unreachable!() };
-        section(&Probe::Check { id, script, user, cwd, env, timeout_s }, 5).expect("a check").timeout_s
+        section(&Probe::Check { id, script, user, cwd, env, timeout_s }, Some(Duration::from_secs(5)).into())
+            .expect("a check")
+            .timeout_s
     };
     assert_eq!((limit(None), limit(Some(7))), (5, 7));
+}
+
+#[test]
+fn a_host_that_does_not_let_checks_be_confined_makes_them_unknown() {
+    let unbegun = |stderr: &str| Raw { end: End::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
+    let why = "unconfined: the host does not let the check run where it can write nothing";
+    for (stderr, said) in [
+        ("forge-unconfined `unshare` is missing\n", "`unshare` is missing"),
+        ("unshare: unshare failed: Operation not permitted\n", "unshare failed: Operation not permitted"),
+    ] {
+        assert_eq!(one(None, &unbegun(stderr)), Err(Unknown::new(why).said(said)));
+    }
+    let text = format!("{:?}", section(&probe(None), Checks { confined: true, limit: None }).expect("a check").body);
+    assert!(text.contains("remount,bind,ro"), "{text}");
 }

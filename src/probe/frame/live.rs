@@ -73,6 +73,35 @@ fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
     }
 }
 
+/// Where this machine lets nobody make a namespace the check must not have begun at all.
+#[test]
+fn a_confined_check_reads_everything_and_writes_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (there, gone) = (dir.path().join("there"), dir.path().join("a % \\ b"));
+    std::fs::write(&there, "x").expect("a file");
+    let script = format!(
+        "cat '{}'; echo y >'{}' || echo kept; mktemp >/dev/null && echo temporary; cat <<end\nhere\nend",
+        there.display(),
+        gone.display()
+    );
+    let probe = check("confined", &script);
+    let probes = BTreeSet::from([probe.clone()]);
+    for shell in SHELLS {
+        let checks = Checks { confined: true, limit: None };
+        let compiled = compile(&probes, &[], Token::new(TOKEN), checks);
+        let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
+        match seen.get(&probe) {
+            Ok(Reading::Output(output)) => assert_eq!(output.stdout.raw(), "xkept\ntemporary\nhere\n", "{output:?}"),
+            Err(unknown) => {
+                println!("skipped: namespaces cannot be made here");
+                assert!(unknown.why.starts_with("unconfined: "), "{unknown:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(!gone.exists());
+    }
+}
+
 #[test]
 fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
     let hang = |script: &str| Probe::Check {

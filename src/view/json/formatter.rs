@@ -2,19 +2,29 @@
 
 use crate::model::SecretStore;
 use crate::view::escape;
-use serde_json::ser::{Formatter, PrettyFormatter};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Pretty printing, with hidden characters as `\u` escapes and placeholders of secrets by their names.
-#[derive(Default)]
+/// Pretty printing or a single line, with hidden characters as `\u` escapes and placeholders of secrets by their names.
 pub struct Harmless {
-    pretty: PrettyFormatter<'static>,
+    pretty: Option<PrettyFormatter<'static>>,
     /// Whether placeholders stay as they are.
     exact: bool,
 }
 
+impl Default for Harmless {
+    fn default() -> Self {
+        Self { pretty: Some(PrettyFormatter::default()), exact: false }
+    }
+}
+
 impl Harmless {
+    /// Returns one that writes everything in a line.
+    pub fn compact() -> Self {
+        Self { pretty: None, exact: false }
+    }
+
     /// Returns one that leaves placeholders of secrets as they are, for what forge itself reads again.
     pub fn exact() -> Self {
         Self { exact: true, ..Self::default() }
@@ -37,39 +47,66 @@ impl Formatter for Harmless {
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.begin_array(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_array(out),
+            None => CompactFormatter.begin_array(out),
+        }
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.end_array(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_array(out),
+            None => CompactFormatter.end_array(out),
+        }
     }
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.pretty.begin_array_value(out, first)
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_array_value(out, first),
+            None => CompactFormatter.begin_array_value(out, first),
+        }
     }
 
     fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.end_array_value(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_array_value(out),
+            None => CompactFormatter.end_array_value(out),
+        }
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.begin_object(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_object(out),
+            None => CompactFormatter.begin_object(out),
+        }
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.end_object(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_object(out),
+            None => CompactFormatter.end_object(out),
+        }
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.pretty.begin_object_key(out, first)
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_object_key(out, first),
+            None => CompactFormatter.begin_object_key(out, first),
+        }
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.begin_object_value(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_object_value(out),
+            None => CompactFormatter.begin_object_value(out),
+        }
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.pretty.end_object_value(out)
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_object_value(out),
+            None => CompactFormatter.end_object_value(out),
+        }
     }
 }
 

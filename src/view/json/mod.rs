@@ -1,18 +1,22 @@
 //! The JSON writer: one document per result of a verb, with its form's version first.
 
+mod drift;
 mod formatter;
 mod offline;
 mod save;
 mod validation;
 
+pub use drift::{Message as DriftMessage, messages as drift_messages};
 pub use save::save;
 
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -37,8 +41,8 @@ struct Document<T> {
 }
 
 /// The exit code of the process and its name.
-#[derive(Serialize)]
-struct Exit {
+#[derive(Serialize, JsonSchema)]
+pub struct Exit {
     code: u8,
     name: ExitCode,
 }
@@ -200,6 +204,14 @@ impl Writer for Json {
 
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("doctor", exit, DoctorBody { doctor: checkup }, out)
+    }
+
+    fn drift(&self, drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("drift", exit, drift::DriftBody { counts: drift.counts(), drift }, out)
+    }
+
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("drift_history", ExitCode::Done, drift::HistoryBody { drift_history: history }, out)
     }
 
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -98,3 +98,31 @@ fn hostile_text_is_inert_and_the_same_once_parsed() {
         assert!(!text.chars().any(escape::hidden), "{raw:?} came through in {text}");
     }
 }
+
+#[test]
+fn drift_reads_back_as_it_was() {
+    let drift = sample::rich_drift();
+    let (_, value) = json(|out| Json.drift(&drift, drift.exit_code(), out));
+    assert_eq!(value["exit"]["code"], 4);
+    assert_eq!(value["counts"]["by_cause"]["machine-changed"], 5);
+    assert_eq!(serde_json::from_value::<Drift>(value["drift"].clone()).unwrap(), drift);
+}
+
+#[test]
+fn drift_messages_begin_with_the_version_and_end_with_the_exit_code() {
+    for (raw, _) in HOSTILE {
+        let mut drift = sample::rich_drift();
+        drift.findings[0].observed = Some((*raw).into());
+        let mut out = Vec::new();
+        drift_messages(&drift, drift.exit_code(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |kind: &str| lines.iter().filter(|line| line["message"] == kind).count();
+        assert_eq!((&lines[0]["message"], &lines[0]["version"]), (&"version".into(), &1.into()));
+        assert_eq!((of("host"), of("finding"), of("unknown")), (4, drift.findings.len(), 1));
+        assert_eq!(lines[5]["observed"], crate::model::SecretStore::mask(raw));
+        let last = lines.last().unwrap();
+        assert_eq!((&last["message"], &last["exit"]["code"]), (&"end".into(), &4.into()));
+    }
+}

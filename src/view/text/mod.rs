@@ -4,6 +4,7 @@ mod chart;
 pub(super) mod closing;
 mod diff;
 mod doctor;
+mod drift;
 mod exec;
 mod explain;
 mod facts;
@@ -27,6 +28,7 @@ pub(super) mod windows;
 use super::{Init, Listed, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
+use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
@@ -111,6 +113,14 @@ impl Writer for Text {
 
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         doctor::write(self, checkup, exit, out)
+    }
+
+    fn drift(&self, drift: &Drift, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        drift::write(self, drift, out)
+    }
+
+    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()> {
+        drift::history(history, out)
     }
 
     fn exec(&self, report: &ExecReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -255,12 +255,15 @@ fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "warnings"))?;
-    for (warning, hosts) in &groups {
-        writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
-        warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
-        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
-    }
+    groups.iter().try_for_each(|(warning, hosts)| warning_group(warning, hosts, out))?;
     writeln!(out)
+}
+
+/// Writes what is odd about some hosts.
+pub fn warning_group(warning: &Warning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
+    warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }
 
 fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {

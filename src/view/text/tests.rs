@@ -1,6 +1,7 @@
 //! What people read, word for word, and that nothing a host says acts on their terminal.
 
 use super::*;
+use crate::drift::{Known, Offender, RunLine};
 use crate::model::Outcome;
 use crate::probe::Unknown;
 use crate::view::escape::{self, tests::HOSTILE};
@@ -233,4 +234,73 @@ fn nothing_that_a_host_says_acts_on_the_terminal() {
         harmless(&without_own_colours(|out| text(1).report(&sample::hostile_report(raw), ExitCode::Done, out)), raw);
     }
     harmless(&without_own_colours(|out| text(1).facts(&seen(), ExitCode::Done, out)), "facts");
+}
+
+fn drift(verbose: u8, drift: &Drift) -> String {
+    plain(|out| text(verbose).drift(drift, drift.exit_code(), out))
+}
+
+#[test]
+fn drift_with_everything() {
+    insta::assert_snapshot!(drift(0, &sample::rich_drift()));
+}
+
+#[test]
+fn drift_with_everything_and_detail() {
+    insta::assert_snapshot!(drift(1, &sample::rich_drift()));
+}
+
+#[test]
+fn a_history_tells_runs_and_who_is_found_most() {
+    let run = |time: &str, found, exit| RunLine {
+        run: "r".into(),
+        time: time.into(),
+        hosts: 3,
+        unreachable: 0,
+        findings: found,
+        unknown: 0,
+        new: found,
+        changed: 0,
+        resolved: 1 - found,
+        exit,
+        took_ms: 1200,
+    };
+    let rich = sample::rich_drift();
+    let open = Known { resolved: None, times: 3, ..rich.resolved[0].clone() };
+    let history = History {
+        version: 1,
+        cluster: "lab".into(),
+        since: None,
+        runs: vec![run("2026-11-21T08:00:00Z", 1, 2), run("2026-11-21T08:15:00Z", 0, 0)],
+        open: vec![open],
+        resolved: rich.resolved,
+        mean_time_to_repair_s: Some(5400),
+        hosts: vec![Offender { name: "gpu02".into(), count: 3 }],
+        steps: vec![Offender { name: "base/hosts".into(), count: 3 }],
+    };
+    insta::assert_snapshot!(plain(|out| text(0).drift_history(&history, out)));
+}
+
+#[test]
+fn no_drift_is_one_line() {
+    let quiet = sample::drift(&["a", "b", "c"], vec![]);
+    assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks as declared (1.2 s)\n");
+}
+
+#[test]
+fn what_a_host_says_in_a_finding_does_not_act() {
+    for (raw, shown) in HOSTILE {
+        let mut hostile = sample::rich_drift();
+        for finding in &mut hostile.findings {
+            finding.observed = Some((*raw).into());
+            finding.reason = (*raw).into();
+            finding.title = (*raw).into();
+            finding.diff = Some((*raw).into());
+            finding.step = (*raw).into();
+        }
+        hostile.unknown[0].reason = (*raw).into();
+        let text = drift(1, &hostile);
+        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        assert!(text.contains(shown), "{text:?}");
+    }
 }

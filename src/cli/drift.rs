@@ -1,0 +1,175 @@
+//! `forge drift`.
+
+use super::args::{Format, InventoryArg};
+use super::backend::{Ask, Backend};
+use super::duration;
+use super::error::CliError;
+use super::interrupt::Interrupts;
+use super::output::Output;
+use super::recorded::Recorded;
+use super::run::{Cx, Ending, block_on};
+use super::timer::{self, TimerArgs};
+use crate::model::{ExitCode, Level};
+use crate::view;
+use camino::{Utf8Path, Utf8PathBuf};
+use jiff::civil::Date;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Tell what is not as declared any more, why, and change nothing
+///
+/// Compares what is declared with what hosts show and with what they remember of the last apply: that tells a machine
+/// that was changed from a recipe that was changed. Nothing is written on a host, and nothing is asked that would
+/// change one. One line where everything is as declared. Ends with 0 when it is, 2 when something is not; what is
+/// pending or blocked is not.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge drift cluster.yaml                     what moved, equal findings once
+  forge drift cluster.yaml -v                  also who applied it last, when, and where it is declared
+  forge drift cluster.yaml --on gpu --format json
+  forge drift cluster.yaml --format ndjson     one message a line, the version first
+  forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
+  forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
+  forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
+pub struct Args {
+    #[command(flatten)]
+    pub inventory: InventoryArg,
+    #[command(flatten)]
+    pub recorded: Recorded,
+    /// Look as deep as this: L0 present, L1 versions agree, L2 loaded and active, L3 hardware, L4 in Kubernetes, L5 how fast
+    #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
+    pub level: Level,
+    /// Show what earlier runs found; no host is contacted
+    #[arg(long, conflicts_with_all = ["record", "observed"])]
+    pub history: bool,
+    /// With --history: from then on: 12h, 7d, or a day as in 2026-11-21
+    #[arg(long, value_name = "TIME", requires = "history")]
+    pub since: Option<Since>,
+    #[command(flatten)]
+    pub timer: TimerArgs,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::parse(text).ok_or_else(|| "a level is `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
+}
+
+/// From when on a history is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    Ago(Duration),
+    Day(Date),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+        let ago = |days| Self::Ago(Duration::from_secs(u64::from(days) * 86_400));
+        let other = || duration::parse(text).map(Self::Ago).or_else(|_| text.parse().map(Self::Day));
+        days.map(ago)
+            .map_or_else(other, Ok)
+            .map_err(|_: jiff::Error| "a time is `30m`, `12h`, `7d` or a day as in `2026-11-21`".to_owned())
+    }
+}
+
+pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let mut settings = args.recorded.settings(cx.settings)?;
+    settings.filter = settings.filter.down_to(args.level);
+    let cx = &cx.with(&settings);
+    let target = cx.target(&args.inventory)?;
+    let output = cx.output(&target);
+    let loaded = cx.load(&target)?;
+    if args.timer.install_timer {
+        return install(cx, &output, args, &target.path, &loaded.0);
+    }
+    if args.history {
+        return history(cx, &output, &loaded.0, args.since);
+    }
+    block_on(async {
+        let mut stop = Interrupts::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift).await?;
+        args.recorded.write(cx.backend, &loaded.0, &seen)?;
+        let drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        let exit = drift.exit_code();
+        match cx.settings.format {
+            Format::Ndjson => {
+                output.drawn(&|out| view::drift_messages(&drift, exit, out))?;
+                output.file_beside(&|writer, out| writer.drift(&drift, exit, out))?;
+            }
+            _ => output.result(&|writer, out| writer.drift(&drift, exit, out))?,
+        }
+        Ok(exit)
+    })
+}
+
+fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
+    let history = cx.backend.drift_history(project, since, cx.settings).map_err(|why| {
+        CliError::unexpected(format!("the history of drift cannot be read: {why}"))
+            .hint("name another state folder with `--state`")
+    })?;
+    match cx.settings.format {
+        Format::Ndjson => {
+            let error = CliError::usage("a history is not written as `--format ndjson`");
+            return Err(error.hint("`--format json` writes it as one document"));
+        }
+        _ => output.result(&|writer, out| writer.drift_history(&history, out))?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn install<B: Backend>(
+    cx: &Cx<'_, B>,
+    output: &Output<'_>,
+    args: &Args,
+    inventory: &Utf8Path,
+    project: &B::Project,
+) -> Ending {
+    let command = command(cx, args, inventory)?;
+    let said = timer::install(cx, &args.timer, &cx.backend.project(project).cluster, &command)?;
+    output.drawn(&|out| timer::tell(&said, out))?;
+    Ok(ExitCode::Done)
+}
+
+/// Returns the command that the timer runs: this one, by absolute paths.
+fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<String>, CliError> {
+    let absolute = |path: &Utf8Path| {
+        let path = camino::absolute_utf8(path);
+        path.map(Utf8PathBuf::into_string).map_err(|error| CliError::unexpected(error.to_string()))
+    };
+    let program = std::env::current_exe().map_err(|error| CliError::unexpected(error.to_string()))?;
+    let program = program.into_os_string().into_string();
+    let program = program.map_err(|_| CliError::unexpected("the path of forge itself is not text"))?;
+    let mut words = vec![program, "drift".to_owned(), absolute(inventory)?, "--quiet".to_owned()];
+    let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    flag("--state", absolute(&cx.settings.state(inventory))?);
+    let typed = cx.typed;
+    typed.on.iter().for_each(|on| flag("--on", on.clone()));
+    typed.step.iter().for_each(|step| flag("--step", step.clone()));
+    typed.skip.iter().for_each(|skip| flag("--skip", skip.clone()));
+    for (name, path) in [("--json-into", &typed.json_into), ("--record", &args.recorded.record)] {
+        path.iter().try_for_each(|path| absolute(path).map(|path| flag(name, path)))?;
+    }
+    if args.level != Level::L4 {
+        flag("--level", format!("{:?}", args.level));
+    }
+    if typed.trust {
+        words.push("--trust".to_owned());
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_a_span_or_a_day() {
+        assert_eq!("7d".parse(), Ok(Since::Ago(Duration::from_secs(7 * 86_400))));
+        assert_eq!("12h".parse(), Ok(Since::Ago(Duration::from_secs(12 * 3600))));
+        assert_eq!("2026-11-21".parse(), Ok(Since::Day(Date::constant(2026, 11, 21))));
+        for text in ["", "7", "d", "yesterday", "-7d"] {
+            assert!(text.parse::<Since>().is_err(), "{text}");
+        }
+    }
+}

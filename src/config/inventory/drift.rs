@@ -1,0 +1,80 @@
+//! `drift:` as written.
+
+use crate::config::Node;
+use crate::config::cx::Cx;
+use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS};
+use crate::config::filter::Pattern;
+use crate::config::scalar;
+use crate::config::table::{self, Table};
+use crate::diag::{Code, Diag};
+use jiff::civil::Date;
+
+/// Keys of `drift`.
+pub(in crate::config) const KEYS: [&str; 3] = ["ignore", "keep", "unconfined"];
+/// Keys of an entry of `ignore`.
+pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
+
+pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
+    let table = Table::open(node, "`drift`", &KEYS, &mut cx.diags)?;
+    let items = table.items("ignore", &mut cx.diags);
+    Some(DriftPolicy {
+        ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
+        // At most ten years, which fits.
+        keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
+        unconfined: table.bool("unconfined", &mut cx.diags).unwrap_or(false),
+    })
+}
+
+fn ignore(node: &Node, cx: &mut Cx<'_>) -> Option<Ignore> {
+    let table = Table::open(node, "an entry of `ignore`", &IGNORE_KEYS, &mut cx.diags)?;
+    let what = what(&table, cx);
+    let why = table.require("why", &mut cx.diags).and_then(|node| reason(node, cx));
+    let until = table.require("until", &mut cx.diags).and_then(|node| date(node, cx));
+    let ((what, text), why, until) = (what?, why?, until?);
+    let pattern = Pattern::new(&text);
+    Some(Ignore { what, text, why, until, span: node.span, pattern })
+}
+
+fn what(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(Ignored, String)> {
+    let (path, step) = (table.text("path", &mut cx.diags), table.text("step", &mut cx.diags));
+    match (path, step) {
+        (Some(path), None) if path.starts_with('/') => Some((Ignored::Path, path)),
+        (Some(path), None) => {
+            let found = scalar::shorten(&path);
+            let diag = Diag::error(Code::BadValue, format!("`path` must begin with `/`, found `{found}`"));
+            cx.push(diag.at(table.span));
+            None
+        }
+        (None, Some(step)) => Some((Ignored::Step, step)),
+        (Some(_), Some(_)) => {
+            let diag = Diag::error(Code::Exclusive, "an entry of `ignore` is about a `path` or a `step`, not both");
+            cx.push(diag.at(table.span).hint("write two entries"));
+            None
+        }
+        (None, None) => {
+            let diag = Diag::error(Code::MissingKey, "an entry of `ignore` needs `path` or `step`");
+            cx.push(diag.at(table.span));
+            None
+        }
+    }
+}
+
+fn reason(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+    let text = table::text(node, "why", &mut cx.diags)?;
+    if text.trim().is_empty() {
+        let diag = Diag::error(Code::BadValue, "`why` says nothing").at(node.span);
+        cx.push(diag.hint("say why drift passes it over: the report repeats it"));
+        return None;
+    }
+    Some(text)
+}
+
+fn date(node: &Node, cx: &mut Cx<'_>) -> Option<Date> {
+    let text = table::text(node, "until", &mut cx.diags)?;
+    let date = text.parse::<Date>().ok();
+    if date.is_none() {
+        let diag = Diag::error(Code::BadValue, format!("`until` must be a day, found `{}`", scalar::shorten(&text)));
+        cx.push(diag.at(node.span).hint("write it like `2027-01-31`: the last day on which it is passed over"));
+    }
+    date
+}

@@ -1,0 +1,110 @@
+//! Counters of hardware, which tell something only by what they grew within one boot.
+
+use crate::model::HostName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// Values by part and counter.
+pub type Ports = BTreeMap<(String, String), u64>;
+/// What each counter grew by, and since when (RFC 3339, UTC).
+pub type Grown = BTreeMap<(String, String), (u64, String)>;
+
+/// What the counters of hosts were when they were read last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    #[serde(default)]
+    pub version: u32,
+    pub hosts: BTreeMap<HostName, HostCounters>,
+}
+
+/// Those of one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostCounters {
+    /// The boot that they count within.
+    pub boot: String,
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// By part, then by name.
+    pub parts: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+impl Counters {
+    /// Reads what an earlier run kept. What cannot be read is as good as nothing: then nothing has grown.
+    pub fn parse(text: &str) -> Self {
+        let read: Option<Self> = serde_json::from_str(text).ok();
+        read.filter(|counters| counters.version == VERSION).unwrap_or_default()
+    }
+
+    /// Takes over what was read of a host just now, and returns what grew meanwhile. Nothing has where the host was
+    /// booted since, or a counter began anew.
+    pub fn take(&mut self, host: &HostName, boot: &str, time: &str, now: &Ports) -> Grown {
+        self.version = VERSION;
+        let mut parts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for ((part, name), value) in now {
+            parts.entry(part.clone()).or_default().insert(name.clone(), *value);
+        }
+        let read = HostCounters { boot: boot.to_owned(), time: time.to_owned(), parts };
+        match self.hosts.insert(host.clone(), read) {
+            Some(before) if before.boot == boot => grown(&before, now),
+            _ => Grown::new(),
+        }
+    }
+}
+
+fn grown(before: &HostCounters, now: &Ports) -> Grown {
+    let since = |key: &(String, String)| before.parts.get(&key.0)?.get(&key.1).copied();
+    let rose = |(key, value): (&(String, String), &u64)| {
+        let grown = value.checked_sub(since(key)?).filter(|grown| *grown > 0)?;
+        Some((key.clone(), (grown, before.time.clone())))
+    };
+    now.iter().filter_map(rose).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ports(value: u64) -> Ports {
+        Ports::from([(("mlx5_0/1".to_owned(), "link_downed".to_owned()), value)])
+    }
+
+    #[test]
+    fn what_a_counter_grew_by_counts_within_one_boot_only() {
+        // boot and value before, boot and value now, what it grew by
+        let table = [
+            (("a", 3), ("a", 3), None),
+            (("a", 3), ("a", 5), Some(2)),
+            // The host was booted: it began at nothing.
+            (("a", 3), ("b", 5), None),
+            // Somebody set it back.
+            (("a", 3), ("a", 1), None),
+        ];
+        for ((boot, value), (later, now), expected) in table {
+            let (host, mut counters) = (HostName::new("h"), Counters::default());
+            assert_eq!(counters.take(&host, boot, "t1", &ports(value)), Grown::new(), "the first read tells nothing");
+            let grown = counters.take(&host, later, "t2", &ports(now));
+            let found = grown.into_values().next();
+            assert_eq!(found, expected.map(|grown| (grown, "t1".to_owned())), "{boot} {value} {later} {now}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_was_not_there_before_has_not_grown() {
+        let (host, mut counters) = (HostName::new("h"), Counters::default());
+        counters.take(&host, "a", "t1", &Ports::new());
+        assert_eq!(counters.take(&host, "a", "t2", &ports(9)), Grown::new());
+    }
+
+    #[test]
+    fn what_is_kept_reads_back_and_what_is_broken_is_nothing() {
+        let mut counters = Counters::default();
+        counters.take(&HostName::new("h"), "a", "t1", &ports(4));
+        assert_eq!(Counters::parse(&serde_json::to_string(&counters).unwrap()), counters);
+        assert_eq!(Counters::parse("{\"version\": 1, \"ho"), Counters::default());
+        assert_eq!(Counters::parse("{\"version\": 2, \"hosts\": {}}"), Counters::default());
+    }
+}

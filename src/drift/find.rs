@@ -1,0 +1,389 @@
+//! From a plan and the records of its hosts to findings.
+
+use super::cause::Cause;
+use super::counters::Grown;
+use super::explain::{attributes, declared, explain, of_recipe, tell};
+use super::health::{self, Fault};
+use super::last::Applied;
+use super::model::{Aspect, Finding, HostDrift, IgnoredLine, Severity, Standing, Unsure};
+use super::passing::Passing;
+use crate::config::{Expander, State};
+use crate::model::{Disruption, HostName, Level, Untrusted, Verdict};
+use crate::plan::{
+    self, Ahead, Case, Ground, HostPlan, HostSeen, Inputs, LeftBehind, Plan, Reach, Ruling, StepPlan, Turn, VerifyPlan,
+};
+use crate::probe::Unknown;
+use crate::resource::Judgement;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What a look at hosts found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    pub hosts: Vec<HostDrift>,
+    pub findings: Vec<Finding>,
+    pub unknown: Vec<Unsure>,
+    /// Steps and verifications that were not judged for certain: a finding of theirs is neither there nor gone.
+    pub undecided: BTreeSet<(HostName, String, String)>,
+    /// Steps and verifications of which something was passed over.
+    pub ignored_steps: BTreeSet<(HostName, String, String)>,
+    pub ignored: Vec<IgnoredLine>,
+}
+
+/// What a look is made with, beside the plan.
+pub struct Look<'l> {
+    /// How long each host was looked at.
+    pub took: &'l BTreeMap<HostName, Duration>,
+    /// What the counters of each host grew by.
+    pub grown: &'l BTreeMap<HostName, Grown>,
+    /// RFC 3339, UTC.
+    pub now: &'l str,
+}
+
+/// Returns what is not as declared, and why. `plan` was made from `inputs`. What was found before is told later.
+pub fn find(inputs: &Inputs<'_>, plan: &Plan, look: &Look<'_>) -> Found {
+    let expander = Expander::new(inputs.project);
+    let ground = Ground {
+        project: inputs.project,
+        expander: &expander,
+        filter: inputs.filter,
+        exports: inputs.exports,
+        chosen: inputs.chosen,
+        secrets: inputs.secrets,
+        policy: inputs.policy,
+    };
+    let seen: BTreeMap<&HostName, &HostSeen> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
+    let mut passing = Passing::new(inputs.project, look.now);
+    let mut found = Found::default();
+    for host in &plan.hosts {
+        let took = look.took.get(&host.host).copied().unwrap_or_default();
+        let drift = of_host(host, took);
+        let mut of_one = OneHost { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
+        if let Some(case) = seen.get(&host.host).and_then(|seen| Case::new(ground, &host.host, seen)) {
+            of_one.all(&case, look.grown.get(&host.host).unwrap_or(&Grown::new()));
+        }
+        let drift = of_one.drift;
+        found.hosts.push(drift);
+    }
+    found.ignored = passing.lines();
+    found
+}
+
+fn of_host(plan: &HostPlan, took: Duration) -> HostDrift {
+    HostDrift {
+        host: plan.host.clone(),
+        reach: plan.reach.clone(),
+        settled: 0,
+        follow: 0,
+        warnings: plan.warnings.clone(),
+        took,
+    }
+}
+
+/// One host that is looked through.
+struct OneHost<'l, 'p> {
+    found: &'l mut Found,
+    passing: &'l mut Passing<'p>,
+    plan: &'l HostPlan,
+    now: &'l str,
+    drift: HostDrift,
+}
+
+impl OneHost<'_, '_> {
+    fn all(&mut self, case: &Case<'_>, grown: &Grown) {
+        if self.plan.reach != Reach::Observed {
+            return;
+        }
+        // Of ten thousand hosts most are as declared, and of those nothing more is asked.
+        let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
+        let turns = if quiet { Vec::new() } else { case.turns() };
+        for step in &self.plan.steps {
+            self.step(case, &turns, step);
+        }
+        for verify in &self.plan.verify {
+            self.verify(case, verify);
+        }
+        for left in &self.plan.undeclared {
+            self.undeclared(case, left);
+        }
+        for (fact, _) in health::FACTS {
+            if let Some(Err(why)) = case.seen.facts.0.get(fact) {
+                self.unhealthy(fact, why);
+            }
+        }
+        for fault in health::faults(&case.seen.facts, grown) {
+            self.fault(fault);
+        }
+    }
+
+    /// Adds a finding, unless it is passed over.
+    fn push(&mut self, finding: Finding, paths: &[String]) {
+        let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
+        match self.passing.passes(recipe, step, paths) {
+            true => self.pass(recipe, step),
+            false => self.found.findings.push(finding),
+        }
+    }
+
+    fn push_unsure(&mut self, unsure: Unsure, paths: &[String]) {
+        let (recipe, step) = (unsure.recipe.raw(), unsure.step.raw());
+        match self.passing.passes(recipe, step, paths) {
+            true => self.pass(recipe, step),
+            false => self.found.unknown.push(unsure),
+        }
+    }
+
+    fn pass(&mut self, recipe: &str, step: &str) {
+        self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    fn unhealthy(&mut self, fact: &str, why: &Unknown) {
+        self.undecided(HARDWARE, EVERY_STEP);
+        let unsure = Unsure {
+            host: self.plan.host.clone(),
+            recipe: HARDWARE.into(),
+            step: fact.into(),
+            aspect: Aspect::Health,
+            reason: Judgement::unknown(why).reason,
+            hint: None,
+            place: String::new(),
+        };
+        self.push_unsure(unsure, &[]);
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let finding = Finding {
+            kind: fault.kind.into(),
+            title: format!("{} {}", fault.kind, fault.part).into(),
+            reason: fault.reason.into(),
+            cause: Cause::HardwareFault,
+            severity: Severity::Critical,
+            level: Level::L3,
+            action: Some(fault.action),
+            attribute: Some(fault.aspect),
+            ..self.blank(HARDWARE, &format!("{} {}", fault.kind, fault.part), Aspect::Health)
+        };
+        self.push(finding, &[]);
+    }
+
+    fn step(&mut self, case: &Case<'_>, turns: &[Turn<'_>], step: &StepPlan) {
+        let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
+        let judged = match (&step.envelope, turn) {
+            // What a plan predicts is no observation: it is judged by what is seen alone.
+            (Some(_), Some(turn)) => alone(step, &plan::judge(case, turn, turns, &Ahead::default())),
+            (Some(_), None) => None,
+            (None, _) => Some(step.clone()),
+        };
+        match judged {
+            None => self.follows(step),
+            Some(step) => self.judged(case, turn, &step),
+        }
+    }
+
+    fn follows(&mut self, step: &StepPlan) {
+        self.drift.follow += 1;
+        self.undecided(&step.id.recipe, &name(step));
+    }
+
+    fn judged(&mut self, case: &Case<'_>, turn: Option<&Turn<'_>>, step: &StepPlan) {
+        match step.verdict {
+            Verdict::Ok => self.drift.settled += 1,
+            Verdict::NotApplicable => {}
+            Verdict::Unknown => self.unsure(turn, step),
+            Verdict::Blocked(_) if self.again(step) => {}
+            Verdict::Change | Verdict::Pending | Verdict::Blocked(_) => self.differs(case, turn, step),
+        }
+    }
+
+    fn unsure(&mut self, turn: Option<&Turn<'_>>, step: &StepPlan) {
+        self.undecided(&step.id.recipe, &name(step));
+        let unsure = Unsure {
+            host: self.plan.host.clone(),
+            recipe: (*step.id.recipe).into(),
+            step: name(step).into(),
+            aspect: Aspect::Step,
+            reason: step.reason.clone(),
+            hint: step.hint.clone(),
+            place: step.place.to_string(),
+        };
+        self.push_unsure(unsure, &paths(turn));
+    }
+
+    fn undecided(&mut self, recipe: &str, step: &str) {
+        self.found.undecided.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    /// Whether a recipe is blocked for a reason that an earlier step of it has told: it is told once, with how many more.
+    fn again(&mut self, step: &StepPlan) -> bool {
+        let (host, recipe) = (&self.plan.host, &*step.id.recipe);
+        let same = |told: &&mut Finding| {
+            told.host == *host
+                && told.recipe.raw() == recipe
+                && told.verdict == step.verdict
+                && told.reason == step.reason
+        };
+        match self.found.findings.iter_mut().rev().take(self.plan.steps.len()).find(same) {
+            Some(told) => told.also += 1,
+            None => return false,
+        }
+        let name = name(step);
+        self.undecided(&step.id.recipe, &name);
+        true
+    }
+
+    fn differs(&mut self, case: &Case<'_>, turn: Option<&Turn<'_>>, step: &StepPlan) {
+        let record = case.record(&step.id).map(Applied::new);
+        let digest = turn.and_then(|turn| declared(case, turn));
+        let paths = paths(turn);
+        for change in attributes(step) {
+            let mut finding = self.of_step(step);
+            tell(&mut finding, change.as_ref());
+            explain(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
+            self.push(finding, &paths);
+        }
+    }
+
+    fn of_step(&self, step: &StepPlan) -> Finding {
+        Finding {
+            kind: step.kind.as_str().into(),
+            title: step.title.clone(),
+            verdict: step.verdict,
+            reason: step.reason.clone(),
+            hint: step.hint.clone(),
+            disruption: if step.by_reboot { Disruption::D3 } else { step.disruption },
+            level: step.level,
+            place: step.place.to_string(),
+            ..self.blank(&step.id.recipe, &name(step), Aspect::Step)
+        }
+    }
+
+    fn verify(&mut self, case: &Case<'_>, verify: &VerifyPlan) {
+        match verify.verdict {
+            Verdict::Ok => self.drift.settled += 1,
+            Verdict::NotApplicable => {}
+            // It is judged once the steps of its recipe are as declared.
+            Verdict::Pending => self.undecided(&verify.recipe, &verify.name),
+            Verdict::Unknown => self.unsure_verify(verify),
+            Verdict::Change | Verdict::Blocked(_) => {
+                let finding = self.of_verify(case, verify);
+                self.push(finding, &[]);
+            }
+        }
+    }
+
+    fn unsure_verify(&mut self, verify: &VerifyPlan) {
+        self.undecided(&verify.recipe, &verify.name);
+        let unsure = Unsure {
+            host: self.plan.host.clone(),
+            recipe: verify.recipe.as_str().into(),
+            step: verify.name.as_str().into(),
+            aspect: Aspect::Verification,
+            reason: verify.reason.clone(),
+            hint: None,
+            place: verify.place.clone(),
+        };
+        self.push_unsure(unsure, &[]);
+    }
+
+    /// A verification has no record of its own: what was applied of its recipe tells who moved.
+    fn of_verify(&self, case: &Case<'_>, verify: &VerifyPlan) -> Finding {
+        let (cause, last_applied) = of_recipe(case, &verify.recipe);
+        Finding {
+            verdict: verify.verdict,
+            reason: verify.reason.clone(),
+            level: verify.level,
+            place: verify.place.clone(),
+            cause,
+            last_applied,
+            severity: if cause == Cause::RecipeChanged { Severity::Low } else { Severity::High },
+            ..self.blank(&verify.recipe, &verify.name, Aspect::Verification)
+        }
+    }
+
+    fn undeclared(&mut self, case: &Case<'_>, left: &LeftBehind) {
+        let whole = left.step.raw();
+        let (recipe, step) = whole.split_once('/').unwrap_or(("", whole));
+        let record = case.seen.record(&case.ground.project.cluster, whole).map(Applied::new);
+        let finding = Finding {
+            kind: left.kind.clone(),
+            title: left.title.clone(),
+            reason: "was applied once and is declared no more".into(),
+            cause: Cause::NoLongerDeclared,
+            severity: Severity::Low,
+            last_applied: record.map(|record| record.told(None)),
+            // One step may have been about several things, one after the other.
+            attribute: Some(left.title.raw().to_owned()),
+            ..self.blank(recipe, step, Aspect::Undeclared)
+        };
+        let paths = [left.title.raw().to_owned()];
+        self.push(finding, &paths);
+    }
+
+    fn blank(&self, recipe: &str, step: &str, aspect: Aspect) -> Finding {
+        Finding {
+            host: self.plan.host.clone(),
+            recipe: recipe.into(),
+            step: step.into(),
+            aspect,
+            attribute: None,
+            kind: Untrusted::default(),
+            title: Untrusted::default(),
+            verdict: Verdict::Change,
+            reason: Untrusted::default(),
+            hint: None,
+            desired: None,
+            observed: None,
+            diff: None,
+            secret: false,
+            last_applied: None,
+            cause: Cause::Unknown,
+            severity: Severity::Medium,
+            disruption: Disruption::D0,
+            level: Level::L0,
+            action: None,
+            place: String::new(),
+            standing: Standing::New,
+            first_seen: self.now.to_owned(),
+            last_seen: self.now.to_owned(),
+            times: 1,
+            also: 0,
+        }
+    }
+}
+
+/// What stands for every step of a recipe among those that were not judged.
+pub(super) const EVERY_STEP: &str = "*";
+
+/// What stands for the recipe of what hardware says of itself.
+const HARDWARE: &str = "hardware";
+
+/// Returns the paths that a turn is about, or about a part of.
+fn paths(turn: Option<&Turn<'_>>) -> Vec<String> {
+    let Some(State::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
+    let claims = resource.claims().into_iter().chain(resource.shares());
+    claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
+}
+
+/// Returns the step's name with the key of its turn.
+fn name(step: &StepPlan) -> String {
+    match &step.id.key {
+        Some(key) => format!("{}[{key}]", step.id.step),
+        None => step.id.step.to_string(),
+    }
+}
+
+/// Returns the step as it is judged by what is seen alone; `None` where that tells nothing: it cannot be judged before an
+/// earlier step has run.
+fn alone(step: &StepPlan, ruling: &Ruling) -> Option<StepPlan> {
+    let judged = &ruling.judgement;
+    let certain = matches!(judged.verdict, Verdict::Ok | Verdict::NotApplicable | Verdict::Change | Verdict::Pending);
+    (certain && !judged.predicted).then(|| StepPlan {
+        verdict: judged.verdict,
+        reason: judged.reason.clone(),
+        hint: judged.hint.clone(),
+        changes: judged.changes.clone(),
+        disruption: judged.disruption,
+        envelope: None,
+        ..step.clone()
+    })
+}

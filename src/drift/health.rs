@@ -1,0 +1,237 @@
+//! What hardware says of itself: faults that no apply repairs, with what to do next.
+//!
+//! Thresholds and actions are those of the vendor's documents on row remapping and error containment; counters count only by
+//! what they grew within one boot.
+
+use super::counters::{Grown, Ports};
+use super::model::Action;
+use crate::facts::Facts;
+use crate::model::Value;
+
+/// Rows that a GPU has to spare: one that has used them up is replaced.
+const SPARE_ROWS: u64 = 512;
+
+/// Counters of a port of which each step is an error of the link.
+const LINK_ERRORS: [&str; 6] = [
+    "link_downed",
+    "symbol_error",
+    "link_error_recovery",
+    "port_rcv_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+];
+
+/// One fault of a part of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// `gpu`, `port`.
+    pub kind: &'static str,
+    /// Which part: an address, `mlx5_0/1`.
+    pub part: String,
+    /// What of it: `remaps`, `ecc`, `recovery`, the name of a counter.
+    pub aspect: String,
+    /// A lowercase fragment.
+    pub reason: String,
+    pub action: Action,
+}
+
+/// Facts that faults are read from, by the facts of which one must be of interest to the project already: a host without
+/// GPUs is asked nothing about them.
+pub const FACTS: [(&str, &[&str]); 3] =
+    [("gpus", OF_GPUS), ("gpu_state", OF_GPUS), ("rdma_counters", &["rdma", "rdma_counters", "ofed", "roce"])];
+
+const OF_GPUS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
+
+/// Returns the faults of a host. `grown` says what its counters grew by since they were read last within this boot.
+pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
+    let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
+    let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
+    let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(of_port);
+    gpus.chain(ports).collect()
+}
+
+/// Returns the counters of a host's ports that are compared.
+pub fn counters(facts: &Facts) -> Ports {
+    let mut ports = Ports::new();
+    for port in list(facts, "rdma_counters") {
+        let (Some(name), Some(number)) = (text(port, "name"), port.get("port").and_then(Value::as_u64)) else {
+            continue;
+        };
+        for counter in LINK_ERRORS {
+            if let Some(value) = port.pointer(&format!("/counters/{counter}")).and_then(Value::as_u64) {
+                ports.insert((format!("{name}/{number}"), counter.to_owned()), value);
+            }
+        }
+    }
+    ports
+}
+
+/// Returns the boot that counters belong to.
+pub fn boot(facts: &Facts) -> Option<String> {
+    let id = facts.0.get("boot")?.as_ref().ok()?.get("id")?;
+    id.as_str().map(str::to_owned)
+}
+
+fn list<'f>(facts: &'f Facts, name: &str) -> impl Iterator<Item = &'f Value> {
+    let items = facts.0.get(name).and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
+    items.into_iter().flatten()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn of_gpu(gpu: &Value) -> Vec<Fault> {
+    [remaps(gpu), errors(gpu), recovery(gpu)].into_iter().flatten().map(|told| fault(gpu, told)).collect()
+}
+
+fn fault(gpu: &Value, (aspect, reason, action): Told) -> Fault {
+    let part = text(gpu, "bdf").unwrap_or("unknown address").to_owned();
+    Fault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
+}
+
+/// What the slot tells: whether the GPU answers, and by how many lanes. Their speed is no fault: an idle GPU lowers it.
+fn slot(gpu: &Value) -> Option<Told> {
+    if gpu.get("answers").and_then(Value::as_bool) == Some(false) {
+        return Some((
+            "bus",
+            "it fell off the bus: its configuration reads as all ones".to_owned(),
+            Action::PowerCycle,
+        ));
+    }
+    let lanes = |key: &str| gpu.pointer(&format!("/pcie/{key}")).and_then(Value::as_u64);
+    let (width, most) = (lanes("width")?, lanes("max_width")?);
+    (width < most).then(|| ("pcie", format!("{width} of {most} PCIe lanes"), Action::Inspect))
+}
+
+type Told = (&'static str, String, Action);
+
+fn remaps(gpu: &Value) -> Option<Told> {
+    let of = |key: &str| gpu.pointer(&format!("/remaps/{key}"));
+    let rows = of("uncorrectable").and_then(Value::as_u64).unwrap_or(0);
+    let flag = |key: &str| of(key).and_then(Value::as_bool) == Some(true);
+    if flag("failure") {
+        return Some(("remaps", "a row of its memory could not be remapped".to_owned(), Action::Rma));
+    }
+    if rows > SPARE_ROWS {
+        return Some(("remaps", format!("{rows} rows of its memory are remapped, {SPARE_ROWS} can be"), Action::Rma));
+    }
+    flag("pending").then(|| ("remaps", "a remapped row of its memory waits for a reset".to_owned(), Action::Reset))
+}
+
+/// Errors that were corrected are none; what was before the driver was loaded last is in the past.
+fn errors(gpu: &Value) -> Option<Told> {
+    let count = gpu.pointer("/ecc_uncorrected/volatile").and_then(Value::as_u64).filter(|count| *count > 0)?;
+    let errors = if count == 1 { "error" } else { "errors" };
+    Some(("ecc", format!("{count} uncorrectable {errors} of memory since the driver was loaded"), Action::Drain))
+}
+
+fn recovery(gpu: &Value) -> Option<Told> {
+    let wanted = text(gpu, "recovery").filter(|wanted| *wanted != "None")?;
+    let action = match wanted {
+        "Reset" => Action::Reset,
+        "Reboot" => Action::Reboot,
+        _ => Action::Drain,
+    };
+    Some(("recovery", format!("the driver asks for `{wanted}`"), action))
+}
+
+fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> Fault {
+    let reason = format!("`{counter}` grew by {grown} since {since}");
+    Fault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: Action::Inspect }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(gpu: Value) -> Vec<(String, Action)> {
+        let mut facts = Facts::default();
+        facts.0.insert("gpu_state".into(), Ok(json!([gpu])));
+        faults(&facts, &Grown::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
+    }
+
+    fn gpu(remaps: Value, ecc: Value, recovery: Value) -> Value {
+        json!({ "bdf": "0000:9b:00.0", "remaps": remaps, "ecc_uncorrected": ecc, "recovery": recovery })
+    }
+
+    fn rows(uncorrectable: u64, pending: bool, failure: bool) -> Value {
+        json!({ "correctable": 7, "uncorrectable": uncorrectable, "pending": pending, "failure": failure })
+    }
+
+    #[test]
+    fn each_fault_has_its_next_action() {
+        let quiet = || (rows(3, false, false), json!({ "volatile": 0, "aggregate": 9 }), json!("None"));
+        let table = [
+            (gpu(quiet().0, quiet().1, quiet().2), vec![]),
+            // What a GPU does not have or does not tell is no fault.
+            (gpu(Value::Null, Value::Null, Value::Null), vec![]),
+            (
+                gpu(
+                    json!({ "pending": { "unknown": "x" }, "uncorrectable": { "unknown": "x" } }),
+                    quiet().1,
+                    quiet().2,
+                ),
+                vec![],
+            ),
+            (gpu(rows(1, true, false), quiet().1, quiet().2), vec![Action::Reset]),
+            (gpu(rows(1, true, true), quiet().1, quiet().2), vec![Action::Rma]),
+            (gpu(rows(512, false, false), quiet().1, quiet().2), vec![]),
+            (gpu(rows(513, false, false), quiet().1, quiet().2), vec![Action::Rma]),
+            (gpu(quiet().0, json!({ "volatile": 1, "aggregate": 1 }), quiet().2), vec![Action::Drain]),
+            (gpu(quiet().0, quiet().1, json!("Reset")), vec![Action::Reset]),
+            (gpu(quiet().0, quiet().1, json!("Reboot")), vec![Action::Reboot]),
+            (gpu(quiet().0, quiet().1, json!("Drain and Reset")), vec![Action::Drain]),
+            (
+                gpu(rows(1, true, false), json!({ "volatile": 2 }), json!("Reset")),
+                vec![Action::Reset, Action::Drain, Action::Reset],
+            ),
+        ];
+        for (gpu, actions) in table {
+            let found: Vec<Action> = of(gpu.clone()).into_iter().map(|(_, action)| action).collect();
+            assert_eq!(found, actions, "{gpu}");
+        }
+    }
+
+    #[test]
+    fn what_a_slot_tells() {
+        let of = |gpu: Value| {
+            let mut facts = Facts::default();
+            facts.0.insert("gpus".into(), Ok(json!([gpu])));
+            faults(&facts, &Grown::new()).into_iter().map(|fault| (fault.aspect, fault.action)).collect::<Vec<_>>()
+        };
+        let gpu = |answers: bool, pcie: Value| json!({ "bdf": "0000:9b:00.0", "answers": answers, "pcie": pcie });
+        let lanes = |width: u64| json!({ "width": width, "max_width": 16, "speed": "2.5 GT/s PCIe", "max_speed": "32.0 GT/s PCIe" });
+        assert_eq!(of(gpu(true, lanes(16))), [], "an idle GPU lowers the speed of its link");
+        assert_eq!(of(gpu(true, lanes(8))), [("pcie".to_owned(), Action::Inspect)]);
+        assert_eq!(
+            of(gpu(false, json!({ "unknown": "it does not answer" }))),
+            [("bus".to_owned(), Action::PowerCycle)]
+        );
+        assert_eq!(of(gpu(true, json!({ "unknown": "it cannot be read" }))), []);
+    }
+
+    #[test]
+    fn a_fact_that_is_unknown_tells_no_fault() {
+        let mut facts = Facts::default();
+        facts.0.insert("gpu_state".into(), Err(crate::probe::Unknown::new("timed out after 45 s")));
+        assert_eq!(faults(&facts, &Grown::new()), []);
+        assert_eq!(counters(&facts), Ports::new());
+    }
+
+    #[test]
+    fn of_all_counters_those_of_broken_links_are_compared() {
+        let mut facts = Facts::default();
+        let port = json!({ "name": "mlx5_0", "port": 1, "counters": { "link_downed": 2, "port_xmit_data": 9 } });
+        facts.0.insert("rdma_counters".into(), Ok(json!([port])));
+        let key = |name: &str| ("mlx5_0/1".to_owned(), name.to_owned());
+        assert_eq!(counters(&facts), Ports::from([(key("link_downed"), 2)]));
+        let grown = Grown::from([
+            (key("link_downed"), (2, "09:00".to_owned())),
+            (key("port_xmit_data"), (9, "09:00".to_owned())),
+        ]);
+        let found: Vec<String> = faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
+        assert_eq!(found, ["`link_downed` grew by 2 since 09:00"]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Runs one after the other: what is new, what changed, what comes and goes, what a run did not see.
+
+use super::*;
+use crate::drift::{Aspect, Found, HostDrift, VERSION};
+use crate::model::{Disruption, Level, Verdict};
+use crate::plan::Unreachable;
+use std::time::Duration;
+
+/// What one run saw of host `h`.
+enum Saw {
+    /// That value of the one attribute.
+    Value(&'static str),
+    Nothing,
+    /// The step could not be judged.
+    Unknown,
+    /// Nothing of its recipe could be judged.
+    UnknownRecipe,
+    /// The host did not answer.
+    Silence,
+    /// The step was not to be looked at.
+    Elsewhere,
+    /// The step is ignored now.
+    Ignored,
+}
+
+fn finding(value: &str, time: &str) -> Finding {
+    Finding {
+        host: HostName::new("h"),
+        recipe: "base".into(),
+        step: "motd".into(),
+        aspect: Aspect::Step,
+        attribute: Some("mode".into()),
+        kind: "file".into(),
+        title: "/etc/motd".into(),
+        verdict: Verdict::Change,
+        reason: "mode differs".into(),
+        hint: None,
+        desired: Some("0644".into()),
+        observed: Some(value.into()),
+        diff: None,
+        secret: false,
+        last_applied: None,
+        cause: Cause::MachineChanged,
+        severity: Severity::Medium,
+        disruption: Disruption::D0,
+        level: Level::L0,
+        action: None,
+        place: String::new(),
+        standing: Standing::New,
+        first_seen: time.to_owned(),
+        last_seen: time.to_owned(),
+        times: 1,
+        also: 0,
+    }
+}
+
+fn run(saw: &Saw, time: &str) -> (Drift, Found) {
+    let silent = Reach::Unreachable(Unreachable { why: "refused".into(), hint: None });
+    let reach = if matches!(saw, Saw::Silence) { silent } else { Reach::Observed };
+    let host = HostDrift {
+        host: HostName::new("h"),
+        reach,
+        settled: 1,
+        follow: 0,
+        warnings: Vec::new(),
+        took: Duration::ZERO,
+    };
+    let findings = match saw {
+        Saw::Value(value) => vec![finding(value, time)],
+        _ => Vec::new(),
+    };
+    let mut found = Found::default();
+    let step = (HostName::new("h"), "base".to_owned(), "motd".to_owned());
+    match saw {
+        Saw::Unknown => _ = found.undecided.insert(step),
+        Saw::UnknownRecipe => _ = found.undecided.insert((step.0, step.1, "*".to_owned())),
+        Saw::Ignored => _ = found.ignored_steps.insert(step),
+        _ => {}
+    }
+    let drift = Drift {
+        version: VERSION,
+        forge: String::new(),
+        run: time.to_owned(),
+        cluster: "c".to_owned(),
+        inventory: String::new(),
+        time: time.to_owned(),
+        simulated: Vec::new(),
+        hosts: vec![host],
+        findings,
+        unknown: Vec::new(),
+        resolved: Vec::new(),
+        ignored: Vec::new(),
+        no_history: None,
+        took: Duration::from_millis(1500),
+    };
+    (drift, found)
+}
+
+/// Lets runs follow each other, each from the text that those before it left.
+struct Story(Vec<String>);
+
+impl Story {
+    fn tell(&mut self, saw: &Saw, time: &str) -> Drift {
+        let past = Past::of(&entries(self.0.iter().map(String::as_str)));
+        let (mut drift, found) = run(saw, time);
+        let looks = !matches!(saw, Saw::Elsewhere);
+        let entry = settle(&mut drift, &past, &Scope { admits: &|_, _| looks, found: &found });
+        self.0.push(serde_json::to_string(&entry).unwrap());
+        drift
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        entries(self.0.iter().map(String::as_str))
+    }
+}
+
+const T: [&str; 5] = [
+    "2026-11-21T09:00:00Z",
+    "2026-11-21T09:15:00Z",
+    "2026-11-21T09:30:00Z",
+    "2026-11-21T09:45:00Z",
+    "2026-11-23T10:00:00Z",
+];
+
+/// Returns standing, first time and count of the finding, and how many were put right.
+fn told(drift: &Drift) -> (Option<(Standing, &str, u32)>, usize) {
+    let finding = drift.findings.first();
+    (finding.map(|f| (f.standing, f.first_seen.as_str(), f.times)), drift.resolved.len())
+}
+
+#[test]
+fn what_stays_is_new_once_and_another_value_is_a_change() {
+    let mut story = Story(Vec::new());
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[0])), (Some((Standing::New, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[2])), (Some((Standing::Changed, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[3])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 1));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 0), "told once");
+}
+
+/// The noise rules: what a run did not see is neither there nor gone.
+#[test]
+fn what_a_run_did_not_see_is_neither_new_nor_resolved() {
+    for saw in [Saw::Unknown, Saw::UnknownRecipe, Saw::Silence, Saw::Elsewhere, Saw::Ignored] {
+        let mut story = Story(Vec::new());
+        story.tell(&Saw::Value("0600"), T[0]);
+        assert_eq!(told(&story.tell(&saw, T[1])), (None, 0));
+        let standing = if matches!(saw, Saw::Ignored) { (Standing::New, T[2], 1) } else { (Standing::Same, T[0], 1) };
+        assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some(standing), 0));
+    }
+}
+
+#[test]
+fn what_comes_and_goes_within_a_day_is_one_thing_with_a_count() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Value("0600"), T[0]);
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[1])), (None, 1));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Again, T[0], 2)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[4])), (Some((Standing::New, T[4], 1)), 0), "two days later");
+}
+
+#[test]
+fn half_a_line_and_another_form_are_passed_over() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Value("0600"), T[0]);
+    story.tell(&Saw::Value("0600"), T[1]);
+    let half = story.0[1][..30].to_owned();
+    let other = story.0[1].replacen("\"version\":1", "\"version\":9", 1);
+    story.0 = vec![story.0[0].clone(), half, other, String::new()];
+    assert_eq!(story.entries().len(), 1);
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Same, T[0], 1)), 0));
+}
+
+#[test]
+fn an_entry_that_begins_a_file_is_enough_to_go_on_from() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Value("0600"), T[0]);
+    let past = Past::of(&story.entries());
+    let (mut drift, found) = run(&Saw::Value("0600"), T[1]);
+    let entry = settle(&mut drift, &past, &Scope { admits: &|_, _| true, found: &found });
+    let first = Entry { before: Some(past.snapshot(T[1])), ..entry };
+    let mut story = Story(vec![serde_json::to_string(&first).unwrap()]);
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
+    let past = Past::of(&story.entries());
+    assert_eq!((past.snapshot(T[3]).recent.len(), past.snapshot(T[4]).recent.len()), (1, 0));
+}
+
+#[test]
+fn a_history_tells_how_long_repairs_took_and_who_is_found_most() {
+    let mut story = Story(Vec::new());
+    for (saw, time) in [Saw::Value("1"), Saw::Nothing, Saw::Value("1"), Saw::Nothing, Saw::Value("1")].iter().zip(T) {
+        story.tell(saw, time);
+    }
+    let all = history("c", &story.entries(), None);
+    assert_eq!(all.runs.len(), 5);
+    assert_eq!(
+        all.runs.iter().map(|run| (run.findings, run.new, run.resolved, run.exit)).collect::<Vec<_>>(),
+        [(1, 1, 0, 2), (0, 0, 1, 0), (1, 1, 0, 2), (0, 0, 1, 0), (1, 1, 0, 2)]
+    );
+    // Twice 15 minutes; that it came again does not make the second repair longer.
+    assert_eq!(all.mean_time_to_repair_s, Some(900));
+    assert_eq!((all.hosts[0].name.raw(), all.hosts[0].count), ("h", 3));
+    assert_eq!((all.steps[0].name.raw(), all.steps[0].count), ("base/motd", 3));
+    assert_eq!((all.open.len(), all.resolved.len()), (1, 2));
+    let late = history("c", &story.entries(), Some(T[3].parse().unwrap()));
+    assert_eq!((late.runs.len(), late.resolved.len(), late.open.len(), late.hosts[0].count), (2, 1, 1, 1));
+    assert_eq!(history("c", &[], None).mean_time_to_repair_s, None);
+}

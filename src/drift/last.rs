@@ -1,0 +1,101 @@
+//! What a host's record tells of one attribute, in the words in which a judge tells it.
+
+use super::cause::Told;
+use super::model::LastApplied;
+use crate::model::{Untrusted, Value};
+
+/// Digits of a digest that judges show.
+const SHOWN_DIGITS: usize = 12;
+
+/// A record of the last verified apply of a step.
+pub struct Applied<'r>(&'r Value);
+
+impl<'r> Applied<'r> {
+    pub fn new(record: &'r Value) -> Self {
+        Self(record)
+    }
+
+    /// Returns the digest over all that was declared then.
+    pub fn digest(&self) -> &'r str {
+        self.text("digest")
+    }
+
+    /// Returns the value of an attribute then. `None` where the record does not tell it: the value was secret, or the
+    /// kind keeps it under another name.
+    pub fn value(&self, attribute: &str) -> Option<String> {
+        match self.0.get("value")?.get(attribute)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            Value::Number(number) => Some(number.to_string()),
+            body => content(body),
+        }
+    }
+
+    /// Returns whether what the step is about was taken away then.
+    pub fn is_removal(&self) -> bool {
+        let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);
+        says(self.0) || self.0.get("value").is_some_and(says)
+    }
+
+    /// Returns what people are told of it.
+    pub fn told(&self, value: Option<String>) -> LastApplied {
+        let text = |key: &str| Untrusted::from(self.text(key));
+        LastApplied {
+            value: value.map(Untrusted::from),
+            time: text("time"),
+            run: text("run"),
+            user: text("user"),
+            controller: text("controller"),
+        }
+    }
+
+    fn text(&self, key: &str) -> &'r str {
+        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Returns a recorded body as judges describe one.
+fn content(body: &Value) -> Option<String> {
+    let (digest, bytes) = (body.get("sha256")?.as_str()?, body.get("bytes")?.as_u64()?);
+    Some(format!("{bytes} bytes, sha256 {}", digest.get(..SHOWN_DIGITS)?))
+}
+
+/// Returns a value for comparison: `binary` is said of what is desired only.
+pub fn comparable(value: Option<&str>) -> Told<'_> {
+    match value {
+        None => Told::Nothing,
+        Some(text) => Told::Value(text.strip_prefix("binary, ").unwrap_or(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_record_tells_an_attribute_as_a_judge_does() {
+        let digest = "0123456789abcdef".repeat(4);
+        let record = json!({
+            "digest": "sha256:aa", "time": "2026-11-21T09:30:15Z", "user": "ann",
+            "value": { "mode": "0644", "enabled": true, "uid": 7, "content": { "sha256": digest, "bytes": 6 }, "gid": null },
+        });
+        let applied = Applied::new(&record);
+        let value = |attribute: &str| applied.value(attribute);
+        assert_eq!(value("mode").as_deref(), Some("0644"));
+        assert_eq!(value("enabled").as_deref(), Some("true"));
+        assert_eq!(value("uid").as_deref(), Some("7"));
+        assert_eq!(value("content").as_deref(), Some("6 bytes, sha256 0123456789ab"));
+        assert_eq!((value("gid"), value("owner")), (None, None));
+        assert_eq!((applied.digest(), applied.told(None).user.raw()), ("sha256:aa", "ann"));
+        assert!(!applied.is_removal() && Applied::new(&json!({ "value": { "absent": true } })).is_removal());
+    }
+
+    #[test]
+    fn a_record_of_a_secret_tells_no_value() {
+        let applied = json!({ "digest": "keyed:sha256:aa" });
+        assert_eq!(Applied::new(&applied).value("content"), None);
+        let text = json!({ "value": { "content": { "text": "x" } } });
+        assert_eq!(Applied::new(&text).value("content"), None);
+    }
+}

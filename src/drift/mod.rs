@@ -1,0 +1,26 @@
+//! Drift: what of a plan tells that a machine, or what is declared of it, moved, and why.
+//!
+//! A plan says what to do; drift says what happened. Both come from the same judges over the same observation.
+//!
+//! Architecture Invariant: drift is a pure function of the plan's inputs, the plan, what was found before and the time: no
+//! I/O, no clock, deterministic order.
+
+mod cause;
+mod counters;
+mod explain;
+mod find;
+pub mod health;
+mod history;
+mod last;
+mod model;
+mod passing;
+
+pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
+pub use counters::{Counters, Grown, HostCounters};
+pub use find::{Found, Look, find};
+pub use history::{
+    ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,
+};
+pub use model::{
+    Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
+};

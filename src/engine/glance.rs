@@ -1,0 +1,82 @@
+//! A look at a host by a session that takes probes only: what plan, verify, facts and drift hold.
+//!
+//! Architecture Invariant: whoever holds a [`Glance`] cannot change its host. It neither runs scripts nor takes the lock, and
+//! nothing makes a `Link` of it.
+
+use super::link::{Questions, Way, no_host, way};
+use super::run::Options;
+use crate::config::Project;
+use crate::facts;
+use crate::model::{HostName, SecretStore};
+use crate::probe::{self, Observation, Probe};
+use crate::transport::{Onlooker, TransportError};
+use std::collections::BTreeSet;
+
+/// A session that answers questions.
+pub(super) trait Asked: Sized {
+    /// Opens the session on a host.
+    async fn open(
+        project: &Project,
+        options: &Options,
+        host: &HostName,
+        secrets: &SecretStore,
+    ) -> Result<Self, TransportError>;
+
+    /// Asks the host `probes` in one round trip.
+    async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError>;
+
+    async fn close(self);
+}
+
+/// A session that takes probes only.
+pub(super) struct Glance {
+    end: End,
+    questions: Questions,
+}
+
+enum End {
+    Host(Onlooker),
+    /// No host at all: what it answered once.
+    Recorded(Observation),
+    #[cfg(test)]
+    Simulated(super::sim::Sim),
+}
+
+impl Asked for Glance {
+    async fn open(
+        project: &Project,
+        options: &Options,
+        host: &HostName,
+        secrets: &SecretStore,
+    ) -> Result<Self, TransportError> {
+        let end = match way(project, options, host, secrets).await? {
+            Way::Host(session) => End::Host(Onlooker::new(session)),
+            Way::Recorded(answers) => End::Recorded(answers),
+            #[cfg(test)]
+            Way::Simulated(sim) => End::Simulated(sim),
+        };
+        Ok(Self { end, questions: Questions::of(options) })
+    }
+
+    async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
+        if let End::Recorded(recorded) = &self.end {
+            return Ok(probe::recall(recorded, probes, &facts::snippets()));
+        }
+        let compiled = self.questions.compile(probes)?;
+        let ask = async {
+            match &self.end {
+                End::Host(onlooker) => onlooker.observe(&compiled, secrets).await,
+                End::Recorded(_) => Err(no_host()),
+                #[cfg(test)]
+                End::Simulated(sim) => sim.observe(&compiled, secrets).await,
+            }
+        };
+        self.questions.put(ask).await
+    }
+
+    async fn close(self) {
+        if let End::Host(onlooker) = self.end {
+            onlooker.close().await;
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What drift finds on hosts that were changed behind forge's back, and whom it says to have moved.
+
+use super::stage::Stage;
+use crate::drift::{Aspect, Cause, Drift, Finding, Severity, Standing};
+use crate::model::ExitCode;
+
+const BASE: &str = "steps:
+  - name: page
+    file: { path: '@root/page', content: 'one\\n', mode: '0644', @own }
+  - name: other
+    file: { path: '@root/other', content: 'x', @own }
+verify:
+  - { name: readable, check: 'test -r @root/page' }
+";
+
+fn stage() -> Stage {
+    Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)])
+}
+
+/// Returns each finding as its step, attribute and cause.
+fn told(drift: &Drift) -> Vec<(String, String, Cause)> {
+    let one = |finding: &Finding| {
+        let attribute = finding.attribute.clone().unwrap_or_default();
+        (finding.step.raw().to_owned(), attribute, finding.cause)
+    };
+    drift.findings.iter().map(one).collect()
+}
+
+fn found(step: &str, attribute: &str, cause: Cause) -> (String, String, Cause) {
+    (step.to_owned(), attribute.to_owned(), cause)
+}
+
+#[test]
+fn what_was_applied_is_no_drift_and_the_host_is_as_it_was() {
+    let stage = stage();
+    assert_eq!(stage.run().code(), 0);
+    let before = stage.snapshot("n1");
+    let drift = stage.drift();
+    assert_eq!((told(&drift), drift.exit_code()), (vec![], ExitCode::Done), "{drift:#?}");
+    assert_eq!(drift.hosts[0].settled, 3);
+    assert_eq!(stage.snapshot("n1"), before);
+}
+
+#[test]
+fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
+    let drift = stage().drift();
+    let expected = [found("page", "exists", Cause::Unknown), found("other", "exists", Cause::Unknown)];
+    assert_eq!((told(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
+}
+
+#[test]
+fn a_machine_that_was_changed_is_told_by_attribute() {
+    let stage = stage();
+    stage.run();
+    stage.write("n1", "page", "two\n");
+    let drift = stage.drift();
+    let moved = |attribute| found("page", attribute, Cause::MachineChanged);
+    assert_eq!(told(&drift), [moved("content"), moved("mode")]);
+    let content = &drift.findings[0];
+    assert!(content.diff.as_ref().is_some_and(|diff| diff.raw().contains("-two\n+one")), "{content:#?}");
+    let last = content.last_applied.as_ref().unwrap();
+    assert_eq!((last.value.as_ref(), last.user.raw()), (content.desired.as_ref(), "test"));
+    assert_eq!((content.severity, content.place.as_str()), (Severity::Medium, content.place.as_str()));
+    assert!(content.place.contains("recipes/base.yaml:"), "{}", content.place);
+    assert_eq!(stage.run().code(), 0);
+    assert_eq!(told(&stage.drift()), []);
+}
+
+#[test]
+fn what_is_missing_as_a_whole_is_one_finding() {
+    let stage = stage();
+    stage.run();
+    std::fs::remove_file(stage.root("n1").join("page")).unwrap();
+    let drift = stage.drift();
+    assert_eq!(told(&drift), [found("page", "exists", Cause::MachineChanged)]);
+    assert!(drift.findings[0].observed.is_none());
+}
+
+#[test]
+fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
+    let stage = stage();
+    stage.run();
+    stage.recipe("base", &BASE.replace("one", "three"));
+    assert_eq!(told(&stage.drift()), [found("page", "content", Cause::RecipeChanged)]);
+    stage.write("n1", "page", "two\n");
+    let expected = [found("page", "content", Cause::Both), found("page", "mode", Cause::MachineChanged)];
+    assert_eq!(told(&stage.drift()), expected);
+}
+
+#[test]
+fn what_is_configured_and_not_effective_is_a_finding() {
+    let pending = "steps:
+  - name: option
+    file: { path: '@root/option', content: x, @own }
+    effective: { by: [reboot], check: 'test -e @root/in-force' }
+";
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", pending)]);
+    stage.run();
+    let drift = stage.drift();
+    assert_eq!((told(&drift), drift.exit_code()), (vec![found("option", "", Cause::Pending)], ExitCode::Changes));
+}
+
+#[test]
+fn what_is_declared_no_more_is_a_finding() {
+    let stage = stage();
+    stage.run();
+    stage.declare("");
+    let drift = stage.drift();
+    let causes: Vec<_> = drift.findings.iter().map(|f| (f.step.raw(), f.aspect, f.cause)).collect();
+    let left = |step| (step, Aspect::Undeclared, Cause::NoLongerDeclared);
+    assert_eq!(causes, [left("other"), left("page")]);
+}
+
+#[test]
+fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
+    let recipe = format!("{BASE}  - {{ name: fit, check: 'test ! -e @root/broken' }}\n");
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
+    assert_eq!(stage.run().code(), 0);
+    stage.put("n1", "broken");
+    let drift = stage.drift();
+    assert_eq!(told(&drift), [found("fit", "", Cause::MachineChanged)]);
+    assert_eq!((drift.findings[0].aspect, drift.findings[0].severity), (Aspect::Verification, Severity::High));
+}
+
+/// What a plan predicts is no observation: it is told as a count, and the step that moved is told alone.
+#[test]
+fn what_follows_from_a_finding_is_none_of_its_own() {
+    let recipe = "steps:
+  - name: first
+    command: { creates: '@root/first', apply: 'touch @root/first' }
+  - name: folder
+    directory: { path: '@root/first.d', @own }
+  - name: inside
+    file: { path: '@root/first.d/x', content: x, @own }
+";
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
+    assert_eq!(stage.run().code(), 0);
+    std::fs::remove_dir_all(stage.root("n1").join("first.d")).unwrap();
+    let drift = stage.drift();
+    assert_eq!(told(&drift), [found("folder", "exists", Cause::MachineChanged)]);
+    assert_eq!(drift.hosts[0].follow, 1);
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
+    let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 7' }}\n");
+    let stage = Stage::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
+    stage.put("n2", ".sim/refuse");
+    stage.run();
+    let drift = stage.drift();
+    assert_eq!((told(&drift), drift.exit_code()), (vec![], ExitCode::Unreachable), "{drift:#?}");
+    assert_eq!(drift.unknown.len(), 1);
+    assert_eq!(drift.unknown[0].step.raw(), "broken");
+}
+
+/// A secret stands in no finding, whether the machine or the recipe moved.
+#[test]
+fn secrets_are_not_told() {
+    let token = "params:
+  token: { type: secret }
+steps:
+  - name: token
+    file: { path: '@root/token', content: '{{ params.token }}', mode: '0755', @own }
+";
+    let apply = "apply:\n  - { recipe: base, on: all, with: { token: { file: token } } }\n";
+    let stage = Stage::new(1, apply, &[("base", token)]);
+    stage.lay("token", "hunter2");
+    assert_eq!(stage.run().code(), 0);
+    for cause in [Cause::MachineChanged, Cause::RecipeChanged] {
+        match cause {
+            Cause::MachineChanged => stage.write("n1", "token", "swordfish"),
+            _ => stage.lay("token", "correct horse"),
+        }
+        let drift = stage.drift();
+        assert_eq!(told(&drift), [found("token", "content", cause)]);
+        assert!(drift.findings[0].secret);
+        let text = serde_json::to_string(&drift).unwrap();
+        assert!(!["hunter2", "swordfish", "horse"].iter().any(|secret| text.contains(secret)), "{text}");
+    }
+}
+
+fn standing(drift: &Drift) -> Vec<(Standing, u32)> {
+    drift.findings.iter().map(|finding| (finding.standing, finding.times)).collect()
+}
+
+#[test]
+fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
+    let stage = stage();
+    stage.run();
+    stage.write("n1", "other", "y");
+    std::fs::set_permissions(stage.root("n1").join("other"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
+    assert_eq!(standing(&stage.drift()), [(Standing::New, 1)]);
+    let again = stage.drift();
+    assert_eq!(standing(&again), [(Standing::Same, 1)]);
+    assert!(again.findings[0].first_seen < again.findings[0].last_seen, "{:#?}", again.findings[0]);
+    stage.run();
+    let mended = stage.drift();
+    assert_eq!((standing(&mended), mended.resolved.len(), mended.exit_code()), (vec![], 1, ExitCode::Done));
+    assert_eq!(stage.drift().resolved, []);
+}
+
+#[test]
+fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
+    let stage = stage();
+    stage.run();
+    stage.lay(".forge/test/drift", "a file where the folder should be");
+    let drift = stage.drift();
+    assert!(drift.no_history.as_deref().is_some_and(|why| why.contains("cannot be written")), "{drift:#?}");
+    assert_eq!(drift.exit_code(), ExitCode::Done);
+}
+
+/// What is passed over is counted, and what is passed over no longer is found again.
+#[test]
+fn what_is_ignored_is_counted_until_its_day() {
+    let stage = stage();
+    stage.run();
+    stage.write("n1", "page", "two\n");
+    stage.write("n1", "other", "y");
+    let root = stage.root("n1");
+    let ignore = |what: &str, until: &str| {
+        let entry = format!("drift: {{ unconfined: true, ignore: [{{ {what}, why: testing, until: {until} }}] }}");
+        stage.replace_drift(&entry);
+        let drift = stage.drift();
+        let steps: std::collections::BTreeSet<String> =
+            drift.findings.iter().map(|f| f.step.raw().to_owned()).collect();
+        let ignored: Vec<_> = drift.ignored.iter().map(|line| (line.count, line.expired)).collect();
+        (steps.into_iter().collect::<Vec<_>>().join(" "), ignored)
+    };
+    // The clock of these tests begins with 1970.
+    let late = "1999-12-31";
+    assert_eq!(ignore(&format!("path: {root}/page"), late), ("other".to_owned(), vec![(2, false)]));
+    assert_eq!(ignore(&format!("path: {root}/*"), late), (String::new(), vec![(4, false)]));
+    assert_eq!(ignore("step: base/other", late), ("page".to_owned(), vec![(2, false)]));
+    assert_eq!(ignore("step: base", late), (String::new(), vec![(4, false)]));
+    assert_eq!(ignore("step: base/nothing", late), ("other page".to_owned(), vec![]));
+    assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
+}
+
+/// One failed read is no finding and not unknown either: it is tried once more.
+#[test]
+fn a_read_that_failed_is_tried_once_more_before_it_counts() {
+    let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
+    assert_eq!(stage.run().code(), 0);
+    let stage = Stage { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
+    // The check, and how much is unknown after the second try.
+    let table = [
+        ("test -e @root/tried || { touch @root/tried; exit 7; }", 0),
+        ("test -e @root/hung || { touch @root/hung; sleep 5; }", 0),
+        ("exit 7", 1),
+        ("sleep 5", 1),
+    ];
+    for (check, unknown) in table {
+        stage.recipe("base", &recipe(check));
+        let drift = stage.drift();
+        let exit = if unknown == 0 { ExitCode::Done } else { ExitCode::Unknown };
+        assert_eq!((drift.unknown.len(), drift.findings.len(), drift.exit_code()), (unknown, 0, exit), "{check}");
+    }
+}
+
+#[test]
+fn what_lies_deeper_than_the_level_is_not_looked_at() {
+    let recipe = format!("{BASE}  - {{ name: fast, level: L5, check: 'touch @root/occupied; false' }}\n");
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    assert_eq!(stage.run().code(), 0);
+    stage.recipe("base", &recipe);
+    let drift = stage.drift();
+    assert_eq!((told(&drift), stage.has("n1", "occupied")), (vec![], false));
+}

@@ -1,0 +1,228 @@
+//! `.forge/<cluster>/drift/`: what drift found, a line a run, a file a day.
+//!
+//! Runs beside each other take turns by a lock; who only reads takes none, and passes over the half line that a run leaves
+//! which is killed while it writes.
+
+use super::{Store, StoreError};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+
+/// The history of one cluster's drift.
+#[derive(Clone, Debug)]
+pub struct DriftLog {
+    path: Utf8PathBuf,
+}
+
+/// The right to add to a history: whoever else wants to waits.
+#[derive(Debug)]
+pub struct DriftTurn<'l> {
+    log: &'l DriftLog,
+    _lock: File,
+}
+
+impl Store {
+    /// Returns the history of the cluster's drift.
+    pub fn drift(&self) -> DriftLog {
+        DriftLog { path: self.root().join("drift") }
+    }
+}
+
+impl DriftLog {
+    pub fn path(&self) -> &Utf8Path {
+        &self.path
+    }
+
+    /// Waits for the turn to add to it; the folder is made, readable for its owner only.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn turn(&self) -> Result<DriftTurn<'_>, StoreError> {
+        let failed = |source| StoreError { path: self.path.clone(), source };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(failed)?;
+        let lock = open(&self.path.join(".lock")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        Ok(DriftTurn { log: self, _lock: lock })
+    }
+
+    /// Returns the lines of the last `days` files, oldest first; of all of them without. A folder that is not there has
+    /// none.
+    ///
+    /// # Errors
+    /// The folder or a file is there and cannot be read.
+    pub fn lines(&self, days: Option<usize>) -> Result<Vec<String>, StoreError> {
+        let failed = |source| StoreError { path: self.path.clone(), source };
+        let files = self.files().map_err(failed)?;
+        let first = days.map_or(0, |days| files.len().saturating_sub(days));
+        let mut lines = Vec::new();
+        for file in &files[first..] {
+            let text = fs_err::read(self.path.join(file)).map_err(failed)?;
+            lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+        }
+        Ok(lines)
+    }
+
+    /// Returns the text of a file beside them; `None` when it is not there.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn text(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let path = self.path.join(name);
+        match fs_err::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StoreError { path, source }),
+        }
+    }
+
+    /// Returns the names of the files, oldest first.
+    fn files(&self) -> std::io::Result<Vec<String>> {
+        let entries = match self.path.read_dir_utf8() {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().to_owned();
+            if day(&name).is_some() {
+                files.push(name);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// Returns the day of a file of history.
+fn day(name: &str) -> Option<&str> {
+    let day = name.strip_suffix(".ndjson")?;
+    day.parse::<jiff::civil::Date>().is_ok().then_some(day)
+}
+
+fn open(path: &Utf8Path) -> std::io::Result<File> {
+    std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
+}
+
+impl DriftTurn<'_> {
+    /// Returns whether an entry of `today` (`2026-11-21`) would be the first of its file.
+    pub fn begins(&self, today: &str) -> bool {
+        !self.file(today).metadata().is_ok_and(|about| about.len() > 0)
+    }
+
+    fn file(&self, today: &str) -> Utf8PathBuf {
+        self.log.path.join(format!("{today}.ndjson"))
+    }
+
+    /// Appends a line to the file of `today`. What a killed run left of its line is ended first.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn append(&self, today: &str, line: &str) -> Result<(), StoreError> {
+        let path = self.file(today);
+        let failed = |source| StoreError { path: path.clone(), source };
+        let mut file = open(&path).map_err(failed)?;
+        let cut = is_cut(&mut file).map_err(failed)?;
+        let text = format!("{}{line}\n", if cut { "\n" } else { "" });
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
+    }
+
+    /// Writes a file beside them, whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
+        let path = self.log.path.join(name);
+        let failed = |source: std::io::Error| StoreError { path: path.clone(), source };
+        let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.log.path).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.persist(&path).map(drop).map_err(|error| failed(error.error))
+    }
+
+    /// Removes files of days before `oldest` (`2026-08-23`).
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a file not be removed.
+    pub fn forget(&self, oldest: &str) -> Result<(), StoreError> {
+        let failed = |source| StoreError { path: self.log.path.clone(), source };
+        for name in self.log.files().map_err(failed)? {
+            if day(&name).is_some_and(|day| day < oldest) {
+                fs_err::remove_file(self.log.path.join(name)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a file ends in the middle of a line.
+fn is_cut(file: &mut File) -> std::io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(dir: &tempfile::TempDir) -> DriftLog {
+        Store::new(Utf8Path::from_path(dir.path()).unwrap(), "c").drift()
+    }
+
+    #[test]
+    fn lines_come_back_in_order_and_old_days_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = log(&dir);
+        assert_eq!(log.lines(None).unwrap(), [""; 0]);
+        let turn = log.turn().unwrap();
+        assert!(turn.begins("2026-11-20"));
+        for (day, line) in [("2026-11-20", "a"), ("2026-11-20", "b"), ("2026-11-21", "c"), ("2026-11-22", "d")] {
+            turn.append(day, line).unwrap();
+        }
+        assert!(!turn.begins("2026-11-20"));
+        assert_eq!(log.lines(None).unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(log.lines(Some(2)).unwrap(), ["c", "d"]);
+        turn.forget("2026-11-21").unwrap();
+        assert_eq!(log.lines(None).unwrap(), ["c", "d"]);
+    }
+
+    #[test]
+    fn the_line_of_a_killed_run_spoils_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = log(&dir);
+        let turn = log.turn().unwrap();
+        turn.append("2026-11-21", "whole").unwrap();
+        let path = log.path().join("2026-11-21.ndjson");
+        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"ha").unwrap();
+        assert_eq!(log.lines(None).unwrap(), ["whole", "{\"ha"]);
+        turn.append("2026-11-21", "next").unwrap();
+        assert_eq!(log.lines(None).unwrap(), ["whole", "{\"ha", "next"]);
+    }
+
+    #[test]
+    fn many_write_beside_each_other_and_others_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = log(&dir);
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let log = &log;
+                scope.spawn(move || {
+                    for n in 0..25 {
+                        log.turn().unwrap().append("2026-11-21", &format!("{writer} {n}")).unwrap();
+                        log.lines(None).unwrap();
+                    }
+                });
+            }
+        });
+        let lines = log.lines(None).unwrap();
+        assert_eq!(lines.len(), 100);
+        assert!(lines.iter().all(|line| line.split(' ').count() == 2), "{lines:?}");
+    }
+}

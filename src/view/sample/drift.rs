@@ -1,0 +1,194 @@
+//! Drift made by hand.
+
+use super::host;
+use crate::drift::{
+    Action, Aspect, Cause, Drift, Finding, HostDrift, IgnoredLine, Known, LastApplied, Severity, Standing, Unsure,
+};
+use crate::model::{BlockClass, Disruption, Level, Untrusted, Verdict};
+use crate::plan::{Reach, Unreachable, Warning};
+use std::time::Duration;
+
+/// The time of the run that found what [`rich_drift`] holds.
+const FOUND: &str = "2026-11-21T09:30:00Z";
+
+pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Finding {
+    Finding {
+        host: host(on),
+        recipe: "base".into(),
+        step: step.into(),
+        aspect: Aspect::Step,
+        attribute: None,
+        kind: "file".into(),
+        title: format!("/etc/{step}").into(),
+        verdict: Verdict::Change,
+        reason: "mode differs".into(),
+        hint: None,
+        desired: None,
+        observed: None,
+        diff: None,
+        secret: false,
+        last_applied: None,
+        cause,
+        severity,
+        disruption: Disruption::D0,
+        level: Level::L0,
+        action: None,
+        place: "recipes/base.yaml:7:5".into(),
+        standing: Standing::New,
+        first_seen: FOUND.into(),
+        last_seen: FOUND.into(),
+        times: 1,
+        also: 0,
+    }
+}
+
+fn applied(value: Option<&str>) -> Option<LastApplied> {
+    Some(LastApplied {
+        value: value.map(Untrusted::from),
+        time: "2026-11-20T18:00:00Z".into(),
+        run: "20261120T180000-4f2a".into(),
+        user: "ann".into(),
+        controller: "ctl-1".into(),
+    })
+}
+
+fn mode(on: &str) -> Finding {
+    Finding {
+        attribute: Some("mode".into()),
+        desired: Some("0644".into()),
+        observed: Some("0600".into()),
+        last_applied: applied(Some("0644")),
+        ..finding(on, "motd", Cause::MachineChanged, Severity::Medium)
+    }
+}
+
+fn content(on: &str) -> Finding {
+    Finding {
+        attribute: Some("content".into()),
+        desired: Some("4 bytes, sha256 aa".into()),
+        observed: Some("5 bytes, sha256 bb".into()),
+        diff: Some("@@ -1 +1 @@\n-old\n+new\n".into()),
+        reason: "content differs".into(),
+        first_seen: "2026-11-19T09:30:00Z".into(),
+        times: 3,
+        ..mode(on)
+    }
+}
+
+pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
+    let of = |name: &&str| HostDrift {
+        host: host(name),
+        reach: Reach::Observed,
+        settled: 12,
+        follow: 0,
+        warnings: Vec::new(),
+        took: Duration::from_millis(800),
+    };
+    Drift {
+        version: 1,
+        forge: "0.1.0".into(),
+        run: "20261121T093000-77aa".into(),
+        cluster: "h100-prod".into(),
+        inventory: "inventory.yaml".into(),
+        time: FOUND.into(),
+        simulated: Vec::new(),
+        hosts: hosts.iter().map(of).collect(),
+        findings,
+        unknown: Vec::new(),
+        resolved: Vec::new(),
+        ignored: Vec::new(),
+        no_history: None,
+        took: Duration::from_millis(1200),
+    }
+}
+
+/// Every cause, and every part of the text.
+pub fn rich_drift() -> Drift {
+    let fault = Finding {
+        aspect: Aspect::Health,
+        kind: "gpu".into(),
+        title: "GPU 0000:9b:00.0".into(),
+        reason: "a row remap failed".into(),
+        action: Some(Action::Rma),
+        ..finding("gpu03", "remaps", Cause::HardwareFault, Severity::Critical)
+    };
+    let verification = Finding {
+        aspect: Aspect::Verification,
+        kind: "".into(),
+        title: "".into(),
+        reason: "does not hold: facts.gpus | length == 8".into(),
+        ..finding("gpu03", "eight GPUs", Cause::MachineChanged, Severity::High)
+    };
+    let recipe = Finding {
+        attribute: Some("version".into()),
+        desired: Some("560.35.03".into()),
+        observed: Some("550.54.15".into()),
+        last_applied: applied(Some("550.54.15")),
+        disruption: Disruption::D2,
+        reason: "another version is installed".into(),
+        ..finding("gpu01", "driver", Cause::RecipeChanged, Severity::Low)
+    };
+    let secret = Finding {
+        attribute: Some("content".into()),
+        secret: true,
+        ..finding("gpu01", "token", Cause::Both, Severity::Medium)
+    };
+    let pending = Finding {
+        verdict: Verdict::Pending,
+        reason: "needs reboot".into(),
+        ..finding("gpu02", "gsp", Cause::Pending, Severity::Low)
+    };
+    let blocked = Finding {
+        verdict: Verdict::Blocked(BlockClass::Rule),
+        also: 3,
+        reason: "open kernel modules ignore it".into(),
+        ..finding("gpu02", "rule", Cause::Unknown, Severity::Medium)
+    };
+    let left = Finding {
+        aspect: Aspect::Undeclared,
+        place: String::new(),
+        reason: "was applied once and is declared no more".into(),
+        last_applied: applied(None),
+        ..finding("gpu02", "agent", Cause::NoLongerDeclared, Severity::Low)
+    };
+    let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content(on), mode(on)]);
+    let findings = same.chain([fault, verification, recipe, secret, pending, blocked, left]).collect();
+    let mut drift = drift(&["gpu01", "gpu02", "gpu03", "gpu04"], findings);
+    drift.hosts[3].reach =
+        Reach::Unreachable(Unreachable { why: "connection refused".into(), hint: Some("look".into()) });
+    drift.hosts[0].warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
+    let known = Known {
+        host: host("gpu02"),
+        recipe: "base".into(),
+        step: "hosts".into(),
+        attribute: Some("content".into()),
+        cause: Cause::MachineChanged,
+        severity: Severity::Medium,
+        first_seen: "2026-11-21T08:00:00Z".into(),
+        since: "2026-11-21T08:00:00Z".into(),
+        times: 1,
+        print: "aa".into(),
+        resolved: Some(FOUND.into()),
+    };
+    drift.resolved = vec![known.clone(), Known { host: host("gpu01"), ..known }];
+    let ignored = |what: &str, count, expired| IgnoredLine {
+        what: what.into(),
+        why: "site banner".into(),
+        until: "2026-11-20".into(),
+        count,
+        expired,
+        place: "inventory.yaml:9:7".into(),
+    };
+    drift.ignored = vec![ignored("path /etc/issue", 4, false), ignored("step base/motd", 0, true)];
+    drift.no_history = Some("the state folder `.forge` cannot be written: read-only file system".into());
+    drift.unknown = vec![Unsure {
+        host: host("gpu03"),
+        recipe: "base".into(),
+        step: "sysctl".into(),
+        aspect: Aspect::Step,
+        reason: "timed out after 20 s".into(),
+        hint: None,
+        place: "recipes/base.yaml:9:5".into(),
+    }];
+    drift
+}

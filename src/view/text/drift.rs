@@ -1,0 +1,149 @@
+//! Drift: what was found, worst first and equal findings once; one line where nothing was.
+
+mod entry;
+mod past;
+
+use super::{Text, sections};
+use crate::drift::{Counts, Drift, Severity, Unsure};
+use crate::model::{HostName, Untrusted};
+use crate::plan::Reach;
+use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
+use crate::view::text::{group, on_hosts};
+use crate::view::{count, escape, took, words};
+use entry::Entry;
+pub use past::history;
+use std::io::{self, Write};
+
+/// Writes the whole of it.
+pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    super::simulated(&drift.simulated, out)?;
+    let entries = entry::entries(&drift.findings);
+    let (faults, rest): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.first().is_fault());
+    part("hardware faults: no apply repairs them", &faults, text, drift, out)?;
+    for (severity, head) in PARTS {
+        let of: Vec<&Entry<'_>> = rest.iter().copied().filter(|entry| entry.first().severity == severity).collect();
+        part(head, &of, text, drift, out)?;
+    }
+    unknown(&drift.unknown, out)?;
+    unreachable(drift, out)?;
+    warnings(drift, out)?;
+    past::resolved(&drift.resolved, text.verbose > 0, out)?;
+    past::ignored(&drift.ignored, text.verbose > 0, out)?;
+    no_history(drift, out)?;
+    writeln!(out, "{}", closing(drift))?;
+    next(text, drift, out)
+}
+
+const PARTS: [(Severity, &str); 4] =
+    [(Severity::Critical, "critical"), (Severity::High, "high"), (Severity::Medium, "medium"), (Severity::Low, "low")];
+
+fn part(head: &str, entries: &[&Entry<'_>], text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, head))?;
+    entries.iter().try_for_each(|entry| entry::write(entry, text.verbose > 0, &drift.time, out))?;
+    writeln!(out)
+}
+
+fn unknown(unsure: &[Unsure], out: &mut dyn Write) -> io::Result<()> {
+    if unsure.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "unknown: could not be judged, also not on a second try"))?;
+    let all = unsure.iter().map(|unsure| (&unsure.host, unsure));
+    for (unsure, hosts) in group::equal(all, |u| (&u.recipe, &u.step, &u.reason, &u.hint)).values() {
+        writeln!(out, "{} {}", paint(UNKNOWN, "?"), named(&unsure.recipe, &unsure.step))?;
+        writeln!(out, "    {}", escape::text(&unsure.reason))?;
+        unsure.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))?;
+    }
+    writeln!(out)
+}
+
+/// Returns `recipe/step`.
+fn named(recipe: &Untrusted, step: &Untrusted) -> String {
+    format!("{}/{}", escape::text(recipe), escape::text(step))
+}
+
+fn unreachable(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
+        Reach::Observed => None,
+        Reach::Unreachable(why) => Some((&host.host, why)),
+    });
+    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "unreachable"))?;
+    for (why, hosts) in groups.values() {
+        sections::unreachable_group(why, hosts, out)?;
+    }
+    writeln!(out)
+}
+
+fn warnings(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    let all = drift.hosts.iter().flat_map(|host| host.warnings.iter().map(move |warning| (&host.host, warning)));
+    let groups = group::equal(all, |warning| warning);
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "warnings"))?;
+    for (warning, hosts) in groups.values() {
+        sections::warning_group(warning, hosts, out)?;
+    }
+    writeln!(out)
+}
+
+fn no_history(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    match &drift.no_history {
+        None => Ok(()),
+        Some(why) => writeln!(out, "no history is kept, so that everything looks new: {}\n", escape::line(why)),
+    }
+}
+
+/// Returns the last line: that nothing moved, or how much of what.
+fn closing(drift: &Drift) -> String {
+    let counts = drift.counts();
+    let time = took(drift.took);
+    let hosts = count(counts.hosts, "host");
+    if counts.findings + counts.unknown + counts.unreachable == 0 {
+        let settled = count(counts.settled, "check");
+        let aside = aside(&counts);
+        return format!("{} {hosts}, {settled} as declared{aside} ({time})", paint(GOOD, "no drift:"));
+    }
+    let severities: Vec<(usize, &str)> = Severity::WORST_FIRST
+        .iter()
+        .map(|severity| (counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()))
+        .collect();
+    let found = match counts.findings {
+        0 => format!("nothing found on {hosts}"),
+        some => format!("{} on {} of {hosts}: {}", count(some, "finding"), counts.drifted, words::counts(&severities)),
+    };
+    let open = words::counts(&[(counts.unknown, "unknown"), (counts.unreachable, "unreachable")]);
+    let mut parts = vec![found];
+    parts.extend((!open.is_empty()).then_some(open));
+    let style = if counts.findings == 0 { UNKNOWN } else { BAD };
+    format!("{} {}{} ({time})", paint(style, "drift:"), parts.join("; "), aside(&counts))
+}
+
+/// Returns what was passed over and what was put right.
+fn aside(counts: &Counts) -> String {
+    match words::counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
+        some if some.is_empty() => some,
+        some => format!("; {some}"),
+    }
+}
+
+fn next(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    match drift.findings.iter().any(|finding| finding.is_repairable()) {
+        true => text.next("plan", out),
+        false => Ok(()),
+    }
+}
+
+/// Returns hosts in the order in which they were found, each once.
+fn distinct<'a>(hosts: impl IntoIterator<Item = &'a HostName>) -> Vec<&'a HostName> {
+    let mut seen = std::collections::BTreeSet::new();
+    hosts.into_iter().filter(|host| seen.insert(*host)).collect()
+}

@@ -1,0 +1,212 @@
+//! One step, verification or part of the hardware that is not as declared, for all hosts on which it is the same.
+
+use super::{distinct, named};
+use crate::drift::{Aspect, Cause, Finding};
+use crate::model::{Disruption, HostName, Untrusted, Verdict};
+use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
+use crate::view::text::{diff, on_hosts};
+use crate::view::{count, escape};
+use anstyle::Style;
+use indexmap::IndexMap;
+use std::hash::Hash;
+use std::io::{self, Write};
+
+/// Longer values are cut: the whole is in the JSON output.
+const VALUE_CHARS: usize = 160;
+
+/// What differs of one step, and the hosts on which it does so equally. Of each attribute the findings of all hosts.
+pub struct Entry<'a> {
+    attributes: Vec<Vec<&'a Finding>>,
+}
+
+impl<'a> Entry<'a> {
+    /// Returns the first of its findings: what is shown of it all share.
+    pub fn first(&self) -> &'a Finding {
+        // An entry is made from at least one finding of at least one host.
+        self.attributes[0][0]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'a Finding> {
+        self.attributes.iter().flatten().copied()
+    }
+
+    fn hosts(&self) -> Vec<&'a HostName> {
+        distinct(self.attributes.iter().flatten().map(|finding| &finding.host))
+    }
+}
+
+/// Collects the findings of each step of each host, then what is equal over hosts.
+pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
+    let mut steps: IndexMap<_, Vec<&Finding>> = IndexMap::new();
+    for finding in findings {
+        let key = (&finding.host, &finding.recipe, &finding.step, finding.aspect, finding.severity, finding.cause);
+        steps.entry(key).or_default().push(finding);
+    }
+    let mut groups: IndexMap<Vec<_>, Entry<'_>> = IndexMap::new();
+    for found in steps.into_values() {
+        let key = found.iter().map(|finding| shown(finding)).collect();
+        match groups.entry(key) {
+            indexmap::map::Entry::Occupied(mut known) => {
+                known.get_mut().attributes.iter_mut().zip(found).for_each(|(list, finding)| list.push(finding));
+            }
+            indexmap::map::Entry::Vacant(new) => {
+                new.insert(Entry { attributes: found.into_iter().map(|finding| vec![finding]).collect() });
+            }
+        }
+    }
+    groups.into_values().collect()
+}
+
+/// Everything of a finding that is shown of all hosts together. Times are not: they are shown as a span.
+fn shown(finding: &Finding) -> impl Hash + Eq + use<'_> {
+    let what = (&finding.recipe, &finding.step, finding.aspect, &finding.attribute, &finding.kind, &finding.title);
+    let why = (finding.verdict, &finding.reason, &finding.hint, finding.cause, finding.severity, finding.action);
+    let last = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
+    (
+        what,
+        why,
+        (&finding.desired, &finding.observed, &finding.diff, finding.secret, finding.disruption, finding.also, last),
+    )
+}
+
+/// Writes one entry. `now` is the time of the run.
+pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
+    let first = entry.first();
+    let (style, symbol) = symbol(first.cause);
+    writeln!(out, "{} {}", paint(style, symbol), head(first))?;
+    writeln!(out, "    {}{}", why(entry), since(entry, now))?;
+    first.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+    first.action.iter().try_for_each(|action| {
+        writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::line(action.meaning()))
+    })?;
+    entry.attributes.iter().try_for_each(|findings| attribute(findings[0], out))?;
+    if first.disruption > Disruption::D0 {
+        writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
+    }
+    if verbose {
+        details(entry, out)?;
+    }
+    writeln!(out, "    {}", paint(DIM, on_hosts(&entry.hosts())))
+}
+
+fn symbol(cause: Cause) -> (Style, &'static str) {
+    match cause {
+        Cause::HardwareFault => (BAD, "x"),
+        Cause::MachineChanged | Cause::Both => (CHANGE, "~"),
+        Cause::RecipeChanged => (CHANGE, "^"),
+        Cause::Pending => (UNKNOWN, "."),
+        Cause::NoLongerDeclared => (REMOVE, "-"),
+        Cause::Unknown => (UNKNOWN, "~"),
+    }
+}
+
+/// Returns `file /etc/motd  base/banner`, of a verification `base: page answers`.
+fn head(finding: &Finding) -> String {
+    let name = named(&finding.recipe, &finding.step);
+    match finding.aspect {
+        Aspect::Verification => {
+            paint(HEAD, format!("{}: {}", escape::text(&finding.recipe), escape::text(&finding.step))).to_string()
+        }
+        Aspect::Health => paint(HEAD, escape::text(&finding.title)).to_string(),
+        Aspect::Step | Aspect::Undeclared => {
+            let what = format!("{} {}", escape::text(&finding.kind), escape::text(&finding.title));
+            format!("{}  {name}", paint(HEAD, what))
+        }
+    }
+}
+
+/// Returns who moved, and what is not as declared.
+fn why(entry: &Entry<'_>) -> String {
+    let mut reasons: Vec<_> = entry.attributes.iter().map(|findings| escape::text(&findings[0].reason)).collect();
+    reasons.dedup();
+    let reason = reasons.join(", ");
+    let finding = entry.first();
+    let more = match finding.also {
+        0 => String::new(),
+        some => format!(" (and {} of the recipe beside this one)", count(some, "step")),
+    };
+    match (finding.cause, finding.verdict) {
+        (Cause::NoLongerDeclared | Cause::HardwareFault, _) => format!("{reason}{more}"),
+        (cause, Verdict::Blocked(class)) => format!("blocked ({}), {}: {reason}{more}", class.name(), cause.meaning()),
+        (cause, _) => format!("{}: {reason}{more}", cause.meaning()),
+    }
+}
+
+/// Returns since when it is so, and how often it came; nothing for what is new in this run.
+fn since(entry: &Entry<'_>, now: &str) -> String {
+    let first = entry.all().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
+    let times = entry.all().map(|finding| finding.times).max().unwrap_or(1);
+    let flapping = if times > 1 { format!(", came {times} times within a day") } else { String::new() };
+    match first == now {
+        true => flapping,
+        false => format!(", since {}{flapping}", escape::line(first)),
+    }
+}
+
+/// Returns whether the head and the reason already say all of an attribute: of a command they do.
+fn is_said(finding: &Finding, attribute: &str) -> bool {
+    attribute == finding.kind.raw() && !finding.secret && finding.desired.as_ref() == Some(&finding.title)
+}
+
+fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let Some(name) = finding.attribute.as_deref().filter(|_| finding.aspect == Aspect::Step) else { return Ok(()) };
+    if is_said(finding, name) {
+        return Ok(());
+    }
+    let name = escape::line(name);
+    if finding.secret {
+        return writeln!(out, "    {name}: (secret, not shown)");
+    }
+    if let Some(text) = &finding.diff {
+        writeln!(out, "    {name}: - as it is, + as declared")?;
+        return diff::write(text, "      ", out);
+    }
+    let value = |value: Option<&Untrusted>| match value {
+        Some(text) => escape::short(text.raw(), VALUE_CHARS),
+        None => "not there".to_owned(),
+    };
+    let applied = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
+    let applied = match applied.filter(|applied| Some(*applied) != finding.desired.as_ref()) {
+        Some(applied) => format!(", applied was {}", value(Some(applied))),
+        None => String::new(),
+    };
+    match (&finding.desired, &finding.observed) {
+        // The kind names no values: its reason says it all.
+        (None, None) => writeln!(out, "    {name}"),
+        (desired, observed) => writeln!(
+            out,
+            "    {name}: is {}, declared {}{applied}",
+            value(observed.as_ref()),
+            desired.as_ref().map_or_else(|| "gone".to_owned(), |desired| value(Some(desired)))
+        ),
+    }
+}
+
+/// Returns a time of a record without what is below a second.
+fn seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((whole, fraction)) if fraction.ends_with('Z') => format!("{}Z", escape::line(whole)),
+        _ => escape::line(time).into_owned(),
+    }
+}
+
+/// Writes who applied it last, and where it is declared.
+fn details(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut applied: Vec<_> = entry.all().filter_map(|finding| finding.last_applied.as_ref()).collect();
+    applied.sort_by(|a, b| a.time.cmp(&b.time));
+    if let (Some(first), Some(last)) = (applied.first(), applied.last()) {
+        let who = |last: &crate::drift::LastApplied| {
+            let (time, user) = (seconds(last.time.raw()), escape::text(&last.user));
+            format!("{time} by {user} on {} (run {})", escape::text(&last.controller), escape::text(&last.run))
+        };
+        let earlier = match first == last {
+            true => String::new(),
+            false => format!(", first of these hosts {}", seconds(first.time.raw())),
+        };
+        writeln!(out, "    {}", paint(DIM, format!("last applied {}{earlier}", who(last))))?;
+    }
+    match entry.first().place.as_str() {
+        "" => Ok(()),
+        place => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::line(place)))),
+    }
+}

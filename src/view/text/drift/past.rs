@@ -1,0 +1,181 @@
+//! What was found before: what was put right, what is passed over, and the history.
+
+use super::named;
+use crate::drift::{History, IgnoredLine, Known, Offender, RunLine};
+use crate::model::{HostName, Untrusted};
+use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
+use crate::view::text::on_hosts;
+use crate::view::{count, escape, took, words};
+use indexmap::IndexMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Lines of what was put right that are shown without detail.
+const RESOLVED: usize = 10;
+
+/// Runs of a history that are listed; more are counted.
+const RUNS: usize = 20;
+
+/// Writes what was found before and is gone; of much the first, unless with detail.
+pub fn resolved(list: &[Known], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let steps = together(list);
+    if steps.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "resolved since the last run"))?;
+    let shown = if verbose { steps.len() } else { steps.len().min(RESOLVED) };
+    for (known, hosts) in &steps[..shown] {
+        let since = escape::line(&known.first().since);
+        writeln!(out, "{} {}, since {since}  {}", paint(GOOD, "="), known.name(), paint(DIM, on_hosts(hosts)))?;
+    }
+    if steps.len() > shown {
+        writeln!(out, "{} {} more", paint(DIM, "."), steps.len() - shown)?;
+    }
+    writeln!(out)
+}
+
+/// What one step of one host had at one time: one finding or several.
+struct Step<'a>(Vec<&'a Known>);
+
+impl<'a> Step<'a> {
+    fn first(&self) -> &'a Known {
+        // It is made from at least one.
+        self.0[0]
+    }
+
+    /// Returns `base/motd: content, mode`.
+    fn name(&self) -> String {
+        let name = named(&self.first().recipe, &self.first().step);
+        let attributes: Vec<_> = self.0.iter().filter_map(|known| known.attribute.as_deref()).collect();
+        match attributes.is_empty() {
+            true => name,
+            false => format!("{name}: {}", escape::line(&attributes.join(", "))),
+        }
+    }
+}
+
+/// Collects what is of one step and one time, and the hosts on which it is the same, in the order given.
+fn together(list: &[Known]) -> Vec<(Step<'_>, Vec<&HostName>)> {
+    let mut steps: IndexMap<_, Vec<&Known>> = IndexMap::new();
+    for known in list {
+        let key = (&known.host, &known.recipe, &known.step, &known.first_seen, &known.resolved, known.cause);
+        steps.entry(key).or_default().push(known);
+    }
+    let mut same: IndexMap<_, (Step<'_>, Vec<&HostName>)> = IndexMap::new();
+    for known in steps.into_values() {
+        let attributes: Vec<_> = known.iter().map(|known| (&known.attribute, known.times)).collect();
+        let first = known[0];
+        let key = (&first.recipe, &first.step, &first.first_seen, &first.resolved, first.cause, attributes);
+        same.entry(key).or_insert_with(|| (Step(known), Vec::new())).1.push(&first.host);
+    }
+    same.into_values().collect()
+}
+
+/// Writes entries whose time is over; with detail also those that passed something over.
+pub fn ignored(lines: &[IgnoredLine], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let told: Vec<&IgnoredLine> = lines.iter().filter(|line| verbose || line.expired).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "ignored"))?;
+    for line in told {
+        let (what, why) = (escape::line(&line.what), escape::line(&line.why));
+        let (until, place) = (escape::line(&line.until), escape::line(&line.place));
+        match line.expired {
+            true => {
+                let head = format!("`{what}` is ignored no more: its last day was {until} ({why})");
+                writeln!(
+                    out,
+                    "{} {head}\n    hint: remove the entry at {place}, or give it another day",
+                    paint(UNKNOWN, "!")
+                )?;
+            }
+            false => writeln!(out, "{} `{what}` until {until}: {} ({why})", paint(DIM, "."), line.count)?,
+        }
+    }
+    writeln!(out)
+}
+
+/// Writes a history.
+pub fn history(history: &History, out: &mut dyn Write) -> io::Result<()> {
+    runs(&history.runs, out)?;
+    known("open", &history.open, out)?;
+    known("resolved", &history.resolved, out)?;
+    offenders("found most often, by host", &history.hosts, out)?;
+    offenders("found most often, by step", &history.steps, out)?;
+    writeln!(out, "{}", closing(history))
+}
+
+fn runs(runs: &[RunLine], out: &mut dyn Write) -> io::Result<()> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "runs"))?;
+    let more = runs.len().saturating_sub(RUNS);
+    if more > 0 {
+        writeln!(out, "{} {} before", paint(DIM, "."), count(more, "run"))?;
+    }
+    for run in &runs[more..] {
+        let moved = words::counts(&[(run.new, "new"), (run.changed, "changed"), (run.resolved, "resolved")]);
+        let found =
+            words::counts(&[(run.findings, "found"), (run.unknown, "unknown"), (run.unreachable, "unreachable")]);
+        let parts = [count(run.hosts, "host"), found, moved];
+        let parts: Vec<_> = parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect();
+        let (style, symbol) = if run.is_quiet() { (GOOD, "=") } else { (BAD, "~") };
+        writeln!(
+            out,
+            "{} {}  {}, exit {}, {}",
+            paint(style, symbol),
+            escape::line(&run.time),
+            parts.join(", "),
+            run.exit,
+            took(Duration::from_millis(run.took_ms))
+        )?;
+    }
+    writeln!(out)
+}
+
+fn known(head: &str, list: &[Known], out: &mut dyn Write) -> io::Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, head))?;
+    for (step, hosts) in together(list) {
+        let known = step.first();
+        let times = if known.times > 1 { format!(", {} times", known.times) } else { String::new() };
+        let until = known.resolved.as_deref().map(|time| format!(" to {}", escape::line(time))).unwrap_or_default();
+        let span = format!("{}{until}{times}", escape::line(&known.first_seen));
+        writeln!(out, "{} {}  {span}  {}", symbol(known), step.name(), paint(DIM, known.cause.meaning()))?;
+        writeln!(out, "    {}", paint(DIM, on_hosts(&hosts)))?;
+    }
+    writeln!(out)
+}
+
+fn symbol(known: &Known) -> String {
+    match known.resolved {
+        Some(_) => paint(GOOD, "=").to_string(),
+        None => paint(BAD, "~").to_string(),
+    }
+}
+
+fn offenders(head: &str, list: &[Offender], out: &mut dyn Write) -> io::Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, head))?;
+    list.iter().try_for_each(|one| writeln!(out, "{:>5}  {}", one.count, text(&one.name)))?;
+    writeln!(out)
+}
+
+fn text(name: &Untrusted) -> String {
+    escape::text(name).into_owned()
+}
+
+fn closing(history: &History) -> String {
+    let quiet = history.runs.iter().filter(|run| run.is_quiet()).count();
+    let mut parts = vec![format!("{} ({quiet} quiet)", count(history.runs.len(), "run"))];
+    parts.push(format!("{} open, {} resolved", history.open.len(), history.resolved.len()));
+    let repair = history.mean_time_to_repair_s;
+    parts.extend(repair.map(|seconds| format!("repaired within {} in the mean", took(Duration::from_secs(seconds)))));
+    format!("{} {}", paint(HEAD, "history:"), parts.join("; "))
+}

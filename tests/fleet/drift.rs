@@ -1,0 +1,233 @@
+//! Drift on real hosts: what is changed behind forge's back is found, told from what the recipe changed, and gone after
+//! apply; and looking leaves nothing behind.
+
+use crate::support::{Fleet, Node, Output, Project};
+use serde_json::Value;
+
+const KINDS: &str = "
+recipe: kinds
+steps:
+  - name: package
+    package: { name: forge-demo, version: 1.1-1 }
+  - name: account
+    user: { name: drifter, shell: /bin/sh }
+  - name: folder
+    directory: { path: /srv/drift, owner: drifter, mode: '0750' }
+  - name: page
+    file: { path: /srv/drift/page, content: \"hello\\n\", owner: drifter, mode: '0640' }
+  - name: setting
+    line: { path: /etc/drift.conf, line: level=3, match: '^level=', create: true }
+  - name: shortcut
+    link: { path: /srv/shortcut, target: /srv/drift }
+  - name: forwarding
+    sysctl: { key: net.ipv4.ip_forward, value: 1 }
+  - name: unit
+    unit: { name: drifting.service, content: \"[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n\" }
+  - name: service
+    service: { name: drifting, state: running, enabled: true }
+  - name: mark
+    command: { creates: /srv/mark, apply: touch /srv/mark }
+verify:
+  - { name: page is there, check: test -s /srv/drift/page }
+";
+
+fn project(nodes: &[Node], recipe: &str) -> Project {
+    Project::new(nodes).recipe("kinds", recipe).inventory("apply:\n  - { recipe: kinds, on: all }\n")
+}
+
+fn drift(project: &Project) -> (Output, Value) {
+    let out = project.forge(["drift", "inventory.yaml", "--format", "json"]);
+    let value = serde_json::from_str(&out.stdout).unwrap_or_default();
+    (out, value)
+}
+
+/// Returns `step attribute cause` of each finding.
+fn told(document: &Value) -> Vec<String> {
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or("-").to_owned();
+    let findings = document["drift"]["findings"].as_array().cloned().unwrap_or_default();
+    findings.iter().map(|f| format!("{} {} {}", text(f, "step"), text(f, "attribute"), text(f, "cause"))).collect()
+}
+
+/// What is done behind forge's back, and what drift then says.
+const TAMPERS: [(&str, &[&str]); 12] = [
+    ("apt-get install -qqy --allow-downgrades forge-demo=1.0-1 >&2", &["package version machine-changed"]),
+    ("usermod -s /bin/bash drifter", &["account shell machine-changed"]),
+    ("chmod 0777 /srv/drift", &["folder mode machine-changed"]),
+    ("printf 'hallo\\n' >/srv/drift/page", &["page content machine-changed"]),
+    ("chown root /srv/drift/page", &["page owner machine-changed"]),
+    ("rm /srv/drift/page", &["page exists machine-changed"]),
+    ("sed -i s/3/4/ /etc/drift.conf", &["setting line machine-changed"]),
+    ("ln -sfn /srv /srv/shortcut", &["shortcut target machine-changed"]),
+    ("sysctl -qw net.ipv4.ip_forward=0", &["forwarding loaded machine-changed"]),
+    ("systemctl stop drifting", &["service state machine-changed"]),
+    ("systemctl disable -q drifting", &["service enabled machine-changed"]),
+    ("rm /srv/mark", &["mark command machine-changed"]),
+];
+
+#[test]
+fn each_change_behind_forges_back_is_found_classified_and_gone_after_apply() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let (node, project) = (&nodes[0], project(&nodes, KINDS));
+    let before = drift(&project);
+    assert_eq!(before.0.code, 2, "{}", before.0);
+    assert!(told(&before.1).iter().all(|line| line.ends_with(" unknown")), "{:?}", told(&before.1));
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    assert_eq!(drift(&project).0.code, 0, "{}", drift(&project).0);
+    for (what, expected) in TAMPERS {
+        node.must(what);
+        let (out, document) = drift(&project);
+        assert_eq!(out.code, 2, "{what}: {out}");
+        let found = told(&document);
+        let of_verification = |line: &&String| !line.starts_with("page is there");
+        let found: Vec<&String> = found.iter().filter(of_verification).collect();
+        assert_eq!(found, expected, "{what}");
+        let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
+        assert_eq!(applied.code, 0, "{what}: {applied}");
+        let (out, document) = drift(&project);
+        assert_eq!((out.code, told(&document)), (0, vec![]), "{what}: {out}");
+    }
+    let history = project.forge(["drift", "inventory.yaml", "--history"]);
+    assert!(history.code == 0 && history.stdout.contains("repaired within"), "{history}");
+}
+
+#[test]
+fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let (node, project) = (&nodes[0], project(&nodes, KINDS));
+    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    let project = project.recipe("kinds", &KINDS.replace("'0640'", "'0600'").replace("/bin/sh }", "/bin/dash }"));
+    let (out, document) = drift(&project);
+    assert_eq!(out.code, 2, "{out}");
+    assert_eq!(told(&document), ["account shell recipe-changed", "page mode recipe-changed"]);
+    node.must("chmod 0644 /srv/drift/page; printf 'hallo\\n' >/srv/drift/page");
+    let expected = ["account shell recipe-changed", "page content machine-changed", "page mode both"];
+    assert_eq!(told(&drift(&project).1), expected);
+    let finding = &drift(&project).1["drift"]["findings"][2];
+    let value = |key: &str| finding[key].as_str().unwrap_or("-").to_owned();
+    assert_eq!((value("desired"), value("observed")), ("0600".to_owned(), "0644".to_owned()));
+    assert_eq!(finding["last_applied"]["value"], "0640");
+    assert!(value("place").contains("recipes/kinds.yaml:"), "{finding}");
+    let gone = project.inventory("apply: []\n");
+    let (out, document) = drift(&gone);
+    assert_eq!(out.code, 2, "{out}");
+    assert!(told(&document).iter().all(|line| line.ends_with("no-longer-declared")), "{:?}", told(&document));
+}
+
+#[test]
+fn looking_writes_nothing_on_the_host() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let (node, project) = (&nodes[0], project(&nodes, KINDS));
+    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    node.must("chmod 0777 /srv/drift");
+    let before = node.snapshot();
+    for _ in 0..2 {
+        assert_eq!(drift(&project).0.code, 2);
+    }
+    assert_eq!(node.snapshot(), before);
+    let recorded = project.forge(["drift", "inventory.yaml", "--record", "seen.json"]);
+    assert_eq!((recorded.code, node.snapshot()), (2, before), "{recorded}");
+    let live = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    node.stop();
+    let planned = project.forge(["plan", "inventory.yaml", "--observed", "seen.json", "--detailed-exitcode"]);
+    assert_eq!((planned.code, planned.stdout), (2, live.stdout), "a plan from what drift recorded");
+    node.start();
+}
+
+/// A login shell in a view of the host in which nothing can be written.
+const READ_ONLY: &str = "#!/bin/sh
+[ -n \"$1\" ] || exec unshare --mount --propagation private \"$0\" inside
+for at in $(cut -d' ' -f5 /proc/self/mountinfo); do mount -o remount,bind,ro \"$at\" 2>/dev/null; done
+if touch /etc/writable 2>/dev/null; then echo 'it can be written to' >&2; exit 1; fi
+exec sh
+";
+
+/// Returns the facts of a document that are not known, with the reason.
+fn unknown(out: &Output) -> Vec<String> {
+    let document: Value = serde_json::from_str(&out.stdout).unwrap_or_default();
+    let facts = document["facts"][0]["facts"].as_object().cloned().unwrap_or_default();
+    assert!(facts.len() > 20, "every fact is asked for: {out}");
+    let unknown = facts.iter().filter(|(_, fact)| fact.get("unknown").is_some());
+    unknown.map(|(name, fact)| format!("{name}: {}", fact["unknown"]["why"])).collect()
+}
+
+#[test]
+fn every_shipped_probe_works_where_nothing_can_be_written() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let Some(fleet) = Fleet::require() else { return };
+    let (node, plain) = (&nodes[0], project(&nodes, KINDS));
+    assert_eq!(plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    node.write("/usr/local/sbin/read-only", READ_ONLY);
+    node.must("chmod 0755 /usr/local/sbin/read-only");
+    let command = format!("[ssh, -F, {}, {}, /usr/local/sbin/read-only]", fleet.ssh_config.display(), node.name);
+    let inventory = format!(
+        "cluster: fleet\ndrift: {{ unconfined: true }}\nhosts:\n  {}: {{ connect: {{ command: {command} }} }}\napply:\n  - {{ recipe: kinds, on: all }}\n",
+        node.name
+    );
+    let confined = project(&nodes, KINDS).file("inventory.yaml", &inventory);
+    let facts = |project: &Project| unknown(&project.forge(["facts", "inventory.yaml", "--format", "json", "--trust"]));
+    assert_eq!(facts(&confined), facts(&plain));
+    let out = confined.forge(["drift", "inventory.yaml", "--trust"]);
+    assert_eq!(out.code, 0, "{out}");
+    // A kernel setting is left alone: that it cannot be written here is something that its kind tells.
+    node.must("chmod 0777 /srv/drift; systemctl stop drifting");
+    let out = confined.forge(["drift", "inventory.yaml", "--trust", "--format", "json"]);
+    let document = serde_json::from_str(&out.stdout).unwrap_or_default();
+    let expected = ["folder mode machine-changed", "service state machine-changed"];
+    assert_eq!(told(&document), expected, "{out}");
+}
+
+#[test]
+fn a_check_of_a_recipe_cannot_write_and_is_unknown_where_that_cannot_be_had() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let recipe = "
+recipe: kinds
+steps:
+  - name: careless
+    command: { check: 'touch /srv/written; test -e /srv/there', apply: touch /srv/there }
+";
+    let plain = project(&nodes, recipe);
+    assert_eq!(plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    node.must("rm /srv/written");
+    let (out, _) = drift(&plain);
+    assert_eq!((out.code, node.exists("/srv/written")), (0, false), "{out}");
+    node.must("rm /srv/there");
+    assert_eq!(told(&drift(&plain).1), ["careless command machine-changed"]);
+    node.must("touch /srv/there; mv /usr/bin/unshare /usr/bin/unshare.away");
+    let (out, document) = drift(&plain);
+    assert_eq!((out.code, told(&document), node.exists("/srv/written")), (9, vec![], false), "{out}");
+    let why = document["drift"]["unknown"][0]["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(why.starts_with("unconfined: ") && why.contains("unshare"), "{why}");
+    let allowed = plain.inventory("drift: { unconfined: true }\napply:\n  - { recipe: kinds, on: all }\n");
+    let (out, _) = drift(&allowed);
+    assert_eq!((out.code, node.exists("/srv/written")), (0, true), "{out}");
+}
+
+const GPUS: &str = "
+recipe: kinds
+steps:
+  - name: page
+    file: { path: /srv/page, content: x }
+verify:
+  - { name: there are GPUs, expect: facts.gpus | length > 0 }
+";
+
+#[test]
+fn a_gpu_that_fell_off_the_bus_is_a_fault_with_what_to_do_next() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let (node, project) = (&nodes[0], project(&nodes, GPUS));
+    node.profile("h100x8-ndr");
+    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    let (out, document) = drift(&project);
+    assert_eq!((out.code, told(&document)), (0, vec![]), "{out}");
+    node.fault("gpu-off-bus", true);
+    let (out, document) = drift(&project);
+    let faults: Vec<&Value> = document["drift"]["findings"].as_array().expect("a list").iter().collect();
+    assert_eq!(faults.len(), 1, "{out}");
+    assert_eq!((&faults[0]["cause"], &faults[0]["action"]), (&"hardware-fault".into(), &"power-cycle".into()), "{out}");
+    let text = project.forge(["drift", "inventory.yaml"]);
+    assert!(text.stdout.contains("hardware faults: no apply repairs them"), "{text}");
+    node.fault("gpu-off-bus", false);
+    assert_eq!(told(&drift(&project).1), [""; 0]);
+}

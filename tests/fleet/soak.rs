@@ -1,0 +1,55 @@
+//! Drift over and over on hosts that nobody changes: quiet each time, nothing written, near the floor.
+//!
+//! The short form is 5 runs over 3 hosts. `FORGE_SOAK=100 FORGE_FLEET_SIZE=20 cargo test --test fleet soak:: -- --nocapture` runs
+//! the long one over all hosts of the fleet.
+
+use crate::speed::floor;
+use crate::support::{Fleet, Project};
+use std::time::{Duration, Instant};
+
+/// What a login itself writes, which the audit leaves out: `tests/fleet/snapshot` names it.
+const LOGIN: &str = "/var/lib/sudo, /var/log/lastlog, /var/log/wtmp, /var/log/btmp";
+
+fn variable(name: &str, other: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[test]
+fn drift_stays_quiet_and_writes_nothing() {
+    let (runs, size) = (variable("FORGE_SOAK", 5), variable("FORGE_FLEET_SIZE", 20));
+    let hosts = if runs > 5 { size } else { size.min(3) };
+    let Some(nodes) = Fleet::take(hosts) else { return };
+    let Some(fleet) = Fleet::require() else { return };
+    let recipe = include_str!("recipes/twenty.yaml");
+    let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
+    let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    for node in nodes.iter() {
+        node.sh("systemctl is-system-running --wait");
+    }
+    let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    let before: Vec<String> = nodes.iter().map(|node| node.snapshot()).collect();
+    let (mut floors, mut times) = (Vec::new(), Vec::new());
+    for run in 1..=runs {
+        floors.push(floor(fleet, &names));
+        let began = Instant::now();
+        let out = project.forge(["drift", "inventory.yaml"]);
+        times.push(began.elapsed());
+        assert_eq!(out.code, 0, "run {run}: {out}");
+        assert_eq!(out.stdout.lines().count(), 1, "run {run}: {out}");
+    }
+    for (node, before) in nodes.iter().zip(before) {
+        assert_eq!(node.snapshot(), before, "{}: something was written", node.name);
+    }
+    let (floor, time) = (median(floors), median(times));
+    let ratio = time.as_secs_f64() / floor.as_secs_f64();
+    println!("{runs} runs over {hosts} hosts: quiet each time; nothing written but by logins ({LOGIN})");
+    println!("floor {floor:.2?}, drift {time:.2?}, ratio {ratio:.2}");
+    let listed = project.forge(["drift", "inventory.yaml", "--history"]);
+    assert!(listed.stdout.contains(&format!("history: {runs} runs ({runs} quiet)")), "{listed}");
+}
