@@ -90,12 +90,12 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     }
     let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
     let cx = &cx.with(&settings);
-    possible(cx.console, args.yes)?;
     let settings = cx.settings.offline(args.offline);
     let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
+    possible(cx.console, args.yes)?;
     block_on(apply(cx, args, &output, &loaded))
 }
 
