@@ -8,6 +8,7 @@ use super::interrupt::Interrupts;
 use super::output::Output;
 use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
+use super::saved::Keep;
 use super::timer::{self, TimerArgs};
 use crate::model::{ExitCode, Level};
 use crate::view;
@@ -29,6 +30,7 @@ use std::time::Duration;
   forge drift cluster.yaml --on gpu --format json
   forge drift cluster.yaml --format ndjson     one message a line, the version first
   forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
+  forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
   forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
   forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
 pub struct Args {
@@ -36,6 +38,9 @@ pub struct Args {
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub recorded: Recorded,
+    /// Keep the plan that would repair what was found in a file, which `forge apply FILE` carries out; secrets are left out
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "install_timer"])]
+    pub plan_out: Option<Utf8PathBuf>,
     /// Look as deep as this: L0 present, L1 versions agree, L2 loaded and active, L3 hardware, L4 in Kubernetes, L5 how fast
     #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
     pub level: Level,
@@ -74,9 +79,12 @@ impl FromStr for Since {
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let mut settings = args.recorded.settings(cx.settings)?;
+    let keep = Keep { output: args.plan_out.clone() };
+    // A repair is of all levels, as every plan is.
+    let repair = &keep.settings(&args.recorded.settings(cx.settings)?)?;
+    let mut settings = repair.clone();
     settings.filter = settings.filter.down_to(args.level);
-    let cx = &cx.with(&settings);
+    let (repair, cx) = (&cx.with(repair), &cx.with(&settings));
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
@@ -98,6 +106,12 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
                 output.file_beside(&|writer, out| writer.drift(&drift, exit, out))?;
             }
             _ => output.result(&|writer, out| writer.drift(&drift, exit, out))?,
+        }
+        if keep.output.is_some() {
+            let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
+            let saved = keep.bind(repair, &loaded, &seen, &plan).await;
+            keep.write(saved.as_ref())?;
+            keep.tell(repair, saved.as_ref());
         }
         Ok(exit)
     })

@@ -36,7 +36,7 @@ fn project(nodes: &[Node], recipe: &str) -> Project {
 }
 
 fn drift(project: &Project) -> (Output, Value) {
-    let out = project.forge(["drift", "inventory.yaml", "--format", "json"]);
+    let out = project.forge(["drift", "inventory.yaml", "--format", "json", "--plan-out", "repair.json"]);
     let value = serde_json::from_str(&out.stdout).unwrap_or_default();
     (out, value)
 }
@@ -82,7 +82,7 @@ fn each_change_behind_forges_back_is_found_classified_and_gone_after_apply() {
         let of_verification = |line: &&String| !line.starts_with("page is there");
         let found: Vec<&String> = found.iter().filter(of_verification).collect();
         assert_eq!(found, expected, "{what}");
-        let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
+        let applied = project.forge(["apply", "repair.json", "--yes", "--quiet"]);
         assert_eq!(applied.code, 0, "{what}: {applied}");
         let (out, document) = drift(&project);
         assert_eq!((out.code, told(&document)), (0, vec![]), "{what}: {out}");
