@@ -10,7 +10,7 @@ use super::passing::Passing;
 use crate::config::{Expander, State};
 use crate::model::{Disruption, HostName, Level, Untrusted, Verdict};
 use crate::plan::{
-    self, Ahead, Case, Ground, HostPlan, HostSeen, Inputs, LeftBehind, Plan, Reach, Ruling, StepPlan, Turn, VerifyPlan,
+    self, Ahead, Case, HostPlan, HostSeen, Inputs, LeftBehind, Plan, Reach, Ruling, StepPlan, Turn, VerifyPlan,
 };
 use crate::probe::Unknown;
 use crate::resource::Judgement;
@@ -43,15 +43,7 @@ pub struct Look<'l> {
 /// Returns what is not as declared, and why. `plan` was made from `inputs`. What was found before is told later.
 pub fn find(inputs: &Inputs<'_>, plan: &Plan, look: &Look<'_>) -> Found {
     let expander = Expander::new(inputs.project);
-    let ground = Ground {
-        project: inputs.project,
-        expander: &expander,
-        filter: inputs.filter,
-        exports: inputs.exports,
-        chosen: inputs.chosen,
-        secrets: inputs.secrets,
-        policy: inputs.policy,
-    };
+    let ground = inputs.ground(&expander);
     let seen: BTreeMap<&HostName, &HostSeen> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
     let mut passing = Passing::new(inputs.project, look.now);
     let mut found = Found::default();

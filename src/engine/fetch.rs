@@ -7,7 +7,7 @@ use super::run::{Events, Options};
 use crate::artifact::{Artifact, FetchError, Fetched, Lock, Sha256, Source, Told, lock_path};
 use crate::config::{Expander, Exports, FactSource, Known, Project, State};
 use crate::model::{ExitCode, HostName, SecretStore, StepId, Untrusted};
-use crate::plan::{Case, Ground, Plan};
+use crate::plan::{Case, Plan};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -222,15 +222,7 @@ pub async fn provision(
 /// Collects what steps that are going to change send from here.
 fn needed(project: &Project, plan: &Plan, observed: &Observed, options: &Options) -> Wanted {
     let expander = Expander::new(project);
-    let ground = Ground {
-        project,
-        expander: &expander,
-        filter: &options.filter,
-        policy: options.policy,
-        exports: &observed.exports,
-        chosen: &observed.chosen,
-        secrets: &observed.secrets,
-    };
+    let ground = observed.ground(project, &expander, options);
     let mut wanted = Wanted::new();
     for host in plan.hosts.iter().filter(|host| host.acts()) {
         let seen = observed.seen.iter().find(|seen| seen.host == host.host && seen.stale.is_none());

@@ -30,6 +30,26 @@ pub struct Observed {
     pub(super) links: BTreeMap<HostName, Link>,
 }
 
+impl Observed {
+    /// Returns what the hosts are judged on, as they were seen.
+    pub(super) fn ground<'g>(
+        &'g self,
+        project: &'g Project,
+        expander: &'g Expander<'g>,
+        options: &'g Options,
+    ) -> Ground<'g> {
+        Ground {
+            project,
+            expander,
+            filter: &options.filter,
+            policy: options.policy,
+            exports: &self.exports,
+            chosen: &self.chosen,
+            secrets: &self.secrets,
+        }
+    }
+}
+
 impl AsRef<[HostSeen]> for Observed {
     fn as_ref(&self) -> &[HostSeen] {
         &self.seen

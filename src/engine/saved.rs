@@ -8,7 +8,7 @@ use super::recording::Recording;
 use super::run::Options;
 use crate::config::{Expander, InputFile, Project, State, changed_inputs};
 use crate::model::{Disruption, HostName, Value};
-use crate::plan::{self, Case, Counts, Ground, Plan, Policy, digest_of};
+use crate::plan::{self, Case, Counts, Plan, Policy, digest_of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -218,15 +218,7 @@ fn apart(plan: &Plan, again: &Plan) -> Vec<HostName> {
 /// Collects what the steps of all hosts declare.
 fn artifacts(project: &Project, observed: &Observed, options: &Options) -> Vec<InputArtifact> {
     let expander = Expander::new(project);
-    let ground = Ground {
-        project,
-        expander: &expander,
-        filter: &options.filter,
-        policy: options.policy,
-        exports: &observed.exports,
-        chosen: &observed.chosen,
-        secrets: &observed.secrets,
-    };
+    let ground = observed.ground(project, &expander, options);
     let mut found = BTreeSet::new();
     for seen in &observed.seen {
         let Some(case) = Case::new(ground, &seen.host, seen) else { continue };

@@ -32,18 +32,28 @@ pub struct Inputs<'a> {
     pub policy: Policy,
 }
 
+impl<'a> Inputs<'a> {
+    /// Returns what the hosts of this plan are judged on.
+    pub fn ground<'g>(&self, expander: &'g Expander<'g>) -> Ground<'g>
+    where
+        'a: 'g,
+    {
+        Ground {
+            project: self.project,
+            expander,
+            filter: self.filter,
+            exports: self.exports,
+            chosen: self.chosen,
+            secrets: self.secrets,
+            policy: self.policy,
+        }
+    }
+}
+
 /// Makes the plan. Pure: equal inputs give equal plans.
 pub fn plan(inputs: &Inputs<'_>) -> Plan {
     let expander = Expander::new(inputs.project);
-    let ground = Ground {
-        project: inputs.project,
-        expander: &expander,
-        filter: inputs.filter,
-        exports: inputs.exports,
-        chosen: inputs.chosen,
-        secrets: inputs.secrets,
-        policy: inputs.policy,
-    };
+    let ground = inputs.ground(&expander);
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();
     let steps = StepTable::new(inputs.project);
     let (project, filter, chosen) = (inputs.project, inputs.filter, inputs.chosen);

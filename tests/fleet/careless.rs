@@ -2,7 +2,7 @@
 //! are away.
 
 use crate::support::{Fleet, Node, Output, Project};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const APPLY: &str = "apply:\n  - { recipe: r, on: all }\n";
@@ -79,14 +79,8 @@ fn fifty_megabytes_of_output_hide_no_end() {
 
 /// Starts an apply, and sends two interrupts once `path` is there.
 fn leave_at(project: &Project, node: &Node, path: &str) -> Output {
-    let mut command = project.command(["apply", "inventory.yaml", "--yes"]);
-    let child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge starts");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !node.exists(path) {
-        assert!(Instant::now() < until, "{path} did not come");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let child = project.begin_heard();
+    node.until_exists(path);
     for _ in 0..2 {
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
@@ -135,12 +129,8 @@ fn a_run_that_is_left_in_a_short_step_says_what_was_done() {
 fn a_host_that_another_run_holds_says_who() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = with(Project::new(&nodes), &LEFT.replace("LONG", "false"));
-    let mut first = project.command(["apply", "inventory.yaml", "--yes"]);
-    let mut first =
-        first.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forge starts");
-    while !nodes[0].exists("/srv/began") {
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let mut first = project.begin();
+    nodes[0].until_exists("/srv/began");
     let out = apply(&project);
     expect(&out, 7);
     let line = out.stdout.lines().find(|line| line.contains("another run works")).unwrap_or_default();

@@ -77,7 +77,7 @@ fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
     nodes[0].must("echo 6 > /etc/forge-slow-seconds");
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
-        wait_for(&node, "pgrep -f postinst");
+        node.until("pgrep -f postinst", 30);
         // Every connection of this host dies; the step does not.
         node.must("pkill -f '[s]shd: root' || true");
     });
@@ -88,14 +88,6 @@ fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
     expect(&plan(&project), 0);
 }
 
-fn wait_for(node: &Node, test: &str) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !node.sh(test).ok() {
-        assert!(Instant::now() < deadline, "`{test}` never came true");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn a_link_that_drops_in_the_middle_of_a_step_is_a_failure_not_a_success() {
     let Some(nodes) = Fleet::take(2) else { return };
@@ -103,7 +95,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_a_failure_not_a_success() {
     let project = project(&nodes, steps);
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
-        wait_for(&node, "test -e /srv/begun");
+        node.until("test -e /srv/begun", 30);
         node.must("pkill -f '[s]shd: root' || true");
     });
     let out = apply(&project);

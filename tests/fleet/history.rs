@@ -1,8 +1,6 @@
 //! What a run came to can be read afterwards: one that ended, one that failed, one whose controller was killed.
 
 use crate::support::{Fleet, Project};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 const GOOD: &str = "
 recipe: page
@@ -47,17 +45,8 @@ fn runs_are_told_after_their_end() {
     assert!(shown.code == 0 && shown.stdout.contains("| out of space"), "{shown}");
 
     let project = project.recipe("page", SLOW);
-    let mut child = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("forge starts");
-    let began = Instant::now();
-    while !node.exists("/srv/begun") && began.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let mut child = project.begin();
+    node.until_exists("/srv/begun");
     child.kill().expect("it runs");
     child.wait().expect("it is gone");
     let shown = project.forge(["show", "last"]);

@@ -1,7 +1,6 @@
 //! forge may be killed anywhere: the next apply converges, dpkg is whole, no reader sees half a file.
 
 use crate::support::{Fleet, Project};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const RECIPE: &str = r#"
@@ -66,13 +65,7 @@ fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
 }
 
 fn kill_after(project: &Project, after: Duration) {
-    let mut child = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("forge starts");
+    let mut child = project.begin();
     std::thread::sleep(after);
     let _ = child.kill();
     let _ = child.wait();
@@ -83,18 +76,8 @@ fn one_interrupt_finishes_what_runs_and_says_so() {
     let Some(nodes) = Fleet::take(1) else { return };
     let recipe = "recipe: r\nsummary: Two steps\nsteps:\n  - name: first\n    command: { check: test -e /srv/one, apply: \"touch /srv/begun; sleep 3; touch /srv/one\" }\n  - name: second\n    command: { check: test -e /srv/two, apply: touch /srv/two }\n";
     let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
-    let child = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("forge starts");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !nodes[0].exists("/srv/begun") {
-        assert!(Instant::now() < deadline, "apply never began");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let child = project.begin_heard();
+    nodes[0].until_exists("/srv/begun");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");
     let out = child.wait_with_output().expect("forge ends");
@@ -112,18 +95,8 @@ fn two_interrupts_detach_and_the_next_apply_picks_the_step_up() {
     let recipe = "recipe: r\nsummary: A slow package\nsteps:\n  - name: package\n    package: { name: forge-slow }\n";
     let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
     nodes[0].must("echo 6 > /etc/forge-slow-seconds");
-    let child = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("forge starts");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !nodes[0].sh("pgrep -f '[f]orge-slow.postinst'").ok() {
-        assert!(Instant::now() < deadline, "the package is never configured");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let child = project.begin_heard();
+    nodes[0].until("pgrep -f '[f]orge-slow.postinst'", 20);
     let pid = rustix::process::Pid::from_child(&child);
     for _ in 0..2 {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");

@@ -1,8 +1,6 @@
 //! Steps across hosts: `one` makes, `host` installs, barriers count, two runs exclude each other.
 
 use crate::support::{Fleet, Output, Project};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 #[track_caller]
 fn expect(out: &Output, code: i32) {
@@ -100,18 +98,8 @@ fn of_two_applies_one_gets_the_hosts_and_the_other_says_who_holds_them() {
     let Some(nodes) = Fleet::take(1) else { return };
     let slow = "recipe: slow\nsummary: Takes its time\nsteps:\n  - name: wait\n    command: { check: test -e /srv/done, apply: \"touch /srv/begun; sleep 4; touch /srv/done\" }\n";
     let project = Project::new(&nodes).recipe("slow", slow).inventory("apply:\n  - { recipe: slow, on: all }\n");
-    let first = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("forge starts");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !nodes[0].exists("/srv/begun") {
-        assert!(Instant::now() < deadline, "the first apply never began");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let first = project.begin_heard();
+    nodes[0].until_exists("/srv/begun");
     let second = project.forge(["apply", "inventory.yaml", "--yes"]);
     expect(&second, 7);
     assert!(second.to_string().contains("another run works on this host"), "{second}");

@@ -4,7 +4,7 @@
 //! the long one over all hosts of the fleet.
 
 use crate::speed::floor;
-use crate::support::{Fleet, Project};
+use crate::support::{Fleet, Node, Project};
 use std::time::{Duration, Instant};
 
 /// What a login itself writes, which the audit leaves out: `tests/fleet/snapshot` names it.
@@ -29,9 +29,7 @@ fn drift_stays_quiet_and_writes_nothing() {
     let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
     let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
     assert_eq!(applied.code, 0, "{applied}");
-    for node in nodes.iter() {
-        node.sh("systemctl is-system-running --wait");
-    }
+    nodes.iter().for_each(Node::settled);
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     let before: Vec<String> = nodes.iter().map(|node| node.snapshot()).collect();
     let (mut floors, mut times) = (Vec::new(), Vec::new());

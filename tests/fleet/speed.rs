@@ -1,7 +1,7 @@
 //! `plan` on twenty hosts stays near the floor: `ssh HOST true` to all of them in the same minute.
 
-use crate::support::{Fleet, Project};
-use std::process::{Command, Stdio};
+use crate::support::{Fleet, Node, Project, limited};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const NODES: usize = 20;
@@ -12,7 +12,7 @@ pub fn floor(fleet: &Fleet, names: &[String]) -> Duration {
     let children: Vec<_> = names
         .iter()
         .map(|name| {
-            Command::new("ssh")
+            limited("ssh")
                 .arg("-F")
                 .arg(&fleet.ssh_config)
                 .args(["-o", "BatchMode=yes", name, "true"])
@@ -45,10 +45,7 @@ fn a_plan_of_twenty_hosts_costs_at_most_twice_the_floor() {
     let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
     let first = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(first.code, 0, "{first}");
-    // What still starts after a reset would be measured too.
-    for node in nodes.iter() {
-        node.sh("systemctl is-system-running --wait");
-    }
+    nodes.iter().for_each(Node::settled);
     let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
     let (mut floors, mut plans) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {

@@ -19,14 +19,15 @@ use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/fleet");
 /// The password of `admin` for sudo. `deploy` needs none, `plain` may not.
 pub const PASSWORD: &str = "correct horse";
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/snapshot");
-/// Seconds after which a run of forge is taken for hung; it then ends with code 124.
+/// Seconds after which a program that a test runs is taken for hung; it then ends with code 124.
 const LIMIT: &str = "300";
 
 /// What a program printed and how it ended. `code` is 128 + the signal's number if a signal ended it.
@@ -71,7 +72,14 @@ fn collect(command: &mut Command, input: &[u8]) -> std::process::Output {
 }
 
 fn script<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
-    Output::of(Command::new(SCRIPT).args(args), b"")
+    Output::of(limited(SCRIPT).args(args), b"")
+}
+
+/// Starts `program` so that it ends with code 124 when it hangs: a test that waits for ever says nothing to anybody.
+pub fn limited(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", LIMIT]).arg(program);
+    command
 }
 
 /// Runs the script and panics with what it said if it fails.
@@ -221,13 +229,43 @@ impl Node {
         Output::of(&mut self.inside(["test", "-e", path]), b"").ok()
     }
 
+    /// Waits until a path is there.
+    pub fn until_exists(&self, path: &str) {
+        self.until(&format!("test -e {path}"), 60);
+    }
+
+    /// Waits until a script succeeds, for at most `limit_s` seconds.
+    pub fn until(&self, script: &str, limit_s: u64) {
+        self.until_it(script, limit_s, true);
+    }
+
+    /// As [`Node::until`], until it does not succeed; it does not on a node that is down.
+    pub fn until_not(&self, script: &str, limit_s: u64) {
+        self.until_it(script, limit_s, false);
+    }
+
+    fn until_it(&self, script: &str, limit_s: u64, succeeds: bool) {
+        let end = Instant::now() + Duration::from_secs(limit_s);
+        while self.sh(script).ok() != succeeds {
+            assert!(Instant::now() < end, "{}: after {limit_s} s still not {succeeds}: `{script}`", self.name);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until nothing more starts: what still does after a boot would be measured or judged too.
+    pub fn settled(&self) {
+        let out = self.sh("timeout 60 systemctl is-system-running --wait");
+        let jobs = || self.sh("systemctl list-jobs --no-pager; systemctl --failed --no-pager");
+        assert!(out.ok(), "{}: not settled: {out}\n{}", self.name, jobs());
+    }
+
     pub fn boot_id(&self) -> String {
         self.must("cat /proc/sys/kernel/random/boot_id")
     }
 
     /// Returns every path written since the last reset, one per line; equal before and after means nothing was written.
     pub fn snapshot(&self) -> String {
-        let out = Output::of(Command::new(SNAPSHOT).arg(&self.name), b"");
+        let out = Output::of(limited(SNAPSHOT).arg(&self.name), b"");
         assert!(out.ok(), "{out}");
         out.stdout
     }
@@ -262,7 +300,7 @@ impl Node {
     }
 
     fn inside<const N: usize>(&self, argv: [&str; N]) -> Command {
-        let mut command = Command::new(SCRIPT);
+        let mut command = limited(SCRIPT);
         command.args(["exec", &self.name, "--"]).args(argv);
         command
     }
@@ -318,10 +356,7 @@ impl Project {
 
     /// Runs forge in the project to its end.
     pub fn forge<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Output {
-        let forge = self.command(args);
-        let mut limited = Command::new("timeout");
-        limited.args(["--kill-after=10", LIMIT]).arg(forge.get_program()).args(forge.get_args());
-        Output::of(self.hermetic(&mut limited), b"")
+        Output::of(self.hermetic(limited(env!("CARGO_BIN_EXE_forge")).args(args)), b"")
     }
 
     /// Returns the command that [`Project::forge`] runs, for a test that signals or kills it.
@@ -329,6 +364,21 @@ impl Project {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
         self.hermetic(command.args(args));
         command
+    }
+
+    /// Starts an apply that the test interrupts or kills; nobody reads what it says.
+    pub fn begin(&self) -> Child {
+        self.begin_with(Stdio::null)
+    }
+
+    /// As [`Project::begin`], for a test that reads what it says.
+    pub fn begin_heard(&self) -> Child {
+        self.begin_with(Stdio::piped)
+    }
+
+    fn begin_with(&self, output: fn() -> Stdio) -> Child {
+        let mut command = self.command(["apply", "inventory.yaml", "--yes"]);
+        command.stdin(Stdio::null()).stdout(output()).stderr(output()).spawn().expect("forge starts")
     }
 
     /// `HOME` keeps forge from the developer's files. ssh itself takes the home from the user database, not from here.

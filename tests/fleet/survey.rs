@@ -103,9 +103,7 @@ fn interrupted(project: &Project, node: &Node, count: usize) -> Output {
     let command = ["exec", "inventory.yaml", "--", "touch /srv/runs; sleep 6; echo ended"];
     let mut child = project.command(command);
     let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge runs");
-    while !node.exists("/srv/runs") {
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    node.until_exists("/srv/runs");
     let pid = rustix::process::Pid::from_child(&child);
     for _ in 0..count {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge still runs");
@@ -195,11 +193,8 @@ fn doctor_tells_who_may_not_and_who_is_at_work() {
     );
     let project = Project::new(&nodes).recipe("slow", "recipe: slow\nsteps:\n  - { name: s, command: { check: test -e /srv/done, apply: 'touch /srv/runs; sleep 20; touch /srv/done' } }\n");
     let project = project.inventory("apply: [{ recipe: slow, on: all }]\n");
-    let mut apply = project.command(["apply", "inventory.yaml", "--yes"]);
-    let mut apply = apply.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forge runs");
-    while !nodes[0].exists("/srv/runs") {
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let mut apply = project.begin();
+    nodes[0].until_exists("/srv/runs");
     let out = doctor(&project);
     expect(&out, 0);
     says(&out, "  ! lock: is held: run: ");

@@ -409,9 +409,7 @@ async fn a_killed_controller_gives_the_lock_up() {
         .spawn()
         .unwrap();
     let reader = Reader::new(connect(&target).await.unwrap());
-    while !nodes[0].exists("/tmp/acting") {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    nodes[0].until_exists("/tmp/acting");
     match reader.lock(&owner("other"), None).await {
         Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: killed\nby: me@c1"), "{owner:?}"),
         other => panic!("{:?}", other.err()),

@@ -1,8 +1,6 @@
 //! Windows and reboots on real hosts: proven by the boot id, coalesced, blocked by who holds a device, finished after a kill.
 
 use crate::support::{Fleet, Node, Output, Project};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 /// What a kernel reads at boot: files of /etc/early.d are in force once they lie in /run/early.
 const BOOT_UNIT: &str = "[Unit]\nDescription=Takes over at boot what is configured\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
@@ -82,19 +80,6 @@ fn host<'r>(report: &'r serde_json::Value, node: &Node) -> &'r serde_json::Value
     hosts.iter().find(|host| host["host"] == *node.name).expect("the node")
 }
 
-fn spawn(project: &Project) -> Child {
-    let mut command = project.command(["apply", "inventory.yaml", "--yes"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forge starts")
-}
-
-fn until(what: &str, limit_s: u64, test: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(limit_s);
-    while !test() {
-        assert!(Instant::now() < end, "not within {limit_s} s: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn two_steps_that_wait_for_a_reboot_share_one_that_is_proven() {
     let Some(nodes) = Fleet::take(2) else { return };
@@ -160,8 +145,8 @@ fn a_run_that_is_killed_inside_a_window_is_finished_by_the_next() {
     let project = prepare(&nodes, "reboot: allow");
     assert_eq!(apply(&project).code, 0);
     let project = project.inventory(&inventory("reboot: allow", "1.1-1"));
-    let mut child = spawn(&project);
-    until("the driver changes", 30, || node.sh("grep -qx 1.1-1 /etc/driver").ok());
+    let mut child = project.begin();
+    node.until("grep -qx 1.1-1 /etc/driver", 30);
     child.kill().expect("forge is killed");
     child.wait().expect("forge is gone");
     assert_eq!(node.sh("systemctl is-active fm").stdout, "inactive\n", "the window is open");
@@ -183,12 +168,11 @@ fn a_run_that_is_killed_during_the_reboot_is_finished_by_the_next() {
     let node = &nodes[0];
     let project = prepare(&nodes, "reboot: allow");
     let before = node.boot_id();
-    let mut child = spawn(&project);
-    let gone = || !node.sh("test \"$(systemctl is-system-running)\" = running").ok();
-    until("the host goes down", 60, gone);
+    let mut child = project.begin();
+    node.until_not("test \"$(systemctl is-system-running)\" = running", 60);
     child.kill().expect("forge is killed");
     child.wait().expect("forge is gone");
-    until("the host is up", 60, || node.sh("test \"$(systemctl is-system-running)\" = running").ok());
+    node.until("test \"$(systemctl is-system-running)\" = running", 60);
     let after = node.boot_id();
     assert_ne!(before, after);
     let out = apply(&project);

@@ -5,7 +5,6 @@ use super::upgrades::{HELD, never_younger};
 use super::{BY_HAND, Stack, boots, converge, gsp, installed, loaded};
 use crate::support::{Node, Nodes, Project};
 use serde_json::json;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The node has booted so often since now.
@@ -16,13 +15,7 @@ fn booted(node: &Node, times: usize) -> String {
 /// Applies, kills forge as soon as the script `moment` holds on the node, and applies again. A node that is booting by
 /// then is waited for.
 fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
-    let mut child = project
-        .command(["apply", "inventory.yaml", "--yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("forge starts");
+    let mut child = project.begin();
     let deadline = Instant::now() + Duration::from_secs(120);
     while !node.sh(moment).ok() {
         assert_eq!(child.try_wait().expect("ours"), None, "forge ended before `{moment}`");
