@@ -30,6 +30,7 @@ pub mod resource;
 pub mod facts;
 
 pub mod artifact;
+pub mod kube;
 pub mod state;
 pub mod transport;
 

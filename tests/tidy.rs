@@ -22,6 +22,7 @@ const ROOMS: &[&str] = &[
     "resource",
     "facts",
     "artifact",
+    "kube",
     "state",
     "transport",
     "probe",
@@ -55,6 +56,7 @@ const BANS: &[Ban] = &[
         but: &["artifact/"],
         reason: "only `artifact` decides what is fetched",
     },
+    Ban { words: &["::kube", "k8s_openapi"], within: &[], but: &["kube/"], reason: "only `kube` talks to the cluster" },
     Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },
     Ban {
         words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream", "indicatif"],

@@ -8,7 +8,8 @@ use super::run::{Cx, Ending, block_on};
 
 /// Say whether hosts can be reached and worked on, and what to do where not; change nothing
 ///
-/// Looks at this machine (ssh, control sockets, state folder, terminal) and at every host: name, port, host key and
+/// Looks at this machine (ssh, control sockets, state folder, terminal), at the cluster's API where one is declared (does
+/// it answer, what may be done there, helm), and at every host: name, port, host key and
 /// key, root or sudo, the programs that forge uses (a POSIX shell and coreutils; no Python), room, clock, writer lock,
 /// package manager, and which of the facts that recipes read would be unknown. Ends with 3 where a host is not ready,
 /// 4 where one cannot be reached, 9 where something could not be told.

@@ -96,6 +96,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let library = library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let drift = inventory.drift.take().unwrap_or_default();
+    let kubernetes = inventory.kubernetes.take();
     let resolved = inventory::resolve(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = Programs::default();
@@ -111,6 +112,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         library: library.clone(),
         rollout: rollout.unwrap_or_default(),
         drift,
+        kubernetes,
         programs,
         digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
         ..blank(path, cx)
@@ -138,6 +140,7 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
         removals: Default::default(),
         rollout: Default::default(),
         drift: Default::default(),
+        kubernetes: None,
         secrets: Default::default(),
         programs: Programs::default(),
         files: Files::new(cx.root.clone()),

@@ -34,6 +34,8 @@ pub struct Project {
     pub(super) removals: HashMap<HostName, Arc<Graph>>,
     pub rollout: super::Rollout,
     pub drift: super::DriftPolicy,
+    /// The cluster's API, where one is declared.
+    pub kubernetes: Option<crate::kube::Access>,
     pub secrets: SecretStore,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,

@@ -1,6 +1,6 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
-use super::inventory::{CONNECT_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, ROLLOUT_KEYS};
+use super::inventory::{CONNECT_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
@@ -107,7 +107,18 @@ fn inventory(key: &str) -> Value {
         ),
         "rollout" => said("In which portions changes go out.", object(&ROLLOUT_KEYS, rollout, &[])),
         "drift" => said("What drift passes over, and how long it remembers.", object(&DRIFT_KEYS, drift, &[])),
-        "kubernetes" => said("How the cluster's API is reached.", json!({})),
+        "kubernetes" => said(
+            "Which cluster's API belongs to the hosts. Neither the environment nor a current context is asked.",
+            object(&KUBERNETES_KEYS, kubernetes, &KUBERNETES_KEYS),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn kubernetes(key: &str) -> Value {
+    match key {
+        "kubeconfig" => said("Its kubeconfig: absolute, under `~/`, or from the inventory's folder.", text()),
+        "context" => said("The context of that file.", text()),
         _ => json!({}),
     }
 }

@@ -1,7 +1,9 @@
-//! Whether hosts can be reached and worked on, and whether this machine can do it: each finding with what to do.
+//! Whether hosts and the cluster's API can be reached and worked on, and whether this machine can do it: each finding with
+//! what to do.
 //!
 //! Nothing is changed, and nothing that a recipe declares is judged. What could not be told is a finding of its own.
 
+mod cluster;
 mod here;
 mod judge;
 
@@ -73,6 +75,8 @@ impl HostHealth {
 pub struct Checkup {
     /// This machine.
     pub here: Vec<Finding>,
+    /// The cluster's API; empty where none is declared.
+    pub cluster: Vec<Finding>,
     /// In the order of the inventory.
     pub hosts: Vec<HostHealth>,
     /// Hosts that are sandboxes, not machines.
@@ -84,18 +88,22 @@ impl Checkup {
     /// Returns the exit code that the findings mean.
     pub fn exit_code(&self) -> ExitCode {
         let here = self.here.iter().filter(|finding| finding.weight == Weight::Problem).map(|_| ExitCode::Unexpected);
-        ExitCode::worst(here.chain(self.hosts.iter().flat_map(codes)))
+        let cluster = self.cluster.iter().map(code);
+        ExitCode::worst(here.chain(cluster).chain(self.hosts.iter().flat_map(codes)))
     }
 }
 
 fn codes(host: &HostHealth) -> impl Iterator<Item = ExitCode> {
     let away = (host.reach != Reach::Observed).then_some(ExitCode::Unreachable);
-    let found = host.findings.iter().map(|finding| match finding.weight {
+    away.into_iter().chain(host.findings.iter().map(code))
+}
+
+fn code(finding: &Finding) -> ExitCode {
+    match finding.weight {
         Weight::Problem => ExitCode::HostsFailed,
         Weight::Unknown => ExitCode::Unknown,
         Weight::Note | Weight::Ok => ExitCode::Done,
-    });
-    away.into_iter().chain(found)
+    }
 }
 
 /// Looks at this machine, then at `hosts` beside each other. `state` is the folder for runs, `can_ask` whether somebody
@@ -110,6 +118,10 @@ pub async fn doctor(
 ) -> Checkup {
     let began = Instant::now();
     let here = here::findings(project, hosts, options, state, can_ask).await;
+    let cluster = match &project.kubernetes {
+        Some(access) => cluster::findings(access).await,
+        None => Vec::new(),
+    };
     let seen = observe_for(project, hosts, &judge::probes(&facts_used(project)), options, events).await;
     let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
@@ -117,7 +129,7 @@ pub async fn doctor(
         reach: advised(&seen.reach),
         findings: if seen.is_observed() { judge::findings(seen) } else { Vec::new() },
     });
-    Checkup { here, hosts: hosts.collect(), simulated, took: began.elapsed() }
+    Checkup { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }
 
 /// Where neither ssh nor the host says more than that nothing came back.

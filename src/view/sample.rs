@@ -397,5 +397,11 @@ pub fn checkup(hosts: &[HostName]) -> Checkup {
         hint: Some("free some there".into()),
     };
     let one = |host: &HostName| HostHealth { host: host.clone(), reach: Reach::Observed, findings: vec![full()] };
-    Checkup { here: Vec::new(), hosts: hosts.iter().map(one).collect(), simulated: Vec::new(), took: Duration::ZERO }
+    Checkup {
+        here: Vec::new(),
+        cluster: Vec::new(),
+        hosts: hosts.iter().map(one).collect(),
+        simulated: Vec::new(),
+        took: Duration::ZERO,
+    }
 }

@@ -12,6 +12,7 @@
 mod access;
 mod artifacts;
 mod careless;
+mod cluster;
 mod converge;
 mod drift;
 mod early;

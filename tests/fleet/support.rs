@@ -44,7 +44,7 @@ impl Output {
     }
 
     /// Runs `command`, feeding it `input`.
-    fn of(command: &mut Command, input: &[u8]) -> Output {
+    pub fn of(command: &mut Command, input: &[u8]) -> Output {
         let out = collect(command, input);
         Output {
             stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
@@ -156,15 +156,15 @@ impl Fleet {
     }
 }
 
-fn lock(dir: &Path) -> File {
+pub fn lock(dir: &Path) -> File {
     let path = dir.join("tests.lock");
     let file = File::create(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     file.lock().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     file
 }
 
-/// Reads one variable of `fleet env`; only the blanks of its lists are quoted.
-fn variable(env: &str, name: &str) -> String {
+/// Reads one variable of `fleet env` or `cluster env`; only the blanks of its lists are quoted.
+pub fn variable(env: &str, name: &str) -> String {
     let line = env.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("fleet env prints no {name}")).replace('\\', "")
 }

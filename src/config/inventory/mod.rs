@@ -5,6 +5,7 @@ mod connect;
 mod drift;
 mod groups;
 mod hosts;
+mod kubernetes;
 pub(crate) mod range;
 mod resolve;
 mod rollout;
@@ -14,6 +15,7 @@ pub(super) use apply::Entry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
+pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{Resolved, Var, resolve};
 pub(super) use rollout::{KEYS as ROLLOUT_KEYS, check as check_rollout};
 
@@ -21,6 +23,7 @@ use super::cx::Cx;
 use super::table::{self, Table};
 use super::{DriftPolicy, Key, Node, Rollout, Share, scalar};
 use crate::diag::{Code, Diag, Span};
+use crate::kube::Access;
 use connect::Settings;
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -41,6 +44,7 @@ pub(super) struct Inventory {
     pub recipes: Option<Vec<(String, Span)>>,
     pub rollout: Option<Rollout>,
     pub drift: Option<DriftPolicy>,
+    pub kubernetes: Option<Access>,
 }
 
 /// Variables as written, with the places of their names.
@@ -65,6 +69,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
         rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
         drift: table.get("drift").and_then(|node| drift::read(node, cx)),
+        kubernetes: table.get("kubernetes").and_then(|node| kubernetes::read(node, cx)),
     };
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
@@ -72,11 +77,13 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
     inventory
 }
 
-/// Keys of the contract that this version reads but does not act on: said, never passed over.
+/// A key of the contract that no step can act on in this version: said, never passed over.
 fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
     if let Some(key) = table.key("kubernetes") {
-        let diag =
-            Diag::warning(Code::BadValue, "`kubernetes` has no effect: this version does not have cluster resources");
+        let diag = Diag::warning(
+            Code::BadValue,
+            "`kubernetes` is only looked at by `forge doctor`: this version does not have cluster resources",
+        );
         cx.push(diag.at(key.span));
     }
 }

@@ -213,7 +213,7 @@ fn host(findings: Vec<Finding>) -> HostHealth {
 fn the_exit_code_is_the_worst_finding() {
     let of = |weight| Finding::new(weight, "x", "y");
     let checkup = |here: Vec<Finding>, hosts: Vec<HostHealth>| {
-        Checkup { here, hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
+        Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
     };
     let away =
         || HostHealth { reach: Reach::Unreachable(Unreachable { why: "no".into(), hint: None }), ..host(Vec::new()) };

@@ -12,15 +12,22 @@ use std::io::{self, Write};
 pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&checkup.simulated, out)?;
     let least = if text.verbose > 0 { Weight::Ok } else { Weight::Note };
-    let here: Vec<&Finding> = sorted(checkup.here.iter().filter(|finding| finding.weight <= least));
-    if !here.is_empty() {
-        writeln!(out, "{}", paint(HEAD, "this machine"))?;
-        here.iter().try_for_each(|finding| one(finding, None, out))?;
-        writeln!(out)?;
-    }
+    section("this machine", &checkup.here, least, out)?;
+    section("cluster", &checkup.cluster, least, out)?;
     hosts(checkup, least, out)?;
     closing(checkup, out)?;
     if exit == ExitCode::Done { text.next("plan", out) } else { Ok(()) }
+}
+
+/// Writes findings of what is no host.
+fn section(head: &str, findings: &[Finding], least: Weight, out: &mut dyn Write) -> io::Result<()> {
+    let shown = sorted(findings.iter().filter(|finding| finding.weight <= least));
+    if shown.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, head))?;
+    shown.iter().try_for_each(|finding| one(finding, None, out))?;
+    writeln!(out)
 }
 
 fn sorted<'f>(findings: impl Iterator<Item = &'f Finding>) -> Vec<&'f Finding> {
@@ -121,7 +128,7 @@ mod tests {
             finding(Weight::Ok, "ssh", "OpenSSH_9.2p1", None),
             finding(Weight::Note, "terminal", "nobody can be asked", Some("use `--yes`")),
         ];
-        Checkup { here, hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
+        Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
     }
 
     fn said(text: &Text, checkup: &Checkup) -> String {
@@ -146,7 +153,13 @@ mod tests {
     fn hosts_that_are_ready_have_a_next_step() {
         let findings = vec![finding(Weight::Ok, "tools", "all there", None)];
         let hosts = vec![HostHealth { host: HostName::new("n1"), reach: Reach::Observed, findings }];
-        let fine = Checkup { here: Vec::new(), hosts, simulated: vec![HostName::new("n1")], took: Duration::ZERO };
+        let fine = Checkup {
+            here: Vec::new(),
+            cluster: Vec::new(),
+            hosts,
+            simulated: vec![HostName::new("n1")],
+            took: Duration::ZERO,
+        };
         let text = Text { target: Some("c.yaml".into()), ..Text::default() };
         assert_eq!(
             said(&text, &fine),

@@ -1,0 +1,59 @@
+//! Whether the cluster's API can be asked, and what may be done there.
+
+use super::{Finding, Weight};
+use crate::kube::{Access, Cluster, KubeError, Right, helm_version};
+
+/// What steps of a cluster do to its objects, in every namespace.
+const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
+
+/// Returns what was found, in the order in which it is needed.
+pub async fn findings(access: &Access) -> Vec<Finding> {
+    let (mut found, helm) = tokio::join!(api(access), helm());
+    found.push(helm);
+    found
+}
+
+async fn api(access: &Access) -> Vec<Finding> {
+    let cluster = match Cluster::open(access).await {
+        Ok(cluster) => cluster,
+        Err(error) => return vec![problem("kubeconfig", error)],
+    };
+    // Whoever is not known may still ask for the version.
+    let (version, rights) = tokio::join!(cluster.version(), cluster.may(EVERYTHING));
+    match (version, rights) {
+        (Err(error), _) | (_, Err(error)) => vec![problem("api", error)],
+        (Ok(version), Ok(all)) => {
+            vec![
+                Finding::new(Weight::Ok, "api", format!("`{}` is {version}", cluster.server())),
+                self::rights(access, all),
+            ]
+        }
+    }
+}
+
+fn rights(access: &Access, all: bool) -> Finding {
+    match all {
+        true => Finding::new(Weight::Ok, "rights", format!("context `{}` may do everything", access.context)),
+        false => Finding::new(Weight::Note, "rights", format!("context `{}` may not do everything", access.context))
+            .hint("a step may be refused: an administrator of the cluster may do all that recipes declare"),
+    }
+}
+
+async fn helm() -> Finding {
+    match helm_version().await {
+        Ok(version) => Finding::new(Weight::Ok, "helm", version.text),
+        Err(error) => finding(Weight::Note, "helm", error),
+    }
+}
+
+fn problem(check: &'static str, error: KubeError) -> Finding {
+    finding(Weight::Problem, check, error)
+}
+
+fn finding(weight: Weight, check: &'static str, error: KubeError) -> Finding {
+    let found = Finding::new(weight, check, error.message);
+    match error.hint {
+        Some(hint) => found.hint(hint),
+        None => found,
+    }
+}

@@ -1,0 +1,16 @@
+//! The cluster's API and the `helm` program: the only room that talks to either.
+//!
+//! Architecture Invariants: which API is meant is always said, by a file and the name of a context in it. Neither the
+//! environment nor a current context is asked, and a file that is not there is an error: every other way ends on a
+//! cluster that nobody meant. The server's certificate is always checked. A login that runs a program needs trust.
+//! Each question has a time limit. Nothing here prints.
+
+mod access;
+mod cluster;
+mod error;
+mod helm;
+
+pub use access::Access;
+pub use cluster::{Cluster, Right};
+pub use error::KubeError;
+pub use helm::{HelmVersion, helm_version};

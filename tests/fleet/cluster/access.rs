@@ -1,0 +1,128 @@
+//! Which API is asked, as whom, and what is said where that does not work.
+
+use super::support::{Cluster, Helm, Site};
+use crate::support::Output;
+
+fn doctor(site: &Site) -> Output {
+    site.forge(&["doctor", "inventory.yaml", "-v"])
+}
+
+/// The part of the report that is about the API.
+fn cluster(out: &Output) -> &str {
+    let (_, rest) = out.stdout.split_once("cluster\n").unwrap_or_else(|| panic!("{out}"));
+    rest.split_once("\n\n").unwrap_or_else(|| panic!("{out}")).0
+}
+
+/// A site whose kubeconfig is the administrator's with one text put in another's place.
+fn altered(api: &Cluster, from: &str, to: &str) -> Site {
+    let site = Site::new(api, "kubeconfig".as_ref(), "test", Helm::Three);
+    let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
+    assert!(text.contains(from), "{text}");
+    site.write("kubeconfig", &text.replace(from, to));
+    site
+}
+
+#[test]
+fn the_api_that_is_named_is_looked_at() {
+    let Some(api) = Cluster::require() else { return };
+    for (helm, version) in [(Helm::Three, "v3.19.0"), (Helm::Four, "v4.1.4")] {
+        let out = doctor(&Site::new(api, &api.kubeconfig, "test", helm));
+        let server = &api.server;
+        assert_eq!(
+            cluster(&out),
+            format!(
+                "  = api: `{server}` is v1.20.2\n  = rights: context `test` may do everything\n  = helm: {version}"
+            )
+        );
+        assert_eq!(out.code, 0, "{out}");
+    }
+}
+
+#[test]
+fn who_may_little_and_has_no_helm_is_told_so() {
+    let Some(api) = Cluster::require() else { return };
+    let out = doctor(&Site::new(api, &api.nobody, "test", Helm::No));
+    let server = &api.server;
+    assert_eq!(
+        cluster(&out),
+        format!(
+            "  ! rights: context `test` may not do everything\n      hint: a step may be refused: an administrator of the cluster may \
+             do all that recipes declare\n  ! helm: there is no `helm` on this machine\n      hint: install Helm 3 or 4 on this machine, \
+             and have it on the PATH\n  = api: `{server}` is v1.20.2"
+        )
+    );
+    assert_eq!(out.code, 0, "{out}");
+}
+
+#[test]
+fn neither_the_environment_nor_a_default_stands_in() {
+    let Some(api) = Cluster::require() else { return };
+    let site = Site::new(api, "gone".as_ref(), "test", Helm::Three);
+    let out = Output::of(site.command(&["doctor", "inventory.yaml"]).env("KUBECONFIG", &api.kubeconfig), b"");
+    assert!(cluster(&out).starts_with("  x kubeconfig: there is no kubeconfig `"), "{out}");
+    assert_eq!(out.code, 3, "{out}");
+    let out = doctor(&Site::new(api, &api.kubeconfig, "other", Helm::Three));
+    assert!(cluster(&out).contains("has no context `other`\n      hint: it has `test`, `closed`\n"), "{out}");
+}
+
+#[test]
+fn an_api_that_does_not_answer_is_named() {
+    let Some(api) = Cluster::require() else { return };
+    let out = doctor(&Site::new(api, &api.kubeconfig, "closed", Helm::Three));
+    assert!(cluster(&out).starts_with("  x api: `https://127.0.0.1:1` does not answer: Connection refused"), "{out}");
+    assert_eq!(out.code, 3, "{out}");
+}
+
+#[test]
+fn a_server_of_another_authority_gets_no_credentials() {
+    let Some(api) = Cluster::require() else { return };
+    let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
+    let authority = text.split_once("certificate-authority-data: ").expect("an authority").1;
+    let authority = authority.split_once(' ').expect("its end").0;
+    // The certificate of the user is one, and none that could have signed the server's.
+    let user =
+        text.split_once("client-certificate-data: ").expect("a certificate").1.split_once(',').expect("its end").0;
+    let out = doctor(&altered(api, authority, user));
+    let hint = "hint: the certificate is not of the authority that the kubeconfig names";
+    assert!(cluster(&out).contains("does not answer: ") && cluster(&out).contains(hint), "{out}");
+    assert_eq!(out.code, 3, "{out}");
+}
+
+#[test]
+fn wrong_credentials_are_told_apart_from_missing_rights() {
+    let Some(api) = Cluster::require() else { return };
+    let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
+    let user = text.split_once("user: { client-").expect("a user").1.split_once('}').expect("its end").0;
+    let out = doctor(&altered(api, &format!("client-{user}"), "token: wrong-token "));
+    assert!(cluster(&out).starts_with(&format!("  x api: `{}` does not know who asks (401)\n", api.server)), "{out}");
+    assert!(!out.to_string().contains("wrong-token"), "{out}");
+}
+
+#[test]
+fn a_login_that_runs_a_program_needs_trust() {
+    let Some(api) = Cluster::require() else { return };
+    let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
+    let user = text.split_once("user: { client-").expect("a user").1.split_once('}').expect("its end").0;
+    let login = "exec: { apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: get-token } ";
+    let site = altered(api, &format!("client-{user}"), login);
+    let credential = |name: &str| {
+        let data =
+            text.split_once(&format!("{name}-data: ")).expect("data").1.split([' ', ',']).next().expect("its end");
+        format!("$(echo {data} | base64 -d | sed 's/$/\\\\n/' | tr -d '\\n')")
+    };
+    let (certificate, key) = (credential("client-certificate"), credential("client-key"));
+    let program = format!(
+        "#!/bin/sh\ntouch \"$HOME/ran\"\nprintf '%s' \"{{\\\"apiVersion\\\":\\\"client.authentication.k8s.io/v1\\\",\\\"kind\\\":\\\"ExecCredential\\\",\
+         \\\"status\\\":{{\\\"clientCertificateData\\\":\\\"{certificate}\\\",\\\"clientKeyData\\\":\\\"{key}\\\"}}}}\"\n"
+    );
+    site.write("bin/get-token", &program);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(site.path("bin/get-token"), mode).expect("a program");
+    let out = doctor(&site);
+    let refused = "  x kubeconfig: context `test` runs the program `get-token` on this machine to log in\n";
+    assert!(cluster(&out).starts_with(refused), "{out}");
+    assert!(!site.path("home/ran").exists(), "it ran without trust");
+    let out = site.forge(&["doctor", "inventory.yaml", "-v", "--trust"]);
+    assert!(cluster(&out).contains("= rights: context `test` may do everything"), "{out}");
+    assert!(site.path("home/ran").exists());
+}

@@ -1,0 +1,4 @@
+//! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
+
+mod access;
+mod support;

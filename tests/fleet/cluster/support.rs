@@ -1,0 +1,125 @@
+//! The API that the tests of this folder talk to, and projects that name it.
+
+use crate::support::{Output, limited, lock, variable};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/cluster");
+
+/// The running API, one per process, with an empty store at its start.
+pub struct Cluster {
+    /// An administrator's. Its contexts are `test`, and `closed` where nobody answers; none is current.
+    pub kubeconfig: PathBuf,
+    /// The same of somebody with no rights.
+    pub nobody: PathBuf,
+    helm3: PathBuf,
+    helm4: PathBuf,
+    pub server: String,
+    /// Held for the life of the process: two test runs must not share it.
+    _alone: std::fs::File,
+}
+
+/// Which helm is on the path.
+#[derive(Clone, Copy, Debug)]
+pub enum Helm {
+    No,
+    Three,
+    Four,
+}
+
+fn must(verb: &str) -> String {
+    // Building the programs takes minutes: the stage has done that before.
+    let out = Output::of(limited(SCRIPT).arg(verb), b"");
+    assert!(out.ok(), "cluster: {out}");
+    out.stdout
+}
+
+impl Cluster {
+    /// Returns the API, started by the first call, or `None` after printing why the test is skipped.
+    ///
+    /// # Panics
+    /// When it cannot run here and nobody said `FORGE_CLUSTER=skip`.
+    pub fn require() -> Option<&'static Cluster> {
+        static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+        if std::env::var_os("FORGE_CLUSTER").is_some_and(|value| value == "skip") {
+            eprintln!("skipped: FORGE_CLUSTER=skip");
+            return None;
+        }
+        Some(CLUSTER.get_or_init(Cluster::start))
+    }
+
+    fn start() -> Cluster {
+        let env = must("env");
+        let alone = lock(Path::new(&variable(&env, "CLUSTER_DIR")));
+        must("up");
+        let path = |name: &str| PathBuf::from(variable(&env, name));
+        Cluster {
+            kubeconfig: path("CLUSTER_KUBECONFIG"),
+            nobody: path("CLUSTER_NOBODY"),
+            helm3: path("CLUSTER_HELM3"),
+            helm4: path("CLUSTER_HELM4"),
+            server: format!("https://127.0.0.1:{}", variable(&env, "CLUSTER_PORT")),
+            _alone: alone,
+        }
+    }
+
+    fn helm(&self, which: Helm) -> Option<&Path> {
+        match which {
+            Helm::No => None,
+            Helm::Three => Some(&self.helm3),
+            Helm::Four => Some(&self.helm4),
+        }
+    }
+}
+
+/// A folder with an inventory of one sandbox and this API, and the forge that runs there.
+pub struct Site {
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    /// Names a context of a kubeconfig.
+    pub fn new(cluster: &Cluster, kubeconfig: &Path, context: &str, helm: Helm) -> Site {
+        let dir = tempfile::Builder::new().prefix("forge-").tempdir().expect("a temporary directory");
+        let site = Site { dir };
+        for folder in ["home", "bin"] {
+            std::fs::create_dir(site.path(folder)).expect("a folder");
+        }
+        if let Some(program) = cluster.helm(helm) {
+            std::os::unix::fs::symlink(program, site.path("bin/helm")).expect("a link");
+        }
+        site.write(
+            "inventory.yaml",
+            &format!(
+                "cluster: site\nhosts: {{ box: {{ connect: {{ transport: sandbox }} }} }}\n\
+                 kubernetes: {{ kubeconfig: {}, context: {context} }}\n",
+                kubeconfig.display()
+            ),
+        );
+        site
+    }
+
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.dir.path().join(relative)
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.path(path), text).expect("a file");
+    }
+
+    /// Runs forge to its end.
+    pub fn forge(&self, args: &[&str]) -> Output {
+        Output::of(&mut self.command(args), b"")
+    }
+
+    /// Returns the command that [`Site::forge`] runs.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = limited(env!("CARGO_BIN_EXE_forge"));
+        let path =
+            format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
+        command.args(args).current_dir(self.dir.path()).env_clear().env("PATH", path).env("LANG", "C.UTF-8");
+        command.env("HOME", self.path("home")).env("FORGE_STATE", self.path("state")).stdin(Stdio::null());
+        command
+    }
+}
