@@ -109,7 +109,7 @@ fn inventory(key: &str) -> Value {
         "drift" => said("What drift passes over, and how long it remembers.", object(&DRIFT_KEYS, drift, &[])),
         "kubernetes" => said(
             "Which cluster's API belongs to the hosts. Neither the environment nor a current context is asked.",
-            object(&KUBERNETES_KEYS, kubernetes, &KUBERNETES_KEYS),
+            object(&KUBERNETES_KEYS, kubernetes, &["kubeconfig", "context"]),
         ),
         _ => json!({}),
     }
@@ -117,8 +117,12 @@ fn inventory(key: &str) -> Value {
 
 fn kubernetes(key: &str) -> Value {
     match key {
-        "kubeconfig" => said("Its kubeconfig: absolute, under `~/`, or from the inventory's folder.", text()),
+        "kubeconfig" => said(
+            "Its kubeconfig: absolute, under `~/`, or from the inventory's folder; with `via` absolute, on that host.",
+            text(),
+        ),
         "context" => said("The context of that file.", text()),
+        "via" => said("A host of the inventory: its session leads to the API, and the kubeconfig lies there.", text()),
         _ => json!({}),
     }
 }

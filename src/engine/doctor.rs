@@ -119,7 +119,7 @@ pub async fn doctor(
     let began = Instant::now();
     let here = here::findings(project, hosts, options, state, can_ask).await;
     let cluster = match &project.kubernetes {
-        Some(access) => cluster::findings(access).await,
+        Some(access) => cluster::findings(project, access, options).await,
         None => Vec::new(),
     };
     let seen = observe_for(project, hosts, &judge::probes(&facts_used(project)), options, events).await;

@@ -112,12 +112,25 @@ pub(super) async fn way(
     if let Some(recording) = &options.replay.observed {
         return recording.answers(host).map(Way::Recorded);
     }
-    let connect = project.hosts.get(host).map(|h| h.connect.clone()).unwrap_or_default();
     #[cfg(test)]
-    if let Some(sim) = super::sim::Sim::of(&connect) {
+    if let Some(sim) = super::sim::Sim::of(&declared(project, host)) {
         return Ok(Way::Simulated(sim?));
     }
-    transport::open(host, &target(host, &connect, options), secrets).await.map(Way::Host)
+    session(project, options, host, secrets).await.map(Way::Host)
+}
+
+/// Opens a session on a host.
+pub(super) async fn session(
+    project: &Project,
+    options: &Options,
+    host: &HostName,
+    secrets: &SecretStore,
+) -> Result<Session, TransportError> {
+    transport::open(host, &target(host, &declared(project, host), options), secrets).await
+}
+
+fn declared(project: &Project, host: &HostName) -> Connect {
+    project.hosts.get(host).map(|host| host.connect.clone()).unwrap_or_default()
 }
 
 impl Asked for Link {

@@ -1,6 +1,7 @@
 //! Which API is meant, and as whom: one file and one context of it.
 
 use super::KubeError;
+use crate::model::HostName;
 use ::kube::Config;
 use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use camino::Utf8PathBuf;
@@ -9,28 +10,39 @@ use std::time::Duration;
 /// What the inventory says of the cluster's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// A file on this machine, not beginning with `~`.
+    /// A file, absolute: on this machine, or on the host that is gone through.
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
     /// Whether the kubeconfig may run programs on this machine.
     pub trusted: bool,
+    /// The host through whose session the API is reached, and where the kubeconfig lies.
+    pub via: Option<HostName>,
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(30);
 
 impl Access {
-    /// Reads the file and returns how to reach the API.
+    /// Reads the file on this machine and returns how to reach the API.
     ///
     /// # Errors
-    /// If there is no such file or no such context, if its login runs a program without trust, or if it would not
-    /// check who the server is.
+    /// If there is no such file, and as [`Access::of_text`].
     pub async fn config(&self) -> Result<Config, KubeError> {
         let text = fs_err::read_to_string(&self.kubeconfig).map_err(|error| self.unread(&error))?;
-        let file = Kubeconfig::from_yaml(&text).map_err(|error| self.broken(&error))?;
+        self.of_text(&text).await
+    }
+
+    /// Returns how to reach the API, as the text of a kubeconfig says.
+    ///
+    /// # Errors
+    /// If there is no such context, if its login runs a program without trust, or if it would not check who the server
+    /// is.
+    pub async fn of_text(&self, text: &str) -> Result<Config, KubeError> {
+        let file = Kubeconfig::from_yaml(text).map_err(|error| self.broken(&error))?;
         let (cluster, user) = self.chosen(&file)?;
         self.check_server(cluster)?;
         self.check_login(user)?;
+        self.check_files(cluster, user)?;
         let options = KubeConfigOptions { context: Some(self.context.clone()), cluster: None, user: None };
         let mut config = Config::from_custom_kubeconfig(file, &options).await.map_err(|error| self.broken(&error))?;
         config.connect_timeout = Some(CONNECT);
@@ -105,13 +117,28 @@ impl Access {
             ));
             return Err(error.hint("use its successor, a program named under `exec`"));
         }
-        let Some(exec) = user.exec.as_ref().filter(|_| !self.trusted) else { return Ok(()) };
+        let Some(exec) = user.exec.as_ref().filter(|_| !self.trusted || self.via.is_some()) else { return Ok(()) };
         let program = exec.command.as_deref().unwrap_or_default();
-        let error = KubeError::new(format!(
-            "context `{}` runs the program `{program}` on this machine to log in",
-            self.context
-        ));
-        Err(error.hint("pass `--trust` if you trust this kubeconfig as you trust a script"))
+        let what = format!("context `{}` runs the program `{program}` on this machine to log in", self.context);
+        let error = KubeError::new(what);
+        Err(match self.via {
+            None => error.hint("pass `--trust` if you trust this kubeconfig as you trust a script"),
+            // Whoever is root there would be somebody here.
+            Some(_) => {
+                error.hint("no host names programs for this machine: use a kubeconfig of this machine, without `via`")
+            }
+        })
+    }
+
+    /// A host's kubeconfig means files of that host, and this machine may have others of the same names.
+    fn check_files(&self, cluster: &Cluster, user: Option<&AuthInfo>) -> Result<(), KubeError> {
+        let Some(host) = &self.via else { return Ok(()) };
+        let of = |user: &AuthInfo| [user.client_certificate.clone(), user.client_key.clone(), user.token_file.clone()];
+        let named = user.map(of).into_iter().flatten().chain([cluster.certificate_authority.clone()]);
+        let Some(file) = named.flatten().find(|file| !file.is_empty()) else { return Ok(()) };
+        let error =
+            KubeError::new(format!("context `{}` names the file `{file}`, which lies on `{host}`", self.context));
+        Err(error.hint("put what is in it into the kubeconfig, as `kubectl config view --flatten --raw` does"))
     }
 }
 
@@ -145,7 +172,7 @@ contexts:
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
         std::fs::write(&kubeconfig, FILE).unwrap();
-        let access = Access { kubeconfig, context: context.to_owned(), trusted };
+        let access = Access { kubeconfig, context: context.to_owned(), trusted, via: None };
         access
             .config()
             .await
@@ -168,7 +195,8 @@ contexts:
 
     #[tokio::test]
     async fn a_file_that_is_not_there_is_an_error() {
-        let access = Access { kubeconfig: "/nonexistent".into(), context: "plain".to_owned(), trusted: true };
+        let kubeconfig = "/nonexistent".into();
+        let access = Access { kubeconfig, context: "plain".to_owned(), trusted: true, via: None };
         let error = access.config().await.unwrap_err();
         assert_eq!(error.message, "there is no kubeconfig `/nonexistent`");
         let hint = "name the right file as `kubernetes.kubeconfig`; no other is taken in its place";
@@ -189,6 +217,23 @@ contexts:
         assert_eq!(hint, "pass `--trust` if you trust this kubeconfig as you trust a script");
         assert!(of("program", true).await.is_ok());
         assert_eq!(error("old").await.0, "context `old` logs in by the old `auth-provider` `gcp`");
+    }
+
+    #[tokio::test]
+    async fn a_host_names_neither_programs_nor_files_of_this_machine() {
+        let through = |context: &str| Access {
+            kubeconfig: "/etc/kubernetes/admin.conf".into(),
+            context: context.to_owned(),
+            trusted: true,
+            via: Some(HostName::new("cp-1")),
+        };
+        assert!(through("plain").of_text(FILE).await.is_ok());
+        let error = through("program").of_text(FILE).await.unwrap_err();
+        let hint = "no host names programs for this machine: use a kubeconfig of this machine, without `via`";
+        assert_eq!(error.hint.as_deref(), Some(hint));
+        let file = FILE.replace("token: hunter2", "client-key: /etc/key");
+        let error = through("plain").of_text(&file).await.unwrap_err();
+        assert_eq!(error.message, "context `plain` names the file `/etc/key`, which lies on `cp-1`");
     }
 
     #[tokio::test]

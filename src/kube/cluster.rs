@@ -1,6 +1,9 @@
 //! Questions to the cluster's API.
 
 use super::{Access, KubeError};
+use crate::model::SecretStore;
+use crate::script::{Fragment, Script};
+use crate::transport::{self, Session};
 use ::kube::Client;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use std::time::Duration;
@@ -12,7 +15,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    /// The address, and through which host.
     server: String,
+    /// Gone through, for as long as questions are asked.
+    session: Option<Session>,
 }
 
 /// Something that the user may do, or not.
@@ -33,9 +39,28 @@ impl Cluster {
     /// If the kubeconfig does not say how, or holds a key that cannot be used.
     pub async fn open(access: &Access) -> Result<Self, KubeError> {
         let config = access.config().await?;
-        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = Client::try_from(config).map_err(|error| KubeError::of(&server, &error))?;
-        Ok(Self { client, server })
+        let server = address(&config);
+        let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
+        Ok(Self { client, server, session: None })
+    }
+
+    /// Makes ready to ask through a host: its kubeconfig is read, and connections come out there.
+    ///
+    /// # Errors
+    /// If the host does not let that be read, and as [`Cluster::open`].
+    pub async fn through(access: &Access, session: Session) -> Result<Self, KubeError> {
+        let mut config = access.of_text(&kubeconfig(access, &session).await?).await?;
+        let server = format!("{} through {}", address(&config), session.host());
+        forwarded(&mut config, &session).await?;
+        let client = Client::try_from(config).map_err(|error| KubeError::of(&server, true, &error))?;
+        Ok(Self { client, server, session: Some(session) })
+    }
+
+    /// Ends the session that it goes through.
+    pub async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
+        }
     }
 
     /// Returns the address.
@@ -64,10 +89,47 @@ impl Cluster {
 
     async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
         match tokio::time::timeout(LIMIT, question).await {
-            Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, &error)),
+            Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, self.session.is_some(), &error)),
             Err(_) => Err(KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))),
         }
     }
+}
+
+fn address(config: &::kube::Config) -> String {
+    config.cluster_url.to_string().trim_end_matches('/').to_owned()
+}
+
+/// Reads the kubeconfig where it lies.
+async fn kubeconfig(access: &Access, session: &Session) -> Result<String, KubeError> {
+    let token = transport::token().map_err(|error| KubeError::through(session.host(), &error))?;
+    let body = Fragment::new().code("cat --").word(access.kubeconfig.as_str());
+    let script = Script { body, token, limit: LIMIT };
+    let ended = session.run(&script, &SecretStore::default(), None).await;
+    let ended = ended.map_err(|error| KubeError::through(session.host(), &error))?;
+    match ended.status {
+        0 => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
+        _ => {
+            let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+            let error = KubeError::new(format!("the kubeconfig of `{}` cannot be read: {said}", session.host()));
+            Err(error
+                .hint("name the right file as `kubernetes.kubeconfig`; reading it may need `connect: { sudo: … }`"))
+        }
+    }
+}
+
+/// Has the connections of `config` come out on the host. The certificate is still that of the server that was named.
+async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(), KubeError> {
+    let url = config.cluster_url.clone();
+    let scheme = url.scheme_str().unwrap_or("https");
+    let name = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = url.port_u16().unwrap_or(if scheme == "http" { 80 } else { 443 });
+    let here = session.forward((&name, port)).await.map_err(|error| KubeError::through(session.host(), &error))?;
+    let Some(here) = here else { return Ok(()) };
+    let path = url.path_and_query().map_or("", |path| path.as_str());
+    let address = format!("{scheme}://{here}{path}");
+    config.cluster_url = address.parse().map_err(|_| KubeError::new("the kubeconfig names no address"))?;
+    config.tls_server_name.get_or_insert(name);
+    Ok(())
 }
 
 fn spec(right: Right) -> SelfSubjectAccessReviewSpec {

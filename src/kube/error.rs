@@ -1,5 +1,7 @@
 //! Why the cluster's API could not be asked, and what to do about it.
 
+use crate::model::HostName;
+use crate::transport::TransportError;
 use std::error::Error;
 
 /// Why the cluster's API, or helm, cannot be used.
@@ -20,12 +22,17 @@ impl KubeError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Returns what came of asking `server`.
-    pub(super) fn of(server: &str, error: &::kube::Error) -> Self {
+    /// Returns what came of asking `server`, by itself or through a host.
+    pub(super) fn of(server: &str, through: bool, error: &::kube::Error) -> Self {
         match error {
             ::kube::Error::Api(status) => Self::refused(server, status.code, &status.message),
-            other => Self::away(server, &innermost(other)),
+            other => Self::away(server, through, &innermost(other)),
         }
+    }
+
+    /// The host that is gone through is in the way.
+    pub fn through(host: &HostName, error: &TransportError) -> Self {
+        Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone() }
     }
 
     /// It answered, and not with what was asked for.
@@ -40,7 +47,7 @@ impl KubeError {
     }
 
     /// It did not answer.
-    fn away(server: &str, why: &str) -> Self {
+    fn away(server: &str, through: bool, why: &str) -> Self {
         let error = Self::new(format!("`{server}` does not answer: {why}"));
         match why {
             why if why.contains("UnknownIssuer") => {
@@ -51,6 +58,9 @@ impl KubeError {
             }
             why if why.contains("Expired") => {
                 error.hint("the server's certificate is too old, or this machine's clock is wrong")
+            }
+            _ if through => {
+                error.hint("check `server` of that context, and that sshd of that host has `AllowTcpForwarding`")
             }
             _ => error.hint("check `server` of that context, and that the API can be reached from this machine"),
         }
@@ -73,11 +83,11 @@ mod tests {
     #[test]
     fn the_first_cause_is_told_with_what_to_do() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let error = KubeError::of("https://a:1", &::kube::Error::Service(Box::new(refused)));
+        let error = KubeError::of("https://a:1", false, &::kube::Error::Service(Box::new(refused)));
         assert_eq!(error.message, "`https://a:1` does not answer: connection refused");
         let hint = "check `server` of that context, and that the API can be reached from this machine";
         assert_eq!(error.hint.as_deref(), Some(hint));
-        let stranger = KubeError::away("https://a:1", "invalid peer certificate: UnknownIssuer");
+        let stranger = KubeError::away("https://a:1", false, "invalid peer certificate: UnknownIssuer");
         assert_eq!(stranger.hint.as_deref(), Some("the certificate is not of the authority that the kubeconfig names"));
     }
 

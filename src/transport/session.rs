@@ -12,6 +12,7 @@ use crate::model::{HostName, SecretStore};
 use crate::script::Script;
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
@@ -262,6 +263,26 @@ impl Session {
         }
     }
 
+    /// Has what connects to the returned address of this machine come out on the host, towards `to`, for as long as the
+    /// session is open. `None` where the host is this machine: `to` is reached as it is.
+    ///
+    /// # Errors
+    /// If the session is none of ssh, or is lost. Whether the host lets anything through shows with the first connection.
+    pub async fn forward(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
+        match &self.0.carrier {
+            Carrier::Local => Ok(None),
+            Carrier::Ssh(link) => {
+                let here = free_port()?;
+                link.forward(&self.0.host, &self.0.target, here, to).await?;
+                Ok(Some(here))
+            }
+            Carrier::Command(_) | Carrier::Sandbox(_) => {
+                let error = TransportError::new(ErrorKind::Channel, "only a host behind ssh lets connections through");
+                Err(error.hint("name a host that is reached by ssh, or this machine"))
+            }
+        }
+    }
+
     /// Returns how many connections this session made so far: another number means that one was lost between.
     pub fn generation(&self) -> u64 {
         match &self.0.carrier {
@@ -283,6 +304,14 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Session").field(&self.0.host).finish()
     }
+}
+
+/// Returns an address of this machine alone, where nobody listens.
+fn free_port() -> Result<SocketAddr, TransportError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    bound.map_err(|error| {
+        TransportError::new(ErrorKind::Controller, format!("no port of this machine is free: {error}"))
+    })
 }
 
 pub(super) fn lost() -> TransportError {

@@ -10,6 +10,7 @@ use backon::Retryable;
 use camino::Utf8Path;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -98,6 +99,23 @@ impl Link {
         Err(super::session::lost())
     }
 
+    /// Has what connects to `here` on this machine come out on the host, towards `to`.
+    pub(super) async fn forward(
+        &self,
+        host: &HostName,
+        target: &Target,
+        here: SocketAddr,
+        to: (&str, u16),
+    ) -> Result<(), TransportError> {
+        let master = self.master(host, target).await?;
+        let there = openssh::Socket::TcpSocket { host: to.0.into(), port: to.1 };
+        let asked = master.request_port_forward(openssh::ForwardType::Local, here, there);
+        match tokio::time::timeout(SOCKET_LIMIT, asked).await {
+            Ok(answer) => answer.map_err(|error| no_forward(&error)),
+            Err(_) => Err(super::session::lost()),
+        }
+    }
+
     /// Returns whether the connection stands.
     pub(super) async fn is_alive(&self) -> bool {
         let master = self.master.lock().await.clone();
@@ -145,6 +163,10 @@ fn no_channel(error: &openssh::Error) -> TransportError {
     TransportError::new(ErrorKind::Channel, "the host opens no further channel on the connection")
         .hint("sshd's `MaxSessions` must be 5 or more")
         .said(source_text(error).as_bytes())
+}
+
+fn no_forward(error: &openssh::Error) -> TransportError {
+    TransportError::new(ErrorKind::Channel, "ssh forwards no port of this machine").said(source_text(error).as_bytes())
 }
 
 fn source_text(error: &dyn std::error::Error) -> String {

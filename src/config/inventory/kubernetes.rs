@@ -1,21 +1,46 @@
 //! `kubernetes:` as written: which API belongs to the hosts.
 
+use super::hosts::RawHost;
 use crate::config::Node;
 use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
 use crate::diag::{Code, Diag};
 use crate::kube::Access;
+use crate::model::HostName;
 use camino::Utf8PathBuf;
+use indexmap::IndexMap;
 
 /// Keys of `kubernetes`.
-pub(in crate::config) const KEYS: [&str; 2] = ["kubeconfig", "context"];
+pub(in crate::config) const KEYS: [&str; 3] = ["kubeconfig", "context", "via"];
 
-/// Both keys are needed: what is not said would be taken from whoever runs forge.
-pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Access> {
+/// The file and the context are needed: what is not said would be taken from whoever runs forge.
+pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<Access> {
     let table = Table::open(node, "`kubernetes`", &KEYS, &mut cx.diags)?;
-    let kubeconfig = table.require("kubeconfig", &mut cx.diags).and_then(|node| file(node, cx));
+    let via = table.get("via").and_then(|node| host(node, hosts, cx));
+    let path = table.require("kubeconfig", &mut cx.diags);
+    let kubeconfig = path.and_then(|node| if table.get("via").is_some() { there(node, cx) } else { file(node, cx) });
     let context = table.require("context", &mut cx.diags).and_then(|node| context(node, cx));
-    Some(Access { kubeconfig: kubeconfig?, context: context?, trusted: cx.options.trust })
+    Some(Access { kubeconfig: kubeconfig?, context: context?, trusted: cx.options.trust, via })
+}
+
+fn host(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<HostName> {
+    let name = table::text(node, "via", &mut cx.diags)?;
+    if !hosts.contains_key(&name) {
+        let diag = Diag::error(Code::BadConnect, format!("there is no host `{name}`")).at(node.span);
+        cx.push(diag.suggest(&name, hosts.keys().map(String::as_str)));
+    }
+    Some(HostName::new(&name))
+}
+
+/// A path on a host.
+fn there(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+    let text = table::text(node, "kubeconfig", &mut cx.diags)?;
+    if text.starts_with('/') && !text.chars().any(char::is_control) {
+        return Some(Utf8PathBuf::from(text));
+    }
+    let diag = Diag::error(Code::BadConnect, "`kubeconfig` lies on the host of `via`, and is no absolute path");
+    cx.push(diag.at(node.span).hint("write it like `/etc/kubernetes/admin.conf`"));
+    None
 }
 
 fn file(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {

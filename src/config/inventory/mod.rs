@@ -60,7 +60,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         return Inventory::default();
     };
     later(&table, cx);
-    let inventory = Inventory {
+    let mut inventory = Inventory {
         cluster: cluster(&table, cx),
         connect: connect::read_optional(table.get("connect"), cx),
         hosts: hosts::read(table.get("hosts"), cx),
@@ -69,8 +69,9 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         recipes: table.get("recipes").map(|node| recipe_folders(node, cx)),
         rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
         drift: table.get("drift").and_then(|node| drift::read(node, cx)),
-        kubernetes: table.get("kubernetes").and_then(|node| kubernetes::read(node, cx)),
+        kubernetes: None,
     };
+    inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
     }

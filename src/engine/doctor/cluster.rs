@@ -1,26 +1,29 @@
 //! Whether the cluster's API can be asked, and what may be done there.
 
+use super::super::link::session;
+use super::super::run::Options;
 use super::{Finding, Weight};
+use crate::config::Project;
 use crate::kube::{Access, Cluster, KubeError, Right, helm_version};
 
 /// What steps of a cluster do to its objects, in every namespace.
 const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
 
 /// Returns what was found, in the order in which it is needed.
-pub async fn findings(access: &Access) -> Vec<Finding> {
-    let (mut found, helm) = tokio::join!(api(access), helm());
+pub async fn findings(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
+    let (mut found, helm) = tokio::join!(api(project, access, options), helm());
     found.push(helm);
     found
 }
 
-async fn api(access: &Access) -> Vec<Finding> {
-    let cluster = match Cluster::open(access).await {
+async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
+    let cluster = match open(project, access, options).await {
         Ok(cluster) => cluster,
         Err(error) => return vec![problem("kubeconfig", error)],
     };
     // Whoever is not known may still ask for the version.
     let (version, rights) = tokio::join!(cluster.version(), cluster.may(EVERYTHING));
-    match (version, rights) {
+    let found = match (version, rights) {
         (Err(error), _) | (_, Err(error)) => vec![problem("api", error)],
         (Ok(version), Ok(all)) => {
             vec![
@@ -28,7 +31,15 @@ async fn api(access: &Access) -> Vec<Finding> {
                 self::rights(access, all),
             ]
         }
-    }
+    };
+    cluster.close().await;
+    found
+}
+
+async fn open(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
+    let Some(host) = &access.via else { return Cluster::open(access).await };
+    let session = session(project, options, host, &project.secrets).await;
+    Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await
 }
 
 fn rights(access: &Access, all: bool) -> Finding {

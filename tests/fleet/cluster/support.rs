@@ -16,6 +16,8 @@ pub struct Cluster {
     helm3: PathBuf,
     helm4: PathBuf,
     pub server: String,
+    /// Address and port by which the nodes of the fleet reach it.
+    pub address: String,
     /// Held for the life of the process: two test runs must not share it.
     _alone: std::fs::File,
 }
@@ -60,6 +62,7 @@ impl Cluster {
             helm3: path("CLUSTER_HELM3"),
             helm4: path("CLUSTER_HELM4"),
             server: format!("https://127.0.0.1:{}", variable(&env, "CLUSTER_PORT")),
+            address: variable(&env, "CLUSTER_ADDRESS"),
             _alone: alone,
         }
     }
