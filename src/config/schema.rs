@@ -397,7 +397,10 @@ fn step_key(key: &str) -> Value {
             said("How it gets into force, and how that is seen.", object(&["by", "expect", "check"], judged, &[]))
         }
         "during" => during(),
-        "restart_on" => said("Steps whose change restarts this service, or reboots the host.", texts()),
+        "restart_on" => said(
+            "Steps whose change restarts this service, reboots the host, or has this command's check answered anew.",
+            texts(),
+        ),
         "provides" => {
             said("What later steps may assume.", object(&["files", "units", "users", "packages"], provided, &[]))
         }

@@ -2,8 +2,10 @@
 //!
 //! An inventory names it by `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may lay faults:
 //! `refuse` no session opens, `deaf` no question is answered, `held` somebody holds the lock, `lost` the link is lost
-//! with the acting script that made the file, `full` records cannot be written, `plain` forge acts as a user of that name.
-//! Where there is no such fault, forge acts as root, whoever runs the test. `machine-id` and `hostname` say who it is.
+//! with the acting script that made the file, `full` records cannot be written, `plain` forge acts as a user of that name,
+//! `dies` holds a number and forge is killed before the acting script of that number: nothing runs any more, and `dead`
+//! says so. Where there is no such fault, forge acts as root, whoever runs the test. `machine-id` and `hostname` say who it
+//! is; `paths` lists folders of the machine that are the simulated host's own, below its folder; programs in `bin` come first.
 
 use super::link::Locked;
 use super::window::{BOOT_ID, REBOOT};
@@ -57,6 +59,9 @@ impl Sim {
     }
 
     pub async fn act(&self, script: &Script, secrets: &SecretStore) -> Result<Finished, TransportError> {
+        if self.dies() {
+            std::future::pending::<()>().await;
+        }
         let mut done = self.run(script, secrets).await;
         let excess = done.stdout.len().saturating_sub(TAIL);
         done.stdout.drain(..excess);
@@ -66,6 +71,18 @@ impl Sim {
             Ok(()) => Err(error(ErrorKind::LinkLost)),
             Err(_) => Ok(done),
         }
+    }
+
+    /// Returns whether forge is killed before this acting script.
+    fn dies(&self) -> bool {
+        let (dies, dead) = (self.root.join(".sim/dies"), self.root.join(".sim/dead"));
+        let Ok(text) = std::fs::read_to_string(&dies) else { return false };
+        let left: u32 = text.trim().parse().unwrap();
+        match left {
+            0 => std::fs::write(dead, "").unwrap(),
+            _ => std::fs::write(dies, (left - 1).to_string()).unwrap(),
+        }
+        left == 0
     }
 
     /// What follows the script lies in a file, which is its descriptor 7.
@@ -101,8 +118,8 @@ impl Sim {
             false => text,
         };
         let text = stand_in(stand_in(text, "systemctl"), "grubby");
-        let text =
-            text.replace("ls -1 /boot ", &format!("ls -1 {} ", own("boot"))).replace("/boot/init", &own("boot/init"));
+        let text = text.replace("ls -1 /boot ", &format!("ls -1 {} ", own("boot")));
+        let text = self.moved(moved(&text, "/boot/init", &own("boot/init")));
         let text = if self.has("cmdline") { self.booted(text) } else { text };
         for word in ["systemctl reboot", "shutdown ", "reboot -", "/sysrq", "kexec"] {
             assert!(!text.contains(word), "this machine would reboot: `{word}` in a script of a simulated host");
@@ -117,6 +134,19 @@ impl Sim {
         }
     }
 
+    /// Folders and programs that are the host's own.
+    fn moved(&self, text: String) -> String {
+        let paths = std::fs::read_to_string(self.root.join(".sim/paths")).unwrap_or_default();
+        let text = paths.lines().fold(text, |text, path| moved(&text, path, &format!("{}{path}", self.root)));
+        if !self.has("bin") {
+            return text;
+        }
+        let bin = self.root.join(".sim/bin");
+        let text = text.replace(" PATH=/usr/local/sbin:", &format!(" PATH={bin}:/usr/local/sbin:"));
+        assert!(text.contains(bin.as_str()), "the path of programs is set in another way than this knows");
+        text
+    }
+
     /// A machine of its own: `cmdline` is what its kernel was given, and the program `grubby` says what the next one gets.
     fn booted(&self, text: String) -> String {
         let own = [
@@ -128,6 +158,11 @@ impl Sim {
         let at = |name: &str| self.root.join(".sim").join(name).into_string();
         own.iter().fold(text, |text, (path, name)| text.replace(path, &at(name)))
     }
+}
+
+/// Puts one path in the place of another, but not inside of itself.
+fn moved(text: &str, from: &str, to: &str) -> String {
+    text.replace(to, "\0").replace(from, to).replace('\0', to)
 }
 
 fn error(kind: ErrorKind) -> TransportError {

@@ -102,7 +102,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
             None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
         };
-        let ruling = window::started_again(turn, ruling, self.window);
+        let ruling = window::brought_back(turn, ruling, self.window);
         let stopped = self.stopped_by(turn);
         // What is as desired is seen to be so: it waits for nothing itself.
         let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {

@@ -27,7 +27,8 @@ reads `check says it is as desired`.
 true fails the step. It must be safe to run twice, for it may be killed half-way. Secrets belong into `env`.
 
 A check that cannot be judged before an earlier step ran (its program is not installed yet) is planned as
-`change (predicted)`.
+`change (predicted)`. So is one that holds now, where a step in its `restart_on` is about to change: its answer tells
+nothing of what will be then. When its turn comes it is asked anew, and the command runs only if it must.
 
 **Disruption** is what the step's `disruption` says; forge cannot see what a command does. With `long: true` at
 the step it outlives a lost connection.
@@ -213,13 +214,25 @@ impl Command {
         };
         let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
         if holds != self.absent {
-            let why = if self.absent { format!("{why}, as declared") } else { why };
-            return Judgement::ok(why, basis);
+            return self.judge_holding(why, basis, cx);
         }
         let judgement = Judgement::change(why.clone(), vec![self.change(&why)], Disruption::D0, basis);
         match cx.predicted.is_some_and(|p| p.after.is_some()) {
             true => judgement.predicted(),
             false => judgement,
+        }
+    }
+
+    /// What a check says before one of its inputs changes says nothing of after.
+    fn judge_holding(&self, why: String, basis: Value, cx: &Context<'_>) -> Judgement {
+        match cx.inputs.iter().find(|input| input.changing) {
+            _ if self.absent => Judgement::ok(format!("{why}, as declared"), basis),
+            None => Judgement::ok(why, basis),
+            Some(input) => {
+                let reason = format!("its check holds now, and `{}` changes before", input.step);
+                let changes = vec![self.change("not known yet")];
+                Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+            }
         }
     }
 

@@ -225,8 +225,8 @@ fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
     if let (Some(key), true) = (table.key("long"), step.long && step.kind != "command") {
         cx.push(Diag::error(Code::BadStep, format!("`long` is for `command`, not for `{}`", step.kind)).at(key.span));
     }
-    if let (Some(key), false) = (table.key("restart_on"), matches!(step.kind, "service" | "reboot")) {
-        let what = format!("`restart_on` is for `service` and `reboot`, not for `{}`", step.kind);
+    if let (Some(key), false) = (table.key("restart_on"), matches!(step.kind, "service" | "reboot" | "command")) {
+        let what = format!("`restart_on` is for `service`, `reboot` and `command`, not for `{}`", step.kind);
         cx.push(Diag::error(Code::BadStep, what).at(key.span));
     }
     report_reboot(step, cx);

@@ -31,7 +31,7 @@ steps:
   - { name: build, command: { check: 'test -e @root/driver', apply: 'echo driver >>@root/log; touch @root/driver' } }
 ";
 
-fn stage(rollout: &str) -> Stage {
+pub(super) fn stage(rollout: &str) -> Stage {
     let apply = format!(
         "rollout: {{ {rollout} }}\napply:\n  - {{ recipe: early, on: all }}\n  - {{ recipe: driver, on: all }}\n"
     );

@@ -4,6 +4,7 @@ mod across;
 mod artifacts;
 mod booted;
 mod drift;
+mod edges;
 mod faults;
 mod identity;
 mod leftover;

@@ -23,6 +23,8 @@ pub struct Stage {
     pub timeout: Option<Duration>,
     pub policy: Policy,
     pub evict_busy: Option<String>,
+    /// The machine that forge runs on.
+    pub controller: String,
 }
 
 /// What a run left.
@@ -45,6 +47,7 @@ impl Stage {
             timeout: None,
             policy: Policy::default(),
             evict_busy: None,
+            controller: "test".to_owned(),
         };
         // Whoever runs these tests may not make namespaces.
         let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
@@ -154,7 +157,27 @@ impl Stage {
     }
 
     /// Runs with something that happens `between` plan and apply, and at each event.
-    pub fn run_with(&self, between: impl FnOnce(&Self), mut at: impl FnMut(&Event, &Cancel)) -> Ran {
+    pub fn run_with(&self, between: impl FnOnce(&Self), at: impl FnMut(&Event, &Cancel)) -> Ran {
+        self.run_or_die(between, at).unwrap_or_else(|| panic!("forge is killed"))
+    }
+
+    /// Runs and is killed before the acting script of that number, from 0 on, of a host. Returns the run if it was over
+    /// before.
+    pub fn killed_before(&self, host: &str, number: u32) -> Option<Ran> {
+        self.write(host, ".sim/dies", &number.to_string());
+        let ran = self.run_or_die(|_| (), |_, _| ());
+        ["dies", "dead"].iter().for_each(|file| drop(std::fs::remove_file(self.root(host).join(".sim").join(file))));
+        ran
+    }
+
+    /// Waits until a simulated host says that forge is dead.
+    async fn death(&self) {
+        while !self.hosts.iter().any(|host| self.has(host, ".sim/dead")) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn run_or_die(&self, between: impl FnOnce(&Self), mut at: impl FnMut(&Event, &Cancel)) -> Option<Ran> {
         let (project, cancel) = (self.project(), Cancel::default());
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
         let options = self.options();
@@ -174,13 +197,14 @@ impl Stage {
             };
             let report = tokio::select! {
                 report = work => report,
+                () = self.death() => return None,
                 () = listen => unreachable!("the sender lives"),
                 () = tokio::time::sleep(PATIENCE) => panic!("hosts wait for each other"),
             };
             while let Ok(event) = heard.try_recv() {
                 list.push(event);
             }
-            Ran { plan, report, events: list }
+            Some(Ran { plan, report, events: list })
         })
     }
 
@@ -209,7 +233,7 @@ impl Stage {
             evict_busy: self.evict_busy.clone(),
             run: "20261121T093015-4f2a".to_owned(),
             boot_id: Some(this_machine()),
-            controller: "test".to_owned(),
+            controller: self.controller.clone(),
             user: "test".to_owned(),
             clock: tick,
             control_dir: self.path().to_owned(),

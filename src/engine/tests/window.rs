@@ -59,7 +59,7 @@ steps:
 
 const MOTD: &str = "steps:\n  - { name: file, command: { check: 'test -e @root/motd', apply: 'echo motd >>@root/log; touch @root/motd' } }\n";
 
-fn stage(hosts: usize, rollout: &str) -> Stage {
+pub(super) fn stage(hosts: usize, rollout: &str) -> Stage {
     let apply = ["motd", "early", "driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let recipes = [("early", EARLY), ("driver", DRIVER), ("fm", FM), ("motd", MOTD)];
     let stage = Stage::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n{apply}"), &recipes);
@@ -69,6 +69,16 @@ fn stage(hosts: usize, rollout: &str) -> Stage {
         stage.write(host, ".sim/reboot", REBOOT);
         stage.write(host, ".sim/systemctl", SYSTEMCTL);
     }
+    stage
+}
+
+/// A driver and what is tied to it: nothing of it needs a reboot.
+pub(super) fn unbooted() -> Stage {
+    let driver = DRIVER.replace("needs: [early]\n", "");
+    let apply = ["driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
+    let stage = Stage::new(1, &format!("apply:\n{apply}"), &[("driver", &driver), ("fm", FM)]);
+    stage.put("n1", "units/fm.service");
+    stage.write("n1", ".sim/systemctl", SYSTEMCTL);
     stage
 }
 

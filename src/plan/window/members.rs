@@ -14,6 +14,8 @@ pub struct Scope {
     pub tied: BTreeSet<String>,
     /// Units that stop, with the recipe that changes meanwhile.
     pub stops: Vec<Stop>,
+    /// Modules that are unloaded, likewise.
+    pub unloads: Vec<Stop>,
     /// Recipes that must have the version of one with a change that is held back, with that change.
     pub shut: BTreeMap<String, StepId>,
     /// A step that keeps the window from closing again, so that it is not opened, and what is wrong with it.
@@ -28,6 +30,7 @@ impl Scope {
         Self {
             tied: BTreeSet::new(),
             stops: Vec::new(),
+            unloads: Vec::new(),
             shut: BTreeMap::new(),
             futile: None,
             most: policy.max_disruption,
@@ -56,8 +59,8 @@ impl Scope {
         let changing = steps.iter().filter(|step| goes(step) && tied.contains(&*step.id.recipe));
         let changing: BTreeSet<&str> =
             changing.map(|step| &*step.id.recipe).chain(core.iter().map(String::as_str)).collect();
-        let stops = stops(case, &changing).0;
-        Self { tied, stops, shut, futile: None, most }
+        let (stops, unloads) = stops(case, &changing);
+        Self { tied, stops, unloads, shut, futile: None, most }
     }
 
     /// Returns a step on which the window could not close again. After a reboot the whole host must be proven, else
@@ -100,13 +103,22 @@ impl Scope {
 
     /// Returns whether the second look comes to something else than the first.
     pub fn matters(&self) -> bool {
-        !self.stops.is_empty() || !self.shut.is_empty() || self.futile.is_some()
+        !self.stops.is_empty() || !self.unloads.is_empty() || !self.shut.is_empty() || self.futile.is_some()
     }
 
     /// Returns the recipe that changes while a unit is stopped.
     pub fn stopped_during(&self, unit: &str) -> Option<&str> {
-        self.stops.iter().find(|stop| stop.name == unit).map(|stop| stop.during.as_str())
+        during(&self.stops, unit)
     }
+
+    /// Returns the recipe that changes while a module is unloaded.
+    pub fn unloaded_during(&self, module: &str) -> Option<&str> {
+        during(&self.unloads, module)
+    }
+}
+
+fn during<'s>(stops: &'s [Stop], name: &str) -> Option<&'s str> {
+    stops.iter().find(|stop| stop.name == name).map(|stop| stop.during.as_str())
 }
 
 /// Returns the recipes that must have the version of one that the policy holds back a step of.

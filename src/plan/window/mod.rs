@@ -161,18 +161,41 @@ pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
     text("name").filter(|_| runs).map(str::to_owned)
 }
 
-/// Returns the ruling of a service that runs now and stops while the window is open: it is started again.
-pub(super) fn started_again(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
-    if ruling.judgement.verdict != Verdict::Ok || scope.stops.is_empty() {
+/// Returns the module that a step declares to be loaded, if it is one that does.
+fn loads_module(turn: &Turn<'_>) -> Option<String> {
+    let State::Resource(resource) = &turn.expanded.state else { return None };
+    let desired = resource.desired();
+    let loads = turn.step.kind == "kernel_module" && desired.get("loaded").and_then(Value::as_bool) == Some(true);
+    desired.get("name").and_then(Value::as_str).filter(|_| loads).map(str::to_owned)
+}
+
+/// Returns the ruling of what is there now and goes while the window is open, a service that stops or a module that is
+/// unloaded: it is brought back.
+pub(super) fn brought_back(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
+    if ruling.judgement.verdict != Verdict::Ok || (scope.stops.is_empty() && scope.unloads.is_empty()) {
         return ruling;
     }
     let unit = runs_unit(turn);
-    let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) else { return ruling };
-    let reason = format!("runs now; it is stopped while `{recipe}` changes, and started again");
-    let change = Change::new("state", Some("stopped"), Some("running"));
+    let module = loads_module(turn);
+    if let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) {
+        let reason = format!("runs now; it is stopped while `{recipe}` changes, and started again");
+        let change = Change::new("state", Some("stopped"), Some("running"));
+        return back(ruling, recipe, reason, change, Disruption::D1);
+    }
+    match module.as_deref().and_then(|module| scope.unloaded_during(module)) {
+        Some(recipe) => {
+            let reason = format!("loaded now; it is unloaded while `{recipe}` changes, and loaded again");
+            let change = Change::new("loaded", Some("not loaded"), Some("loaded"));
+            back(ruling, recipe, reason, change, Disruption::D0)
+        }
+        None => ruling,
+    }
+}
+
+fn back(ruling: Ruling, recipe: &str, reason: String, change: Change, disruption: Disruption) -> Ruling {
     let basis = ruling.judgement.basis.clone();
     Ruling {
-        judgement: Judgement::change(reason, vec![change], Disruption::D1, basis),
+        judgement: Judgement::change(reason, vec![change], disruption, basis),
         until: Some(format!("`{recipe}` has changed")),
         ..ruling
     }

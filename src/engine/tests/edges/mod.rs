@@ -1,0 +1,364 @@
+//! What follows from what (`docs/rollout.md`): forge is killed between the two ends, before each of the first two acting
+//! scripts there. The next run, from another machine that knows nothing of the first, does what is left, and a third has
+//! nothing to do.
+
+mod programs;
+
+use super::stage::Stage;
+use super::{booted, window};
+
+/// Where a change and what must follow it lie on the host.
+struct Edge {
+    /// Makes the host on which the change is due.
+    stage: fn() -> Stage,
+    /// Whether the change is made, and what follows is not.
+    between: fn(&Stage) -> bool,
+    /// Whether what follows is done.
+    done: fn(&Stage) -> bool,
+}
+
+const HOST: &str = "n1";
+
+/// Before so many scripts between the two ends forge is killed.
+const MOMENTS: u32 = 2;
+
+impl Edge {
+    fn holds_wherever_forge_is_killed(&self) {
+        let mut between = 0;
+        for number in 0.. {
+            let mut stage = (self.stage)();
+            if let Some(ran) = stage.killed_before(HOST, number) {
+                assert!(ran.code() == 0 && (self.done)(&stage), "undisturbed: {:#?}", ran.report);
+                break;
+            }
+            match ((self.between)(&stage), between) {
+                (false, 0) => continue,
+                (false, _) | (true, MOMENTS) => break,
+                (true, _) => between += 1,
+            }
+            stage.controller = "other".to_owned();
+            let ran = stage.run();
+            assert!(ran.code() == 0 && (self.done)(&stage), "killed before script {number}: {:#?}", ran.report);
+            nothing_to_do(&stage);
+        }
+        assert!(between > 0, "never killed between the two ends");
+    }
+}
+
+fn nothing_to_do(stage: &Stage) {
+    let ran = stage.run();
+    let counts = ran.plan.counts();
+    assert_eq!((ran.code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
+    assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
+}
+
+fn says(stage: &Stage, file: &str, text: &str) -> bool {
+    stage.read(HOST, file).lines().any(|line| line == text)
+}
+
+fn has(stage: &Stage, file: &str) -> bool {
+    stage.has(HOST, file)
+}
+
+fn rebooted(stage: &Stage) -> bool {
+    !says(stage, ".sim/boot-id", "boot-1")
+}
+
+/// A host with recipes of these steps, one after the other, on which reboots are allowed.
+fn stage(recipes: &[(&str, &str)]) -> Stage {
+    let apply: String = recipes.iter().map(|(name, _)| format!("  - {{ recipe: {name}, on: all }}\n")).collect();
+    let stage = Stage::new(1, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), recipes);
+    programs::install(&stage, HOST);
+    stage
+}
+
+/// Returns a step of a shipped recipe as it is there, without the order that its recipe gives it.
+fn shipped(recipe: &str, step: &str) -> String {
+    let path = format!("{}/recipes/{recipe}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let recipe: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    let steps = recipe["steps"].as_array().unwrap();
+    let found = steps.iter().find(|own| own["name"] == step).unwrap_or_else(|| panic!("no step `{step}` in {path}"));
+    let mut found = found.as_object().unwrap().clone();
+    ["needs", "after", "when", "long"].iter().for_each(|key| drop(found.remove(*key)));
+    // The stack has another name here.
+    for name in found["restart_on"].as_array_mut().unwrap() {
+        *name = name.as_str().unwrap().replace("mlnx-ofed/", "stack/").into();
+    }
+    found["restart_on"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|name| ["stack/installed", "openibd/reloaded"].map(Some).contains(&name.as_str()));
+    format!("  - {}\n", serde_json::Value::Object(found))
+}
+
+const CONFIG: &str = "steps:
+  - { name: config, file: { path: '@root/etc/demo.conf', content: \"VERSION\\n\", @own } }
+  - { name: service, restart_on: [config], service: { name: demo.service, enabled: true, state: running } }
+";
+
+fn input_of_a_service() -> Edge {
+    Edge {
+        stage: || {
+            let stage = stage(&[("demo", &CONFIG.replace("VERSION", "one"))]);
+            assert_eq!(stage.run().code(), 0);
+            stage.recipe("demo", &CONFIG.replace("VERSION", "two"));
+            stage
+        },
+        between: |stage| says(stage, "etc/demo.conf", "two") && says(stage, "units/demo.service", "one"),
+        done: |stage| says(stage, "units/demo.service", "two"),
+    }
+}
+
+fn unit_stopped_for_a_window() -> Edge {
+    Edge {
+        stage: window::unbooted,
+        between: |stage| has(stage, "fm-1.0-1") && !has(stage, "units/fm.service"),
+        done: |stage| has(stage, "units/fm.service"),
+    }
+}
+
+fn window_opened() -> Edge {
+    Edge {
+        stage: window::unbooted,
+        between: |stage| has(stage, "state/window.json") && has(stage, "units/fm.service"),
+        done: |stage| !has(stage, "state/window.json"),
+    }
+}
+
+fn option_of_a_module() -> Edge {
+    Edge {
+        stage: || early_image("booted: false", true),
+        between: |stage| has(stage, "etc/option.conf") && !in_image(stage),
+        done: |stage| in_image(stage) && !rebooted(stage),
+    }
+}
+
+fn image_of_early_boot() -> Edge {
+    Edge {
+        stage: || early_image("booted: true", false),
+        between: |stage| in_image(stage) && !rebooted(stage),
+        done: rebooted,
+    }
+}
+
+/// A host that is to have an option in its image; one was made before.
+fn early_image(booted: &str, made: bool) -> Stage {
+    let steps = format!(
+        "steps:
+  - {{ name: option, file: {{ path: '@root/etc/option.conf', content: \"options nvidia NVreg_EnableGpuFirmware=0\\n\", @own }} }}
+  - {{ name: image, after: [option], initramfs: {{ files: ['@root/etc/option.conf'], {booted} }} }}
+"
+    );
+    let stage = stage(&[("early", &steps)]);
+    if made {
+        let program = stage.root(HOST).join(".sim/bin/update-initramfs");
+        assert!(std::process::Command::new(program).status().unwrap().success());
+    }
+    stage
+}
+
+fn in_image(stage: &Stage) -> bool {
+    stage.read(HOST, ".sim/boot/initrd.img-6.1.0-9").contains("NVreg_EnableGpuFirmware=0")
+}
+
+fn arguments_of_the_kernel() -> Edge {
+    let loaded = |stage: &Stage| stage.read(HOST, ".sim/cmdline").contains("iommu=pt");
+    Edge {
+        stage: || booted::stage("reboot: allow"),
+        between: |stage| stage.read(HOST, "next") == "iommu=pt" && says(stage, ".sim/cmdline", "ro"),
+        done: loaded,
+    }
+}
+
+fn file_that_is_read_at_boot() -> Edge {
+    Edge {
+        stage: || window::stage(1, "reboot: allow"),
+        between: |stage| has(stage, "configured/first") && !has(stage, "loaded/first"),
+        done: |stage| has(stage, "loaded/first"),
+    }
+}
+
+const BOOTED: &str = "steps:
+  - { name: config, file: { path: '@root/etc/demo.conf', content: two, @own } }
+  - { name: booted, restart_on: [config], reboot: {} }
+";
+
+fn file_that_a_reboot_step_names() -> Edge {
+    Edge {
+        stage: || stage(&[("demo", BOOTED)]),
+        between: |stage| has(stage, "etc/demo.conf") && !rebooted(stage),
+        done: rebooted,
+    }
+}
+
+/// An RDMA stack that is installed: the old one is loaded.
+const STACK: &str = "steps:
+  - name: installed
+    disruption: D2
+    command:
+      check: 'grep -qx new @root/disk/mlx5_core/srcversion'
+      apply: 'echo new >@root/disk/mlx5_core/srcversion; touch @root/disk/ib_core/file @root/ofed'
+    effective: { by: [reload, reboot], check: 'grep -qx new /sys/module/mlx5_core/srcversion' }
+";
+
+/// A host with the old stack on disk and in force, and the recipe of the new one before others.
+fn rdma(others: &[(&str, &str)]) -> Stage {
+    let recipes: Vec<(&str, &str)> = [("stack", STACK)].iter().chain(others).copied().collect();
+    let stage = stage(&recipes);
+    let files = [
+        ("disk/mlx5_core/srcversion", "old\n"),
+        ("disk/ib_core/file", ""),
+        ("disk/nvidia/version", "560.35.03\n"),
+        ("disk/nvidia_peermem/depends", "nvidia,ib_core\n"),
+        ("disk/nvidia_peermem/file", ""),
+        ("disk/beegfs/vermagic", "6.1.0-9 SMP\n"),
+        ("disk/beegfs/file", ""),
+        ("sys/module/mlx5_core/srcversion", "old\n"),
+        ("sys/module/nvidia_peermem/initstate", "live\n"),
+        ("sys/bus/pci/devices/0000:44:00.0/net/ens1/mtu", "9000\n"),
+        ("qos", "dscp\n"),
+    ];
+    files.iter().for_each(|(file, text)| stage.write(HOST, file, text));
+    let built = ["disk/nvidia_peermem/file", "disk/beegfs/file"].map(|file| stage.root(HOST).join(file));
+    let hour_ago = std::process::Command::new("touch").args(["-d", "1 hour ago"]).args(built).status();
+    assert!(hour_ago.unwrap().success());
+    stage
+}
+
+/// The recipe that reloads the stack: its step is the shipped one.
+fn reload() -> String {
+    format!("needs: ['stack@configured']\nsteps:\n{}", shipped("openibd", "reloaded"))
+}
+
+fn loaded(stage: &Stage) -> bool {
+    says(stage, "sys/module/mlx5_core/srcversion", "new")
+}
+
+fn installed(stage: &Stage) -> bool {
+    says(stage, "disk/mlx5_core/srcversion", "new")
+}
+
+fn rdma_stack_by_openibd() -> Edge {
+    Edge {
+        stage: || rdma(&[("openibd", &reload())]),
+        between: |stage| installed(stage) && !loaded(stage),
+        done: |stage| loaded(stage) && !rebooted(stage),
+    }
+}
+
+fn rdma_stack_by_the_reboot() -> Edge {
+    Edge {
+        stage: || rdma(&[]),
+        between: |stage| installed(stage) && !loaded(stage),
+        done: |stage| loaded(stage) && rebooted(stage),
+    }
+}
+
+const PEERMEM: &str = "needs: [openibd]
+during: { openibd: { unloaded: [nvidia_peermem] } }
+steps:
+  - { name: module, kernel_module: { name: nvidia_peermem, loaded: true } }
+";
+
+fn reload_takes_peermem() -> Edge {
+    Edge {
+        stage: || rdma(&[("openibd", &reload()), ("peermem", PEERMEM)]),
+        between: |stage| loaded(stage) && !has(stage, "sys/module/nvidia_peermem"),
+        done: |stage| loaded(stage) && has(stage, "sys/module/nvidia_peermem"),
+    }
+}
+
+fn reload_takes_settings_of_roce() -> Edge {
+    Edge {
+        stage: || {
+            let params =
+                "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 } }";
+            let roce = format!("{params}\nneeds: [openibd]\nsteps:\n{}", shipped("roce", "in force"));
+            rdma(&[("openibd", &reload()), ("roce", &roce)])
+        },
+        between: |stage| loaded(stage) && !has(stage, "qos"),
+        done: |stage| loaded(stage) && has(stage, "qos"),
+    }
+}
+
+/// Whether one file of a host was written after another.
+fn newer(stage: &Stage, one: &str, other: &str) -> bool {
+    let written = |file: &str| stage.root(HOST).join(file).metadata().unwrap().modified().unwrap();
+    written(one) > written(other)
+}
+
+fn stack_that_peermem_was_built_for() -> Edge {
+    Edge {
+        stage: || {
+            let built = format!("needs: [stack]\nsteps:\n{}", shipped("nvidia-peermem", "built for the stack"));
+            rdma(&[("peermem", &built)])
+        },
+        between: |stage| installed(stage) && newer(stage, "disk/ib_core/file", "disk/nvidia_peermem/file"),
+        done: |stage| newer(stage, "disk/nvidia_peermem/file", "disk/ib_core/file"),
+    }
+}
+
+fn stack_that_beegfs_was_built_for() -> Edge {
+    Edge {
+        stage: || {
+            let params = "params: { ofed_include: { type: text, default: '' } }";
+            let built = format!("{params}\nneeds: [stack]\nsteps:\n{}", shipped("beegfs-client", "module"));
+            rdma(&[("beegfs", &built.replace("params.ofed_include", "(vars.root ~ '/ofed')"))])
+        },
+        between: |stage| installed(stage) && newer(stage, "ofed", "disk/beegfs/file"),
+        done: |stage| newer(stage, "disk/beegfs/file", "ofed"),
+    }
+}
+
+fn driver_version() -> Edge {
+    Edge {
+        stage: window::unbooted,
+        between: |stage| has(stage, "driver") && !has(stage, "fm-1.0-1"),
+        done: |stage| has(stage, "fm-1.0-1"),
+    }
+}
+
+/// A row of the documents, by its first two columns, and a test of it.
+type Row = (&'static str, &'static str, &'static str, fn() -> Edge);
+
+macro_rules! edges {
+    ($($change:literal => $follows:literal: $($edge:ident),+;)+) => {
+        const EDGES: &[Row] = &[$($(($change, $follows, stringify!($edge), $edge as fn() -> Edge)),+),+];
+        mod wherever_forge_is_killed {
+            $($(#[test]
+            fn $edge() {
+                super::$edge().holds_wherever_forge_is_killed();
+            })+)+
+        }
+    };
+}
+
+edges! {
+    "input of a service" => "restart": input_of_a_service;
+    "unit stopped for a window" => "start": unit_stopped_for_a_window;
+    "window opened" => "closed": window_opened;
+    "option of a module, blacklist" => "image of early boot made anew": option_of_a_module;
+    "image of early boot" => "reboot, where the step wants one": image_of_early_boot;
+    "arguments of the kernel" => "reboot": arguments_of_the_kernel;
+    "file that is read at boot" => "reboot": file_that_is_read_at_boot, file_that_a_reboot_step_names;
+    "RDMA stack" => "reload by `openibd`, or the window's reboot": rdma_stack_by_openibd, rdma_stack_by_the_reboot;
+    "reload of the RDMA stack" => "`nvidia_peermem` loaded again": reload_takes_peermem;
+    "reload of the RDMA stack" => "settings of RoCE made again": reload_takes_settings_of_roce;
+    "RDMA stack" => "`nvidia_peermem` and the BeeGFS client built again":
+        stack_that_peermem_was_built_for, stack_that_beegfs_was_built_for;
+    "driver version" => "everything tied to the version": driver_version;
+}
+
+/// Every row of the documents has its tests, and every test is of a row.
+#[test]
+fn the_documents_list_what_is_proven_here() {
+    let docs = include_str!("../../../../docs/rollout.md");
+    let (_, section) = docs.split_once("## What follows from what").unwrap();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells);
+    let listed: Vec<(String, String)> = rows.map(|row| (row[1].clone(), row[2].clone())).collect();
+    let mut proven: Vec<(String, String)> = EDGES.iter().map(|row| (row.0.to_owned(), row.1.to_owned())).collect();
+    proven.dedup();
+    assert_eq!(listed, proven);
+}
