@@ -24,11 +24,11 @@ const LINK_ERRORS: [&str; 6] = [
 /// One fault of a part of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// `gpu`, `port`.
+    /// `gpu`, `port`, `nvswitch`, `pci`, `processor`, `memory`.
     pub kind: &'static str,
     /// Which part: an address, `mlx5_0/1`.
     pub part: String,
-    /// What of it: `remaps`, `ecc`, `recovery`, the name of a counter.
+    /// What of it: `remaps`, `ecc`, `recovery`, the name of a counter, `xid 79`.
     pub aspect: String,
     /// A lowercase fragment.
     pub reason: String,
@@ -37,8 +37,12 @@ pub struct Fault {
 
 /// Facts that faults are read from, by the facts of which one must be of interest to the project already: a host without
 /// GPUs is asked nothing about them.
-pub const FACTS: [(&str, &[&str]); 3] =
-    [("gpus", OF_GPUS), ("gpu_state", OF_GPUS), ("rdma_counters", &["rdma", "rdma_counters", "ofed", "roce"])];
+pub const FACTS: [(&str, &[&str]); 4] = [
+    ("gpus", OF_GPUS),
+    ("gpu_state", OF_GPUS),
+    ("hardware_errors", OF_GPUS),
+    ("rdma_counters", &["rdma", "rdma_counters", "ofed", "roce"]),
+];
 
 const OF_GPUS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
 
@@ -47,7 +51,7 @@ pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
     let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
     let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
     let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(of_port);
-    gpus.chain(ports).collect()
+    gpus.chain(list(facts, "hardware_errors").filter_map(of_log)).chain(ports).collect()
 }
 
 /// Returns the counters of a host's ports that are compared.
@@ -136,6 +140,39 @@ fn recovery(gpu: &Value) -> Option<Told> {
     Some(("recovery", format!("the driver asks for `{wanted}`"), action))
 }
 
+/// What the kernel's log tells of this boot. It stays there until the next one, or until the driver is loaded anew.
+fn of_log(event: &Value) -> Option<Fault> {
+    let (source, count) = (text(event, "source")?, event.get("count").and_then(Value::as_u64)?);
+    let code = event.get("code").and_then(Value::as_u64);
+    let action = match text(event, "class")? {
+        "none" => return None,
+        // A row that could not be remapped again and again.
+        "reset" if source == "xid" && code == Some(64) && count > 1 => Action::Rma,
+        "reset" => Action::Reset,
+        "drain" => Action::Drain,
+        "reboot" => Action::Reboot,
+        "power-cycle" => Action::PowerCycle,
+        _ => Action::Inspect,
+    };
+    let (kind, word) = match source {
+        "xid" => ("gpu", "Xid"),
+        "sxid" => ("nvswitch", "SXid"),
+        "aer" => ("pci", "an uncorrected error of PCI (AER)"),
+        "mce" => ("processor", "a machine check"),
+        _ => ("memory", "an uncorrected error of memory (EDAC)"),
+    };
+    let number = code.map_or(String::new(), |code| format!(" {code}"));
+    let meaning = text(event, "meaning").map_or(String::new(), |meaning| format!(" ({meaning})"));
+    let times = if count == 1 { String::new() } else { format!(", {count} times") };
+    Some(Fault {
+        kind,
+        part: text(event, "bdf").unwrap_or("of the host").to_owned(),
+        aspect: format!("{source}{number}"),
+        reason: format!("the kernel's log has {word}{number}{meaning}{times}"),
+        action,
+    })
+}
+
 fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> Fault {
     let reason = format!("`{counter}` grew by {grown} since {since}");
     Fault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: Action::Inspect }
@@ -192,6 +229,35 @@ mod tests {
             let found: Vec<Action> = of(gpu.clone()).into_iter().map(|(_, action)| action).collect();
             assert_eq!(found, actions, "{gpu}");
         }
+    }
+
+    #[test]
+    fn what_the_kernels_log_tells() {
+        let of = |event: Value| {
+            let facts = Facts([("hardware_errors".to_owned(), Ok(json!([event])))].into());
+            let found = faults(&facts, &Grown::new()).pop();
+            found.map(|fault| (format!("{} {}", fault.kind, fault.part), fault.aspect, fault.reason, fault.action))
+        };
+        let told = |whose: &str, aspect: &str, reason: &str, action| {
+            Some((whose.to_owned(), aspect.to_owned(), format!("the kernel's log has {reason}"), action))
+        };
+        let xid = |code: u64, class: &str, meaning: &str, count: u64| json!({ "source": "xid", "code": code, "bdf": "0000:9b:00.0", "class": class, "meaning": meaning, "count": count });
+        let gpu = "gpu 0000:9b:00.0";
+        assert_eq!(of(xid(31, "none", "an application's fault", 9)), None);
+        assert_eq!(
+            of(xid(79, "power-cycle", "fell off the bus", 2)),
+            told(gpu, "xid 79", "Xid 79 (fell off the bus), 2 times", Action::PowerCycle)
+        );
+        assert_eq!(of(xid(64, "reset", "x", 1)), told(gpu, "xid 64", "Xid 64 (x)", Action::Reset));
+        assert_eq!(of(xid(64, "reset", "x", 2)), told(gpu, "xid 64", "Xid 64 (x), 2 times", Action::Rma));
+        assert_eq!(of(xid(74, "link", "x", 1)), told(gpu, "xid 74", "Xid 74 (x)", Action::Inspect));
+        assert_eq!(of(xid(48, "drain", "x", 1)), told(gpu, "xid 48", "Xid 48 (x)", Action::Drain));
+        assert_eq!(of(xid(154, "reboot", "x", 1)), told(gpu, "xid 154", "Xid 154 (x)", Action::Reboot));
+        let sxid = json!({ "source": "sxid", "code": 20034, "bdf": "0000:05:00.0", "class": "drain", "meaning": null, "count": 1 });
+        assert_eq!(of(sxid), told("nvswitch 0000:05:00.0", "sxid 20034", "SXid 20034", Action::Drain));
+        let mce =
+            json!({ "source": "mce", "code": null, "bdf": null, "class": "inspect", "meaning": null, "count": 1 });
+        assert_eq!(of(mce), told("processor of the host", "mce", "a machine check", Action::Inspect));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod gdr;
 mod governor;
 mod gpu_state;
 mod gpus;
+mod hardware_errors;
 mod holders;
 mod hugepages;
 mod identity;
@@ -78,7 +79,7 @@ pub struct Fact {
 pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
 
 /// Every fact, in the order of the reference. Those that touch filesystems stand after those that do not.
-static ALL: [Fact; 41] = [
+static ALL: [Fact; 42] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
@@ -97,6 +98,7 @@ static ALL: [Fact; 41] = [
     units::FACT,
     gpus::FACT,
     gpu_state::FACT,
+    hardware_errors::FACT,
     nvswitch::FACT,
     driver::FACT,
     fabricmanager::FACT,

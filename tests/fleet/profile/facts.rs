@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What hardware and its software tell; the rest of a host moves by itself.
-const FACTS: [&str; 18] = [
+const FACTS: [&str; 19] = [
     "acs",
     "driver",
     "fabricmanager",
     "gdr",
     "gpu_state",
     "gpus",
+    "hardware_errors",
     "holders",
     "nvswitch",
     "ofed",
@@ -96,16 +97,17 @@ fn an_installed_server_tells_what_is_loaded() {
     );
     assert_eq!(facts["sm"]["value"]["state"], "master");
     assert_eq!(facts["rdma_netns"]["value"], "shared");
-    assert_eq!(facts["holders"]["value"], json!([]));
+    assert_eq!((&facts["holders"]["value"], &facts["hardware_errors"]["value"]), (&json!([]), &json!([])));
 }
 
 /// A fault, and the facts that differ from those of the sound server.
-const CONSEQUENCES: [(&str, &[&str]); 5] = [
+const CONSEQUENCES: [(&str, &[&str]); 6] = [
     ("gpu-off-bus", &["gpu_state", "gpus"]),
     ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"]),
     ("port-init", &["rdma", "verbs"]),
     ("port-lanes", &["rdma"]),
     ("fabric-in-progress", &["gpu_state"]),
+    ("xid", &["hardware_errors"]),
 ];
 
 #[test]

@@ -1,0 +1,282 @@
+//! `hardware_errors`: what the kernel's log of this boot tells of broken hardware.
+
+use super::Fact;
+use super::read::text_or_null;
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The journal keeps what the kernel's own buffer has lost. Where it holds no line of the kernel, nobody may read it, or it
+/// is a container's: then the buffer is asked. Of one source at most 200 lines come, so that no flood hides another.
+const SNIPPET: &str = r#"need awk; need timeout
+forge_log() {
+{ timeout -k 2 "$@" 2>/dev/null </dev/null; printf '\nforge-end %s\n' "$?"; } | awk '
+/^forge-end / { printf "\036log\t%s\t%s\n", $2, n + 0; next }
+NF { n++ }
+/NVRM: loading NVIDIA UNIX/ { print substr($0, 1, 300) }
+/NVRM: Xid/ && x++ < 200 { print substr($0, 1, 300) }
+/SXid \(/ && s++ < 200 { print substr($0, 1, 300) }
+/AER: .*Uncorrect/ && a++ < 200 { print substr($0, 1, 300) }
+/mce: \[Hardware Error\]/ && m++ < 200 { print substr($0, 1, 300) }
+/EDAC .* [0-9]+ [CU]E / && e++ < 200 { print substr($0, 1, 300) }'
+}
+t=$(printf '\t')
+o=$(forge_log 20 journalctl -k -b -q --no-pager -o short-iso)
+case $o in *log"$t"0"$t"[1-9]*) ;; *) o=$(forge_log 10 dmesg) ;; esac
+printf '%s\n' "$o""#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "hardware_errors",
+    doc: "What the kernel's log of this boot tells of broken hardware, a list by source, code and address, from `journalctl -k -b`, else \
+          `dmesg`, which may have lost what is old. Errors of GPUs and NVSwitches count since the driver was loaded last. At most 200 \
+          lines of a source are read.",
+    fields: &[
+        ("source", "`xid` (a GPU), `sxid` (an NVSwitch), `aer` (a PCI device), `mce` (the processor), `edac` (memory)"),
+        ("code", "number of an Xid or SXid, else null"),
+        ("bdf", "PCI address, null where none is told"),
+        (
+            "class",
+            "what it calls for: `none` (an application's fault, or corrected), `inspect`, `link`, `reset`, `drain`, `reboot`, `power-cycle`",
+        ),
+        ("meaning", "of an Xid that is known: `fell off the bus`; null otherwise"),
+        ("count", "how often"),
+        ("last", "the last line of it, from where its source begins"),
+    ],
+    reads: &["journalctl -k -b", "dmesg"],
+    snippet: FactSnippet { name: "hardware_errors", snippet: SNIPPET, timeout_s: 45, device: false, quick: false },
+    parse,
+};
+
+/// Xids, what they mean and what they call for, after NVIDIA's documentation of them.
+const XIDS: [(&[u64], &str, &str); 11] = [
+    (&[13, 31, 43, 45, 69, 94], "an application's fault", "none"),
+    (&[63], "a row is remapped", "none"),
+    (&[92], "many single-bit errors", "none"),
+    (&[64], "a row could not be remapped", "reset"),
+    (&[48, 95], "an uncorrectable error of memory", "drain"),
+    (&[62, 109, 110, 136, 140, 143, 155, 156, 158], "an internal fault", "reset"),
+    (&[74, 144, 145, 146, 147, 148, 149, 150], "a fault of NVLink", "link"),
+    (&[79], "fell off the bus", "power-cycle"),
+    (&[119, 120], "the system processor (GSP) does not answer or reports an error", "reset"),
+    (&[154], "another way of recovery is asked for", "inspect"),
+    (&[], "", "inspect"),
+];
+
+/// Words of an Xid 154 that tell what it asks for, the strongest first.
+const RECOVERIES: [(&str, &str); 4] =
+    [("Reboot", "reboot"), ("Drain", "drain"), ("Reset", "reset"), ("(None)", "none")];
+
+/// One line of the log.
+struct Event<'a> {
+    source: &'static str,
+    code: Option<u64>,
+    bdf: Option<String>,
+    class: &'static str,
+    meaning: Option<&'static str>,
+    text: &'a str,
+}
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let unread =
+        || Unknown::new("the kernel's log cannot be read: neither `journalctl -k` nor `dmesg` shows a line of it");
+    let (text, end) = super::read::done(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
+    let mut fields = end.lines().next().unwrap_or_default().split('\t').skip(1);
+    if fields.next() != Some("0")
+        || fields.next().and_then(|count| count.parse::<u64>().ok()).is_none_or(|lines| lines == 0)
+    {
+        return Err(unread());
+    }
+    let mut events: Vec<Event<'_>> = Vec::new();
+    for line in text.lines() {
+        if line.contains("NVRM: loading NVIDIA UNIX") {
+            events.retain(|event| !matches!(event.source, "xid" | "sxid"));
+        }
+        events.extend(event(line));
+    }
+    Ok(grouped(&events).into())
+}
+
+fn grouped(events: &[Event<'_>]) -> Vec<Value> {
+    let mut groups: BTreeMap<(&str, Option<u64>, Option<&str>, &str), (u64, &Event<'_>)> = BTreeMap::new();
+    for event in events {
+        let group = groups.entry((event.source, event.code, event.bdf.as_deref(), event.class)).or_insert((0, event));
+        *group = (group.0 + 1, event);
+    }
+    let told = |(count, event): (u64, &Event<'_>)| {
+        json!({ "source": event.source, "code": event.code, "bdf": event.bdf, "class": event.class, "meaning": event.meaning,
+                "count": count, "last": text_or_null(Some(event.text)) })
+    };
+    groups.into_values().map(told).collect()
+}
+
+fn event(line: &str) -> Option<Event<'_>> {
+    sxid(line).or_else(|| xid(line)).or_else(|| aer(line)).or_else(|| mce(line)).or_else(|| edac(line))
+}
+
+/// Reads address and number behind `start`: `(PCI:0000:9b:00): 119, …`.
+fn numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u64, &'a str)> {
+    let text = &line[line.find(start)?..];
+    let (address, rest) = text[start.len()..].split_once(')')?;
+    let rest = rest.trim_start_matches(':').trim_start();
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some((text, bdf(address), rest[..digits].parse().ok()?, rest[digits..].trim_start_matches(',').trim_start()))
+}
+
+/// Returns an address as the PCI bus has it: that of a line may lack the function.
+fn bdf(text: &str) -> String {
+    let text = text.trim_start_matches("PCI:").to_ascii_lowercase();
+    if text.contains('.') { text } else { text + ".0" }
+}
+
+fn xid(line: &str) -> Option<Event<'_>> {
+    let (text, bdf, code, rest) = numbered(line, "NVRM: Xid (")?;
+    let (_, meaning, class) = XIDS.iter().find(|(codes, ..)| codes.is_empty() || codes.contains(&code))?;
+    let asked = RECOVERIES
+        .iter()
+        .find(|(word, _)| code == 154 && rest.rsplit(" to ").next().is_some_and(|to| to.contains(word)));
+    let class = asked.map_or(*class, |(_, class)| class);
+    let meaning = Some(*meaning).filter(|meaning| !meaning.is_empty());
+    Some(Event { source: "xid", code: Some(code), bdf: Some(bdf), class, meaning, text })
+}
+
+fn sxid(line: &str) -> Option<Event<'_>> {
+    let (text, bdf, code, rest) = numbered(line, "SXid (")?;
+    let class = match rest {
+        rest if rest.starts_with("Non-fatal") => "none",
+        rest if rest.starts_with("Fatal") => "drain",
+        _ => "inspect",
+    };
+    Some(Event { source: "sxid", code: Some(code), bdf: Some(bdf), class, meaning: None, text })
+}
+
+/// The device that met the error is told behind, else it is the one that reports it.
+fn aer(line: &str) -> Option<Event<'_>> {
+    let at = line.find("AER: ").filter(|at| line[*at..].contains("Uncorrect"))?;
+    let address = |word: &str| {
+        let word = word.trim_end_matches(':');
+        (word.split(':').count() == 3 && word.contains('.')).then(|| bdf(word))
+    };
+    let behind = line[at..].split_whitespace().rev().find_map(address);
+    let bdf = behind.or_else(|| line[..at].split_whitespace().rev().find_map(address));
+    Some(Event { source: "aer", code: None, bdf, class: "inspect", meaning: None, text: &line[at..] })
+}
+
+/// That events were logged elsewhere is told of corrected ones too.
+fn mce(line: &str) -> Option<Event<'_>> {
+    let at = line.find("mce: [Hardware Error]")?;
+    let text = &line[at..];
+    let is_one = text.contains("Machine Check") && !text.contains("events logged");
+    is_one.then_some(Event { source: "mce", code: None, bdf: None, class: "inspect", meaning: None, text })
+}
+
+fn edac(line: &str) -> Option<Event<'_>> {
+    let text = &line[line.find("EDAC ")?..];
+    let class = if text.contains(" UE ") { "inspect" } else { "none" };
+    let counted = text.contains(" UE ") || text.contains(" CE ");
+    counted.then_some(Event { source: "edac", code: None, bdf: None, class, meaning: None, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, printed, why};
+
+    fn read(lines: &[&str]) -> Vec<Value> {
+        let text = printed(&format!("{}\n@@log\t0\t{}\n", lines.join("\n"), lines.len() + 1));
+        parsed(&FACT, &text).expect("is known").as_array().expect("a list").clone()
+    }
+
+    fn told(line: &str) -> (Value, Value, Value, Value) {
+        let [event] = read(&[line]).try_into().expect("one");
+        (event["source"].clone(), event["code"].clone(), event["bdf"].clone(), event["class"].clone())
+    }
+
+    #[test]
+    fn each_source_has_its_form() {
+        // origin: the Xid and the SXid from leptonai/gpud, Xid 63 from huggingface's log of a training, 154 reconstructed, AER
+        // from a report to linux-pci, machine check and memory from the kernel's format strings
+        let table = [
+            (
+                "2026-11-21T09:48:48+0000 gpu02 kernel: NVRM: Xid (PCI:0000:9B:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response from GPU4 GSP!",
+                json!(["xid", 119, "0000:9b:00.0", "reset"]),
+            ),
+            ("[1.0] NVRM: Xid (0000:03:00): 14, Channel 00000001", json!(["xid", 14, "0000:03:00.0", "inspect"])),
+            (
+                "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+                json!(["xid", 79, "0000:05:00.0", "power-cycle"]),
+            ),
+            (
+                "NVRM: Xid (PCI:0000:10:1c): 63, pid=1850, Row Remapper: New row marked for remapping, reset gpu to activate",
+                json!(["xid", 63, "0000:10:1c.0", "none"]),
+            ),
+            (
+                "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+                json!(["xid", 154, "0000:01:00.0", "reset"]),
+            ),
+            (
+                "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+                json!(["xid", 154, "0000:01:00.0", "none"]),
+            ),
+            (
+                "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
+                json!(["sxid", 12028, "0000:05:00.0", "none"]),
+            ),
+            (
+                "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30",
+                json!(["sxid", 20034, "0000:05:00.0", "drain"]),
+            ),
+            (
+                "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0",
+                json!(["aer", null, "0000:01:00.0", "inspect"]),
+            ),
+            (
+                "pcieport 0000:00:1c.4: AER: Uncorrected (Fatal) error received: id=00e4",
+                json!(["aer", null, "0000:00:1c.4", "inspect"]),
+            ),
+            (
+                "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400",
+                json!(["mce", null, null, "inspect"]),
+            ),
+            (
+                "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0",
+                json!(["edac", null, null, "inspect"]),
+            ),
+            ("EDAC MC0: 3 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0", json!(["edac", null, null, "none"])),
+        ];
+        for (line, expected) in table {
+            let told = told(line);
+            assert_eq!(json!([told.0, told.1, told.2, told.3]), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_error_is_left_out() {
+        let lines = [
+            "mce: [Hardware Error]: Machine check events logged",
+            "EDAC MC: Ver: 3.0.0",
+            "NVRM: Xid (PCI:0000:9b:00) without a number",
+            "kernel: all is well",
+        ];
+        assert_eq!(read(&lines), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn like_ones_are_counted_and_those_of_before_the_driver_was_loaded_are_past() {
+        let loading = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03  Fri Aug 16 21:39:15 UTC 2024";
+        let (old, new) = ("NVRM: Xid (PCI:0000:9b:00): 48, pid=1", "NVRM: Xid (PCI:0000:9b:00): 79, pid=2");
+        let aer = "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0";
+        let told: Vec<Value> = read(&[old, aer, loading, new, new]);
+        let told: Vec<_> = told.iter().map(|event| (&event["source"], &event["code"], &event["count"])).collect();
+        assert_eq!(told, [(&json!("aer"), &Value::Null, &json!(1)), (&json!("xid"), &json!(79), &json!(2))]);
+    }
+
+    /// A log that cannot be read is not one without errors.
+    #[test]
+    fn a_log_without_a_line_is_unknown() {
+        let expected = "the kernel's log cannot be read: neither `journalctl -k` nor `dmesg` shows a line of it";
+        for text in ["@@log\t0\t0\n", "@@log\t1\t0\n", "@@log\t124\t9\n", ""] {
+            assert_eq!(why(&FACT, 0, &printed(text)), expected, "{text}");
+        }
+    }
+}
