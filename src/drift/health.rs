@@ -51,7 +51,7 @@ pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
     let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
     let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
     let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(of_port);
-    gpus.chain(list(facts, "hardware_errors").filter_map(of_log)).chain(ports).collect()
+    gpus.chain(logged(facts).filter_map(of_log)).chain(ports).collect()
 }
 
 /// Returns the counters of a host's ports that are compared.
@@ -79,6 +79,11 @@ pub fn boot(facts: &Facts) -> Option<String> {
 fn list<'f>(facts: &'f Facts, name: &str) -> impl Iterator<Item = &'f Value> {
     let items = facts.0.get(name).and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
     items.into_iter().flatten()
+}
+
+fn logged(facts: &Facts) -> impl Iterator<Item = &Value> {
+    let fact = facts.0.get("hardware_errors").and_then(|fact| fact.as_ref().ok());
+    fact.and_then(|fact| fact.get("events")?.as_array()).into_iter().flatten()
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn what_the_kernels_log_tells() {
         let of = |event: Value| {
-            let facts = Facts([("hardware_errors".to_owned(), Ok(json!([event])))].into());
+            let facts = Facts([("hardware_errors".to_owned(), Ok(json!({ "events": [event] })))].into());
             let found = faults(&facts, &Grown::new()).pop();
             found.map(|fault| (format!("{} {}", fault.kind, fault.part), fault.aspect, fault.reason, fault.action))
         };

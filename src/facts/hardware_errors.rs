@@ -28,20 +28,20 @@ printf '%s\n' "$o""#;
 
 pub(super) const FACT: Fact = Fact {
     name: "hardware_errors",
-    doc: "What the kernel's log of this boot tells of broken hardware, a list by source, code and address, from `journalctl -k -b`, else \
-          `dmesg`, which may have lost what is old. Errors of GPUs and NVSwitches count since the driver was loaded last. At most 200 \
-          lines of a source are read.",
+    doc: "What the kernel's log of this boot tells of broken hardware, from `journalctl -k -b`, else `dmesg`, which may have lost what is \
+          old. Errors of GPUs and NVSwitches count since the driver was loaded last. At most 200 lines of a source are read.",
     fields: &[
-        ("source", "`xid` (a GPU), `sxid` (an NVSwitch), `aer` (a PCI device), `mce` (the processor), `edac` (memory)"),
-        ("code", "number of an Xid or SXid, else null"),
-        ("bdf", "PCI address, null where none is told"),
         (
-            "class",
-            "what it calls for: `none` (an application's fault, or corrected), `inspect`, `link`, `reset`, `drain`, `reboot`, `power-cycle`",
+            "faults",
+            "how often each source told of what calls for something: `xid` (a GPU), `sxid` (an NVSwitch), `aer` (a PCI device), `mce` (the \
+             processor), `edac` (memory)",
         ),
-        ("meaning", "of an Xid that is known: `fell off the bus`; null otherwise"),
-        ("count", "how often"),
-        ("last", "the last line of it, from where its source begins"),
+        (
+            "events",
+            "list by source, code and address: `source`, `code` (of an Xid or SXid, else null), `bdf` (null where none is told), `class` (what it \
+             calls for: `none`, as an application's fault and what was corrected, `inspect`, `link`, `reset`, `drain`, `reboot`, `power-cycle`), \
+             `meaning` (of an Xid that is known: `fell off the bus`), `count`, `last` (the last line, from where its source begins)",
+        ),
     ],
     reads: &["journalctl -k -b", "dmesg"],
     snippet: FactSnippet { name: "hardware_errors", snippet: SNIPPET, timeout_s: 45, device: false, quick: false },
@@ -66,6 +66,8 @@ const XIDS: [(&[u64], &str, &str); 11] = [
 /// Words of an Xid 154 that tell what it asks for, the strongest first.
 const RECOVERIES: [(&str, &str); 4] =
     [("Reboot", "reboot"), ("Drain", "drain"), ("Reset", "reset"), ("(None)", "none")];
+
+const SOURCES: [&str; 5] = ["xid", "sxid", "aer", "mce", "edac"];
 
 /// One line of the log.
 struct Event<'a> {
@@ -94,7 +96,9 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         }
         events.extend(event(line));
     }
-    Ok(grouped(&events).into())
+    let faults = |source: &str| events.iter().filter(|event| event.source == source && event.class != "none").count();
+    let faults: BTreeMap<&str, usize> = SOURCES.iter().map(|source| (*source, faults(source))).collect();
+    Ok(json!({ "faults": faults, "events": grouped(&events) }))
 }
 
 fn grouped(events: &[Event<'_>]) -> Vec<Value> {
@@ -184,7 +188,7 @@ mod tests {
 
     fn read(lines: &[&str]) -> Vec<Value> {
         let text = printed(&format!("{}\n@@log\t0\t{}\n", lines.join("\n"), lines.len() + 1));
-        parsed(&FACT, &text).expect("is known").as_array().expect("a list").clone()
+        parsed(&FACT, &text).expect("is known")["events"].as_array().expect("a list").clone()
     }
 
     fn told(line: &str) -> (Value, Value, Value, Value) {
@@ -269,6 +273,18 @@ mod tests {
         let told: Vec<Value> = read(&[old, aer, loading, new, new]);
         let told: Vec<_> = told.iter().map(|event| (&event["source"], &event["code"], &event["count"])).collect();
         assert_eq!(told, [(&json!("aer"), &Value::Null, &json!(1)), (&json!("xid"), &json!(79), &json!(2))]);
+    }
+
+    #[test]
+    fn only_what_calls_for_something_is_a_fault() {
+        let lines = [
+            "NVRM: Xid (PCI:0000:9b:00): 31, x",
+            "NVRM: Xid (PCI:0000:9b:00): 79, x",
+            "EDAC MC0: 3 CE memory read error",
+        ];
+        let text = printed(&format!("{}\n@@log\t0\t4\n", lines.join("\n")));
+        let faults = parsed(&FACT, &text).expect("is known")["faults"].clone();
+        assert_eq!(faults, json!({ "xid": 1, "sxid": 0, "aer": 0, "mce": 0, "edac": 0 }));
     }
 
     /// A log that cannot be read is not one without errors.

@@ -6,6 +6,7 @@ mod advice;
 mod basis;
 mod case;
 mod demand;
+mod fabric;
 mod identity;
 mod judge;
 mod memory;

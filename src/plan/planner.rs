@@ -11,7 +11,7 @@ use super::undeclared::undeclared;
 use super::verify::verifications;
 use super::walk::Walk;
 use super::window::{self, Scope};
-use super::{HostSeen, Turn, basis, rollout};
+use super::{HostSeen, Turn, basis, fabric, rollout};
 use crate::config::{Expander, Exports, Project, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
@@ -68,6 +68,7 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
         hosts: hosts(ground, spans, inputs.seen),
         rollout: Default::default(),
     };
+    fabric::warn(inputs.seen, &mut plan.hosts);
     plan.rollout = rollout::rollout(inputs.project, &plan.hosts);
     plan.id = identity(&plan);
     plan

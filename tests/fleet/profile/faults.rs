@@ -48,4 +48,13 @@ fn a_gpu_that_is_lost_at_the_reboot_keeps_the_server_out_of_service() {
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
     assert!(!node.exists("/var/lib/forge/window.json"), "mended, and back in service: {out}");
+
+    node.fault("xid", true);
+    let drift = project.forge(["drift", "inventory.yaml"]);
+    assert_eq!(drift.code, 6, "{drift}");
+    for said in
+        ["gpu 0000:df:00.0", "the kernel's log has Xid 79 (fell off the bus)", "drain the host and power-cycle it"]
+    {
+        assert!(drift.stdout.contains(said), "no `{said}`: {drift}");
+    }
 }

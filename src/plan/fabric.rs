@@ -1,0 +1,140 @@
+//! Ports of InfiniBand that have a link and hear no subnet manager: whether it is the fabric or the host, which only a look at
+//! all hosts can tell.
+
+use super::HostSeen;
+use super::model::{HostPlan, Warning};
+use crate::facts::Facts;
+use crate::model::Value;
+
+const NO_MANAGER: &str =
+    "start it: that of the managed switch or UFM, or `opensm` on the hosts that `subnet-manager` names";
+const THIS_HOST: &str = "look at cable and switch port, swap one against a port that is ACTIVE; a port of a fabric of its own needs \
+                         a subnet manager of its own";
+const ASK_MORE: &str = "look at other hosts of the fabric too: run without `--on`";
+
+/// Enters into each host's plan what its ports are up against.
+pub(super) fn warn(seen: &[HostSeen], plans: &mut [HostPlan]) {
+    let hosts: Vec<Ports> = seen.iter().map(|seen| Ports::of(&seen.facts)).collect();
+    for (plan, own) in plans.iter_mut().zip(&hosts) {
+        plan.warnings.extend(warning(own, &hosts));
+    }
+}
+
+/// The InfiniBand ports of a host that carry traffic.
+#[derive(Default)]
+struct Ports {
+    active: usize,
+    /// Those that have a link and hear no subnet manager: `mlx5_0/1`.
+    deaf: Vec<String>,
+}
+
+impl Ports {
+    fn of(facts: &Facts) -> Self {
+        let mut ports = Self::default();
+        let devices = facts.0.get("rdma").and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
+        for device in devices.into_iter().flatten().filter(|device| device["bridge"] != true) {
+            let name = device["name"].as_str().unwrap_or_default();
+            for port in device["ports"].as_array().into_iter().flatten().filter(|port| port["class"] == "infiniband") {
+                match (port["state"].as_str(), port["sm_lid"].as_u64()) {
+                    (Some("ACTIVE"), _) => ports.active += 1,
+                    (Some("INIT"), Some(0)) if port["phys_state"] == "LinkUp" => {
+                        ports.deaf.push(format!("{name}/{}", port["port"]));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        ports
+    }
+}
+
+/// Tells a fabric without a subnet manager from a port that is alone with it.
+fn warning(own: &Ports, all: &[Ports]) -> Option<Warning> {
+    if own.deaf.is_empty() {
+        return None;
+    }
+    let active: usize = all.iter().map(|ports| ports.active).sum();
+    let others = all.iter().filter(|ports| ports.active > 0).count();
+    let deaf = all.iter().filter(|ports| !ports.deaf.is_empty()).count();
+    let (why, hint) = match (active, deaf) {
+        (0, 1) => (
+            format!("{} a link and no subnet manager: one host does not tell whether the fabric has one", named(own)),
+            ASK_MORE,
+        ),
+        (0, deaf) => {
+            (format!("no InfiniBand port of the {deaf} hosts hears a subnet manager: the fabric has none"), NO_MANAGER)
+        }
+        (active, _) => (
+            format!(
+                "{} a link and no subnet manager, which {active} {} of {others} {} {}: it is the host's own port or cable",
+                named(own),
+                if active == 1 { "port" } else { "ports" },
+                if others == 1 { "host" } else { "hosts" },
+                if active == 1 { "hears" } else { "hear" },
+            ),
+            THIS_HOST,
+        ),
+    };
+    Some(Warning { why: why.into(), hint: Some(hint.to_owned()) })
+}
+
+/// `mlx5_0/1 has`, `mlx5_0/1, mlx5_1/1 have`.
+fn named(own: &Ports) -> String {
+    let names: Vec<String> = own.deaf.iter().map(|name| format!("`{name}`")).collect();
+    format!("{} {}", names.join(", "), if names.len() == 1 { "has" } else { "have" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const DEAF: (&str, u64) = ("INIT", 0);
+    const ACTIVE: (&str, u64) = ("ACTIVE", 7);
+
+    fn host(ports: &[(&str, u64)]) -> Ports {
+        let port = |(state, sm): &(&str, u64)| json!([{ "port": 1, "class": "infiniband", "state": state, "phys_state": "LinkUp", "sm_lid": sm }]);
+        let device = |(n, told)| json!({ "name": format!("mlx5_{n}"), "bridge": false, "ports": port(told) });
+        let mut devices: Vec<Value> = ports.iter().enumerate().map(device).collect();
+        // None of these tells of the fabric: no InfiniBand, no traffic, no link.
+        let other = |bridge: bool, class: &str, phys: &str| {
+            json!({ "name": "x", "bridge": bridge, "ports": [
+            { "port": 1, "class": class, "state": "INIT", "phys_state": phys, "sm_lid": 0 }] })
+        };
+        devices.extend([
+            other(false, "roce", "LinkUp"),
+            other(true, "infiniband", "LinkUp"),
+            other(false, "infiniband", "Polling"),
+        ]);
+        Ports::of(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
+    }
+
+    /// Returns what is told of the first host.
+    fn told(hosts: &[&[(&str, u64)]]) -> Option<(String, String)> {
+        let hosts: Vec<Ports> = hosts.iter().map(|ports| host(ports)).collect();
+        warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
+    }
+
+    #[test]
+    fn the_fabric_is_told_from_the_port() {
+        let said = |why: &str, hint: &str| Some((why.to_owned(), hint.to_owned()));
+        let fabric = "no InfiniBand port of the 2 hosts hears a subnet manager: the fabric has none";
+        let port = "`mlx5_1/1` has a link and no subnet manager, which 3 ports of 2 hosts hear: it is the host's own port or cable";
+        let own = "`mlx5_1/1` has a link and no subnet manager, which 1 port of 1 host hears: it is the host's own port or cable";
+        let rail = "`mlx5_0/1`, `mlx5_1/1` have a link and no subnet manager, which 2 ports of 1 host hear: it is the host's own port or cable";
+        let alone = "`mlx5_0/1` has a link and no subnet manager: one host does not tell whether the fabric has one";
+        let table: [(&[&[(&str, u64)]], _); 8] = [
+            (&[&[ACTIVE, ACTIVE], &[ACTIVE, ACTIVE]], None),
+            (&[&[], &[]], None),
+            (&[&[ACTIVE, ACTIVE], &[ACTIVE, DEAF]], None),
+            (&[&[DEAF, DEAF], &[DEAF, DEAF]], said(fabric, NO_MANAGER)),
+            (&[&[ACTIVE, DEAF], &[ACTIVE, ACTIVE]], said(port, THIS_HOST)),
+            (&[&[ACTIVE, DEAF]], said(own, THIS_HOST)),
+            (&[&[DEAF, DEAF], &[ACTIVE, ACTIVE]], said(rail, THIS_HOST)),
+            (&[&[DEAF]], said(alone, ASK_MORE)),
+        ];
+        for (hosts, expected) in table {
+            assert_eq!(told(hosts), expected, "{hosts:?}");
+        }
+    }
+}
