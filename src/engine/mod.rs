@@ -10,6 +10,7 @@ mod apply;
 mod bind;
 mod board;
 mod cancel;
+mod culprit;
 mod cycle;
 mod decide;
 mod deliver;
@@ -45,6 +46,7 @@ mod window;
 
 pub use apply::apply;
 pub use bind::bind;
+pub use culprit::accuse;
 pub use cancel::{Cancel, Stop};
 pub use doctor::{Checkup, Finding, HostHealth, Weight, doctor};
 pub use drift::{drift, drift_history};
