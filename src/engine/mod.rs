@@ -46,8 +46,8 @@ mod window;
 
 pub use apply::apply;
 pub use bind::bind;
-pub use culprit::accuse;
 pub use cancel::{Cancel, Stop};
+pub use culprit::accuse;
 pub use doctor::{Checkup, Finding, HostHealth, Weight, doctor};
 pub use drift::{drift, drift_history};
 pub use event::{Event, Failure, Rebooted, StepResult, VerifyResult};

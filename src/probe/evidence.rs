@@ -122,12 +122,18 @@ pub(crate) fn section(probe: &Probe) -> Option<Section> {
         false => names.iter().fold(Fragment::new().code(UNITS), |code, name| code.word(name)).code("\n}\n"),
     };
     let watched = names.iter().map(String::as_str).chain(ENDINGS);
-    let entries = watched.fold(Fragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
-    let signs = paths.iter().fold(Fragment::new().code("forge_signs() {\n:\n"), |code, path| {
-        code.code("forge_sign").word(path).code("\n")
-    });
+    let entries =
+        watched.fold(Fragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
+    let signs = paths
+        .iter()
+        .fold(Fragment::new().code("forge_signs() {\n:\n"), |code, path| code.code("forge_sign").word(path).code("\n"));
     let call = Fragment::new().code("forge_evidence").number(*since).number(LOG_CAP).number(JOURNAL_CAP);
-    section.body = Fragment::new().code(SNIPPET).then(shown).then(entries.code("\n}\n")).then(signs.code("}\n")).then(call.number(JOURNAL_ENTRIES as u64));
+    section.body = Fragment::new()
+        .code(SNIPPET)
+        .then(shown)
+        .then(entries.code("\n}\n"))
+        .then(signs.code("}\n"))
+        .then(call.number(JOURNAL_ENTRIES as u64));
     section.cap = 4 << 20;
     Some(section)
 }

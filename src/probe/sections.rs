@@ -3,7 +3,9 @@
 use super::check::Checks;
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, apt_source, check, cmdline, evidence, fact, group, initramfs, key, keys, manager, module, mount, package};
+use super::{
+    apt, apt_source, check, cmdline, evidence, fact, group, initramfs, key, keys, manager, module, mount, package,
+};
 use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 

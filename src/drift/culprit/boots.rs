@@ -1,8 +1,8 @@
 //! Who rebooted a host: what the boot before this one said at its end.
 
 use super::clock;
-use super::judge::{Case, JOURNAL, one_user};
 use super::journal::Entry;
+use super::judge::{Case, JOURNAL, one_user};
 use super::model::{Culprit, Sure};
 use super::sudo::Sudo;
 use jiff::Timestamp;
@@ -52,7 +52,8 @@ fn asks(sudo: &Sudo) -> bool {
 
 /// A boot after which nobody is named: it ended in order, or it did not, or nothing is kept of it.
 fn silent(case: &Case<'_>, booted: Timestamp, before: &[&Entry]) -> Culprit {
-    let kept = case.seen.lacks("journal").is_none() && case.seen.journal_since.is_some_and(|since| since < clock::after(booted, -1));
+    let kept = case.seen.lacks("journal").is_none()
+        && case.seen.journal_since.is_some_and(|since| since < clock::after(booted, -1));
     let last = before.last().map(|entry| entry.boot.as_str());
     let of_last = || before.iter().filter(|entry| Some(entry.boot.as_str()) == last);
     let orderly = of_last().any(|entry| is_ending(entry));

@@ -64,7 +64,9 @@ mod tests {
         assert_eq!(at(local("2026-11-22  03:10:04", &TimeZone::UTC)), "2026-11-22T03:10:04Z");
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         assert_eq!(at(local("2026-11-22 03:10:04", &berlin)), "2026-11-22T02:10:04Z");
-        for text in ["2026-03-01T10:00:00+0000", "2026-03-01T10:00:00+00", "2026-03-01T10:00:00Z", "2026-03-01T07:00:00-0300"] {
+        for text in
+            ["2026-03-01T10:00:00+0000", "2026-03-01T10:00:00+00", "2026-03-01T10:00:00Z", "2026-03-01T07:00:00-0300"]
+        {
             assert_eq!(at(stamped(text)), "2026-03-01T10:00:00Z", "{text}");
         }
         assert_eq!(at(of_systemd("Sun 2026-11-22 03:04:30 UTC")), "2026-11-22T03:04:30Z");
@@ -73,8 +75,19 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_none() {
-        for text in ["", "yesterday", "2026-13-01 00:00:00", "2026-11-22", "Sun 2026-11-22 03:04:30 CET", "99999999999999999999"] {
-            assert_eq!((local(text, &TimeZone::UTC), stamped(text), of_systemd(text), epoch(text)), (None, None, None, None), "{text}");
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01 00:00:00",
+            "2026-11-22",
+            "Sun 2026-11-22 03:04:30 CET",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                (local(text, &TimeZone::UTC), stamped(text), of_systemd(text), epoch(text)),
+                (None, None, None, None),
+                "{text}"
+            );
         }
     }
 

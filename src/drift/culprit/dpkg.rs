@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_dpkg_did_by_itself_is_told_from_what_apt_had_it_do() {
         let (all, apt) = (parse(RECORDED, &TimeZone::UTC), apt::parse(HISTORY, &TimeZone::UTC));
-        assert!(all.len() > apt.len());
+        assert!(all.len() > alone(all.clone(), &apt).len());
         insta::assert_snapshot!(told(&alone(all, &apt)).join("\n"));
     }
 

@@ -97,7 +97,9 @@ impl<'e> Evidence<'e> {
     /// Returns lines of unattended-upgrades' own log that speak of a reboot, with their times.
     pub fn unattended_reboots(&self) -> Vec<Timestamp> {
         let text = self.state.parts.get("unattended").map_or("", |part| part.text.raw());
-        let asks = |line: &&str| line.contains("rebooting") || line.contains("Rebooting") || line.contains("Shutdown scheduled");
+        let asks = |line: &&str| {
+            line.contains("rebooting") || line.contains("Rebooting") || line.contains("Shutdown scheduled")
+        };
         // `2026-11-22 03:10:04,123 WARNING Found /var/run/reboot-required, rebooting`
         let time = |line: &str| clock::local(line.split_once(',')?.0, &self.zone);
         text.lines().filter(asks).filter_map(time).collect()
@@ -141,4 +143,3 @@ fn packages<'t>(text: &dyn Fn(&str) -> &'t str, zone: &TimeZone) -> Vec<Run> {
     runs.sort_by_key(|run| run.began);
     runs
 }
-

@@ -25,15 +25,16 @@ pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
             return Culprit::by_sudo(sure, sudo, time);
         }
     }
-    around(case, &times).or_else(|| owner(case, &sign, first)).unwrap_or_else(|| {
-        case.nobody("no command in the journal names it", Some(first))
-    })
+    around(case, &times)
+        .or_else(|| owner(case, &sign, first))
+        .unwrap_or_else(|| case.nobody("no command in the journal names it", Some(first)))
 }
 
 /// Returns when the change may have been: of what it holds the time it was written, which anybody may set, and the time of the
 /// inode, which nobody may.
 fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
-    let of_content = matches!(case.finding.attribute.as_deref(), None | Some("content" | "line" | "block" | "exists" | "target"));
+    let of_content =
+        matches!(case.finding.attribute.as_deref(), None | Some("content" | "line" | "block" | "exists" | "target"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
         // The folder that it was taken out of was written to.
         (false, _) => vec![sign.modified],
@@ -47,7 +48,7 @@ fn around(case: &Case<'_>, times: &[Timestamp]) -> Option<Culprit> {
     let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
     let by_run = case.runs().find_map(|run| Some((run, at(&|time| run.covers(time))?)));
     if let Some((run, time)) = by_run {
-        let culprit = case.by_run(run, time, &[]);
+        let culprit = case.by_run(run, time);
         return Some(match culprit.sure {
             Sure::Named => Culprit { sure: Sure::Near, ..culprit },
             _ => culprit,

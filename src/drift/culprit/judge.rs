@@ -50,15 +50,18 @@ impl Case<'_> {
     }
 
     fn packages(&self, names: &[String]) -> Culprit {
+        if self.finding.attribute.as_deref().is_some_and(|attribute| attribute.starts_with("hold")) {
+            return self.held(names);
+        }
         let run = self.runs().find_map(|run| run.change(names).map(|change| (run, change)));
         match run {
-            Some((run, change)) if self.is_what_was_seen(change.to.as_deref()) => self.by_run(run, change.at, names),
+            Some((run, change)) if self.is_what_was_seen(change.to.as_deref()) => self.by_run(run, change.at),
             Some((run, change)) => Culprit {
                 time: Some(clock::told(change.at)),
                 source: Some(run.source.into()),
                 ..Culprit::nobody("the logs of packages tell of another version than was found")
             },
-            None => self.held(names).unwrap_or_else(|| self.no_run()),
+            None => self.no_run(),
         }
     }
 
@@ -66,7 +69,7 @@ impl Case<'_> {
     fn is_what_was_seen(&self, to: Option<&str>) -> bool {
         let observed = self.finding.observed.as_ref().map(|text| text.raw());
         match self.finding.attribute.as_deref().map(|name| name.split(" of ").next().unwrap_or(name)) {
-            Some("version") => match (observed, to) {
+            Some("version" | "downgrade") => match (observed, to) {
                 (Some(seen), Some(to)) => seen == to || to.split_once(':').is_some_and(|(_, to)| to == seen),
                 (None, None) => true,
                 _ => false,
@@ -77,11 +80,15 @@ impl Case<'_> {
     }
 
     /// A hold leaves no trace in the logs of packages.
-    fn held(&self, names: &[String]) -> Option<Culprit> {
+    fn held(&self, names: &[String]) -> Culprit {
         let tools = ["apt-mark", "dpkg", "apt", "apt-get", "aptitude", "dnf", "yum", "sh", "bash", "dash"];
         let names_it = |sudo: &&Sudo| tools.contains(&sudo.program()) && names.iter().any(|name| sudo.says(name));
-        let is_hold = self.finding.attribute.as_deref().is_some_and(|attribute| attribute.starts_with("hold"));
-        self.sudo().find(names_it).filter(|_| is_hold).map(|sudo| Culprit::by_sudo(Sure::Named, sudo, sudo.began))
+        let held =
+            |sudo: &&Sudo| ["hold", "unhold", "--set-selections", "versionlock"].iter().any(|verb| sudo.says(verb));
+        match self.sudo().filter(names_it).find(held) {
+            Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
+            None => self.nobody("no command in the journal names it", None),
+        }
     }
 
     fn no_run(&self) -> Culprit {
@@ -94,7 +101,7 @@ impl Case<'_> {
     }
 
     /// Returns who made a run of a package manager: whom its log names, else whom sudo ran that very program for at that very time.
-    pub fn by_run(&self, run: &Run, at: Timestamp, names: &[String]) -> Culprit {
+    pub fn by_run(&self, run: &Run, at: Timestamp) -> Culprit {
         let told = Culprit {
             time: Some(clock::told(at)),
             source: Some(run.source.into()),
@@ -114,12 +121,13 @@ impl Case<'_> {
         let calls = |sudo: &&Sudo| sudo.program().starts_with(run.tool) || sudo.says(run.tool);
         let callers: Vec<&Sudo> = self.sudo().filter(during).filter(calls).collect();
         match (one_user(&callers), callers.first()) {
-            (true, Some(sudo)) => return Culprit { time: told.time, ..Culprit::by_sudo(Sure::Named, sudo, at) }.also(run.source),
+            (true, Some(sudo)) => {
+                return Culprit { time: told.time, ..Culprit::by_sudo(Sure::Named, sudo, at) }.also(run.source);
+            }
             // apt's log names whom sudo ran it for: nobody means that root ran it.
             _ if run.tool == "apt" => return Culprit { user: Some("root".into()), ..told },
             _ => {}
         }
-        let _ = names;
         match self.sudo().find(during) {
             Some(sudo) => Culprit { time: told.time, ..Culprit::by_sudo(Sure::Near, sudo, at) }.also(run.source),
             None => Culprit {
@@ -201,8 +209,9 @@ impl Case<'_> {
         let finding = self.finding;
         let text = [Some(&finding.title), Some(&finding.reason), finding.observed.as_ref(), finding.desired.as_ref()];
         let release = KERNELS.iter().find_map(|prefix| change.package.strip_prefix(prefix)).unwrap_or_default();
-        let says = |version: &str| !version.is_empty() && text.iter().flatten().any(|text| text.raw().contains(version));
-        let culprit = self.by_run(run, change.at, std::slice::from_ref(&change.package));
+        let says =
+            |version: &str| !version.is_empty() && text.iter().flatten().any(|text| text.raw().contains(version));
+        let culprit = self.by_run(run, change.at);
         let spoken = says(release) || change.to.as_deref().is_some_and(says);
         Some(match culprit.sure {
             Sure::Named if !spoken => Culprit { sure: Sure::Near, ..culprit },

@@ -16,15 +16,52 @@ const PROGRAMS: [&str; 5] =
 
 /// Programs that only read: that they name something says nothing.
 const READERS: [&str; 40] = [
-    "[", "awk", "b2sum", "cat", "cksum", "cmp", "cut", "df", "diff", "dpkg-query", "du", "egrep", "fgrep", "file", "find",
-    "getfacl", "grep", "head", "hexdump", "id", "journalctl", "less", "ls", "lsattr", "md5sum", "more", "namei", "od",
-    "readlink", "realpath", "rg", "sha1sum", "sha256sum", "sort", "stat", "strings", "tail", "test", "wc", "xxd",
+    "[",
+    "awk",
+    "b2sum",
+    "cat",
+    "cksum",
+    "cmp",
+    "cut",
+    "df",
+    "diff",
+    "dpkg-query",
+    "du",
+    "egrep",
+    "fgrep",
+    "file",
+    "find",
+    "getfacl",
+    "grep",
+    "head",
+    "hexdump",
+    "id",
+    "journalctl",
+    "less",
+    "ls",
+    "lsattr",
+    "md5sum",
+    "more",
+    "namei",
+    "od",
+    "readlink",
+    "realpath",
+    "rg",
+    "sha1sum",
+    "sha256sum",
+    "sort",
+    "stat",
+    "strings",
+    "tail",
+    "test",
+    "wc",
+    "xxd",
 ];
 
 /// Programs that hold a file for as long as somebody looks at it.
 const EDITORS: [&str; 16] = [
-    "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit", "vi",
-    "vim",
+    "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit",
+    "vi", "vim",
 ];
 
 /// Programs in which somebody may do anything, without a word of it in the journal.
@@ -83,13 +120,11 @@ fn is_genuine(entry: &Entry, user: &str, users: &BTreeMap<String, String>) -> bo
 fn command(entry: &Entry) -> Option<Sudo> {
     let (user, rest) = entry.message.trim_start().split_once(" : ")?;
     let (about, command) = rest.split_once("COMMAND=")?;
-    let fields: Vec<(&str, &str)> = about.split(" ; ").filter_map(|field| field.split_once('=')).collect();
-    let known = ["HOST", "TTY", "PWD", "CHROOT", "CWD", "USER", "GROUP", "TSID", "ENV"];
-    let first = fields.first()?.0;
-    if user.contains(char::is_whitespace) || !known.contains(&first) {
+    let known = ["HOST=", "TTY=", "PWD=", "CHROOT=", "CWD=", "USER=", "GROUP=", "TSID=", "ENV="];
+    if user.contains(char::is_whitespace) || !known.iter().any(|key| about.starts_with(key)) {
         return None;
     }
-    let cwd = fields.iter().find(|(key, _)| *key == "PWD").map_or("/", |(_, path)| path);
+    let cwd = about.split(" ; ").find_map(|field| field.strip_prefix("PWD=")).unwrap_or("/");
     let plain = unescaped(command);
     Some(Sudo {
         began: entry.time,

@@ -2,8 +2,8 @@
 
 use super::boots;
 use super::clock;
-use super::judge::{Case, JOURNAL, one_user};
 use super::journal::Entry;
+use super::judge::{Case, JOURNAL, one_user};
 use super::model::{Culprit, Sure};
 use super::sudo::Sudo;
 use jiff::Timestamp;
@@ -38,6 +38,7 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     let is_active = case.seen.unit(unit, "ActiveState") == Some("active");
     let key = if is_active { "InactiveExitTimestamp" } else { "InactiveEnterTimestamp" };
     let time = case.seen.unit_time(unit, key).filter(|time| *time >= case.since);
+    let time = time.or_else(|| if is_active { None } else { stopped(case, unit) });
     let Some(time) = time else { return never(case, is_active) };
     let said: Vec<&Entry> = said(case, unit, time, is_active);
     // Stopping may take long: who asked for it did so when it began.
@@ -56,10 +57,29 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     }
 }
 
+/// systemd forgets a unit that nothing needs, and when it stopped; the journal does not.
+fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
+    let ends = |entry: &Entry| {
+        entry.job == "stop"
+            || ["Deactivated", "exited, code=", "Failed with"].iter().any(|end| entry.message.contains(end))
+    };
+    let of_unit =
+        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.boot == case.seen.boot;
+    case.seen
+        .entries
+        .iter()
+        .rev()
+        .filter(of_unit)
+        .find(|entry| ends(entry))
+        .map(|entry| entry.time)
+        .filter(|time| *time >= case.since)
+}
+
 /// Returns what systemd said of a unit when it moved. Of a stop that took longer what comes before counts too.
 fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> Vec<&'c Entry> {
     let jobs: &[&str] = if started { &["start", "restart"] } else { &["stop", "restart"] };
-    let of_unit = |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since;
+    let of_unit =
+        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since;
     let fits = |entry: &&Entry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
     let before = case.seen.entries.iter().filter(of_unit).filter(|entry| entry.time <= clock::after(time, 1));
     let all: Vec<&Entry> = before.collect();
@@ -85,7 +105,9 @@ fn died(case: &Case<'_>, unit: &str, entry: &Entry) -> Culprit {
         Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, entry.time),
         None => Culprit {
             program: Some(unit.into()),
-            command: Some(entry.message.strip_prefix(unit).unwrap_or(&entry.message).trim_start_matches([':', ' ']).into()),
+            command: Some(
+                entry.message.strip_prefix(unit).unwrap_or(&entry.message).trim_start_matches([':', ' ']).into(),
+            ),
             time: Some(clock::told(entry.time)),
             source: Some(JOURNAL.into()),
             ..Culprit::blank(Sure::Named)
@@ -95,7 +117,7 @@ fn died(case: &Case<'_>, unit: &str, entry: &Entry) -> Culprit {
 
 fn around(case: &Case<'_>, time: Timestamp) -> Culprit {
     if let Some(run) = case.runs().find(|run| run.covers(time)) {
-        let culprit = case.by_run(run, time, &[]);
+        let culprit = case.by_run(run, time);
         return match culprit.sure {
             Sure::Named => Culprit { sure: Sure::Near, ..culprit },
             _ => culprit,

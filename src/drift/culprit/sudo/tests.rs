@@ -34,7 +34,8 @@ fn one(message: &str) -> Option<Sudo> {
 fn a_recorded_journal_is_read() {
     let all = parse(&journal::parse(RECORDED), &users());
     let told = all.iter().map(|sudo| {
-        let took = sudo.ended.map_or("open".to_owned(), |end| format!("{} s", end.as_second() - sudo.began.as_second()));
+        let took =
+            sudo.ended.map_or("open".to_owned(), |end| format!("{} s", end.as_second() - sudo.began.as_second()));
         format!("{} {} {took} in {}: {}", clock::told(sudo.began), sudo.user, sudo.cwd, sudo.line())
     });
     insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
@@ -70,7 +71,9 @@ fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
 
 #[test]
 fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
-    let names = |command: &str| one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().names_path("/etc/motd");
+    let names = |command: &str| {
+        one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().names_path("/etc/motd")
+    };
     for yes in [
         "/usr/bin/vim /etc/motd",
         "/usr/bin/tee motd",
@@ -125,7 +128,10 @@ fn sessions_of_forge_are_nobody() {
 #[test]
 fn words_are_told_apart_as_sudo_joins_them() {
     let of = |text: &str| words(text).join("|");
-    assert_eq!(of(r#"/usr/bin/sh -c 'echo "a b" $1' x 'with  space'"#), r#"/usr/bin/sh|-c|echo "a b" $1|x|with  space"#);
+    assert_eq!(
+        of(r#"/usr/bin/sh -c 'echo "a b" $1' x 'with  space'"#),
+        r#"/usr/bin/sh|-c|echo "a b" $1|x|with  space"#
+    );
     assert_eq!(of(r#"/usr/bin/sh -c 'echo "it\'s" >>/etc/issue'"#), r#"/usr/bin/sh|-c|echo "it's" >>/etc/issue"#);
     assert_eq!(of(r"/usr/bin/printf a\\nb"), r"/usr/bin/printf|a\nb");
     assert_eq!((of("a 'b"), of("a b\\"), of("")), ("a|b".into(), "a|b".into(), String::new()));

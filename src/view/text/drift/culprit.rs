@@ -71,3 +71,79 @@ fn who(culprit: &Culprit) -> Option<String> {
 fn seconds(time: &str) -> String {
     escape::line(time).replacen('T', " ", 1).replacen('Z', " UTC", 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drift::{Cause, Severity};
+    use crate::view::sample;
+
+    fn by(sure: Sure, user: Option<&str>, program: Option<&str>, command: Option<&str>) -> Culprit {
+        let text = |text: Option<&str>| text.map(Untrusted::from);
+        Culprit {
+            sure,
+            user: text(user),
+            program: text(program),
+            command: text(command),
+            time: Some("2026-11-22T03:10:04Z".into()),
+            source: Some("journal".into()),
+            why: None,
+        }
+    }
+
+    fn written(on: &[(&str, Option<Culprit>)], verbose: bool) -> String {
+        let one = |(host, culprit): &(&str, Option<Culprit>)| Finding {
+            culprit: culprit.clone(),
+            ..sample::finding(host, "motd", Cause::MachineChanged, Severity::Medium)
+        };
+        let (findings, mut out): (Vec<Finding>, Vec<u8>) = (on.iter().map(one).collect(), Vec::new());
+        write(findings.iter(), verbose, &mut out).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn each_way_of_being_sure_has_its_words() {
+        let vim = by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd"));
+        assert_eq!(line(&vim), "by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal");
+        let near = by(Sure::Near, Some("bob"), Some("sudo"), Some("bash"));
+        assert_eq!(line(&near), "around then, perhaps not it: bob (sudo), bash, 2026-11-22 03:10:04 UTC, says journal");
+        let nobody = Culprit { why: Some("no command names it".into()), ..by(Sure::Nobody, None, None, None) };
+        assert_eq!(
+            line(&nobody),
+            "by whom: nobody is named: no command names it, 2026-11-22 03:10:04 UTC, says journal"
+        );
+        let unknown =
+            Culprit { why: Some("no journal".into()), time: None, source: None, ..by(Sure::Unknown, None, None, None) };
+        assert_eq!(line(&unknown), "by whom: unknown: no journal");
+        let itself = by(Sure::Named, None, Some("web.service"), Some("Failed"));
+        assert_eq!(line(&itself), "by: web.service, Failed, 2026-11-22 03:10:04 UTC, says journal");
+    }
+
+    #[test]
+    fn what_a_host_says_acts_on_no_terminal() {
+        let hostile = by(Sure::Named, Some("a\u{1b}[2J"), Some("sudo"), Some("x\ny\u{202e}"));
+        let line = line(&hostile);
+        assert!(!line.contains(['\u{1b}', '\n', '\u{202e}']), "{line:?}");
+    }
+
+    #[test]
+    fn equal_answers_are_told_once_and_different_ones_with_their_hosts() {
+        let alice = || Some(by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd")));
+        let same = written(&[("gpu01", alice()), ("gpu02", alice())], false);
+        assert_eq!(same, "    by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal\n");
+        let bob = Some(by(Sure::Named, Some("bob"), Some("sudo"), Some("rm x")));
+        let mixed = written(&[("gpu01", alice()), ("gpu02", bob), ("gpu03", None), ("gpu04", alice())], false);
+        insta::assert_snapshot!(mixed);
+    }
+
+    #[test]
+    fn many_answers_are_counted_and_shown_on_request() {
+        let all: Vec<(String, Option<Culprit>)> = (1..=8)
+            .map(|n| (format!("gpu0{n}"), Some(by(Sure::Named, Some(&format!("user{n}")), None, None))))
+            .collect();
+        let all: Vec<(&str, Option<Culprit>)> = all.iter().map(|(host, culprit)| (&**host, culprit.clone())).collect();
+        let some = written(&all, false);
+        assert!(some.ends_with("    and 3 other answers; -v shows them\n"), "{some}");
+        assert_eq!(written(&all, true).lines().count(), 8);
+    }
+}
