@@ -11,7 +11,9 @@ use jiff::Timestamp;
 const FIRST_PERSON: u32 = 1000;
 
 pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
-    let Some(sign) = case.seen.sign(path) else {
+    // Where something was seen and nothing lies at the usual place, it is about another one.
+    let is_seen = |sign: &Sign| sign.there || case.finding.observed.is_none();
+    let Some(sign) = case.seen.sign(path).filter(is_seen) else {
         return case.nobody("what stands at its path could not be read", None);
     };
     let times: Vec<Timestamp> = times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
@@ -33,8 +35,8 @@ pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
 /// Returns when the change may have been: of what it holds the time it was written, which anybody may set, and the time of the
 /// inode, which nobody may.
 fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
-    let of_content =
-        matches!(case.finding.attribute.as_deref(), None | Some("content" | "line" | "block" | "exists" | "target"));
+    let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
+    let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
         // The folder that it was taken out of was written to.
         (false, _) => vec![sign.modified],

@@ -157,7 +157,8 @@ impl Case<'_> {
     /// What has no time of its own: the latest command that names it, then the boot.
     fn others(&self, subject: &Subject) -> Culprit {
         if let Some(sudo) = self.sudo().find(|sudo| self.names(subject, sudo)) {
-            return Culprit::by_sudo(Sure::Named, sudo, sudo.began);
+            let sure = if self.explains(subject, sudo) { Sure::Named } else { Sure::Near };
+            return Culprit::by_sudo(sure, sudo, sudo.began);
         }
         if *subject == Subject::Kernel
             && let Some(culprit) = self.kernel()
@@ -183,6 +184,16 @@ impl Case<'_> {
             }
             Subject::Mount(path) => ["mount", "umount", "systemctl"].contains(&program) && sudo.names_path(path),
             _ => false,
+        }
+    }
+
+    /// An account has many attributes: the command must speak of what was found.
+    fn explains(&self, subject: &Subject, sudo: &Sudo) -> bool {
+        let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
+        match (subject, self.finding.observed.as_ref()) {
+            (Subject::Account(_), Some(seen)) => sudo.says(seen.raw()),
+            (Subject::Account(_), None) => takes_away,
+            _ => true,
         }
     }
 

@@ -36,12 +36,13 @@ impl Subject {
             "block" => path(title.rsplit_once(" of ").map_or(title, |(_, path)| path)),
             "unit" => path(&format!("{UNITS}/{title}")),
             "service" => Self::Unit(unit(title, "service")),
-            "timer" => Self::Unit(unit(title, "timer")),
+            "timer" => timer(title, attribute),
+            "sysctl" if attribute.starts_with("file ") => path(&format!("/etc/sysctl.d/90-forge-{title}.conf")),
             "sysctl" => Self::Sysctl(title.replace('/', ".")),
-            "user" | "group" | "ssh_authorized_key" => {
-                Self::Account(title.split(' ').next().unwrap_or(title).to_owned())
-            }
-            "kernel_module" => Self::Module(title.to_owned()),
+            "user" | "group" => Self::Account(title.to_owned()),
+            "ssh_authorized_key" => path(&keys(title.split(' ').next().unwrap_or(title))),
+            "kernel_module" => module(title, attribute),
+            "mount" if attribute == "entry" => path("/etc/fstab"),
             "mount" => Self::Mount(title.to_owned()),
             "kernel_cmdline" | "initramfs" | "reboot" => Self::Kernel,
             _ if finding.aspect == Aspect::Verification && finding.reason.raw().contains("kernel") => Self::Kernel,
@@ -65,6 +66,30 @@ fn path(text: &str) -> Subject {
     match text.starts_with('/') {
         true => Subject::Path(text.to_owned()),
         false => Subject::Nameless,
+    }
+}
+
+/// Where an account's keys are by default.
+fn keys(user: &str) -> String {
+    match user {
+        "root" => "/root/.ssh/authorized_keys".to_owned(),
+        user => format!("/home/{user}/.ssh/authorized_keys"),
+    }
+}
+
+/// Its parts are two unit files, and the state of one of them.
+fn timer(title: &str, attribute: &str) -> Subject {
+    match attribute.split(' ').next() {
+        Some(part @ ("service" | "timer")) => path(&format!("{UNITS}/{title}.{part}")),
+        _ => Subject::Unit(unit(title, "timer")),
+    }
+}
+
+/// Its parts are two files, and whether it is loaded.
+fn module(title: &str, attribute: &str) -> Subject {
+    match attribute.split(' ').next() {
+        Some(folder @ ("modprobe.d" | "modules-load.d")) => path(&format!("/etc/{folder}/forge-{title}.conf")),
+        _ => Subject::Module(title.to_owned()),
     }
 }
 

@@ -99,9 +99,18 @@ pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
             all[at].ended = Some(entry.time);
         }
     }
+    end_with_boots(&mut all, entries);
     // What forge looks through is forge: its own sessions ran all the while.
     all.retain(|sudo| !is_own_shell(&sudo.words));
     all
+}
+
+/// What was open when the host went down ended with it.
+fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
+    let Some(current) = entries.last().map(|entry| &entry.boot) else { return };
+    for sudo in all.iter_mut().filter(|sudo| sudo.ended.is_none() && sudo.boot != *current) {
+        sudo.ended = entries.iter().rfind(|entry| entry.boot == sudo.boot).map(|entry| entry.time);
+    }
 }
 
 const CLOSED: &str = "pam_unix(sudo:session): session closed";

@@ -294,6 +294,8 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
         told(&died.judge(web("state"))),
         "named: - (web.service) Main process exited, code=exited, status=1/FAILURE @10:00Z"
     );
+    let asked = stopped.clone().sudo("bob", 600, 1, "/usr/bin/systemctl status web");
+    assert!(told(&asked.judge(web("state"))).starts_with("near: "));
     let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
     assert_eq!(told(&other.judge(web("state"))), "near: alice (sudo) systemctl stop webmail @10:00Z");
     let disabled = Host::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
@@ -347,6 +349,27 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
     }
     let late = Host::new().part("oldest", &entry(300, "9", "0", "systemd", "boots", ""));
     assert_eq!(told(&late.judge(forward("0"))), "unknown: - (-) the journal begins with 2026-11-22T03:05:00Z only @-");
+}
+
+#[test]
+fn of_an_account_the_command_must_speak_of_what_was_found() {
+    let shell = || finding("user", "bob", "shell", Some("/bin/zsh"));
+    let of = |command: &str| told(&Host::new().sudo("alice", 600, 1, command).judge(shell()));
+    assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
+    assert_eq!(of("/usr/bin/passwd bob"), "near: alice (sudo) passwd bob @10:00Z");
+    assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) nothing in the journal names it @-");
+}
+
+/// A kind of several parts says which one differs: a file of its own is told as any file.
+#[test]
+fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
+    let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
+    let host = Host::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
+    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
+    assert_eq!(told(&host.judge(content)), format!("named: alice (sudo) tee {path} @10:00Z"));
+    let elsewhere = Host::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
+    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
+    assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) what stands at its path could not be read @-");
 }
 
 fn rebooted() -> Host {

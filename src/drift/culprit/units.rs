@@ -11,8 +11,24 @@ use jiff::Timestamp;
 /// Programs by which people tell systemd what to do.
 const MANAGERS: [&str; 6] = ["systemctl", "service", "invoke-rc.d", "sh", "bash", "dash"];
 
+/// What they tell it that moves a unit.
+const VERBS: [&str; 12] = [
+    "stop",
+    "start",
+    "restart",
+    "kill",
+    "reload-or-restart",
+    "try-restart",
+    "isolate",
+    "disable",
+    "mask",
+    "enable",
+    "force-stop",
+    "force-restart",
+];
+
 pub fn judge(case: &Case<'_>, unit: &str) -> Culprit {
-    match case.finding.attribute.as_deref() {
+    match case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next()) {
         Some("enabled" | "mask") => configured(case, unit),
         _ => moved(case, unit),
     }
@@ -25,7 +41,11 @@ fn names(sudo: &Sudo, unit: &str) -> bool {
 }
 
 fn configured(case: &Case<'_>, unit: &str) -> Culprit {
-    let verbs = ["enable", "disable", "mask", "unmask", "preset", "reenable", "preset-all"];
+    let verbs: &[&str] = match case.finding.observed.as_ref().map(|seen| seen.raw()) {
+        Some("enabled") => &["enable", "reenable", "unmask", "preset"],
+        Some("masked") => &["mask"],
+        _ => &["disable", "mask", "preset"],
+    };
     let named = |sudo: &&Sudo| names(sudo, unit) && verbs.iter().any(|verb| sudo.says(verb));
     match case.sudo().find(named) {
         Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
@@ -44,7 +64,8 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     // Stopping may take long: who asked for it did so when it began.
     let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
     let covers = |sudo: &Sudo| sudo.covers(time) || sudo.covers(asked);
-    let named: Vec<&Sudo> = case.sudo().filter(|sudo| names(sudo, unit) && covers(sudo)).collect();
+    let tells = |sudo: &&Sudo| names(sudo, unit) && VERBS.iter().any(|verb| sudo.says(verb)) && covers(sudo);
+    let named: Vec<&Sudo> = case.sudo().filter(tells).collect();
     if let Some(sudo) = named.first() {
         let sure = if one_user(&named) { Sure::Named } else { Sure::Near };
         return Culprit::by_sudo(sure, sudo, asked);

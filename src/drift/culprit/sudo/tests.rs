@@ -103,6 +103,17 @@ fn a_command_covers_the_time_it_ran_for() {
     assert!(!run("/usr/bin/bash -c true", None).covers(at(61)));
 }
 
+/// An editor that was open when the host went down is not open still.
+#[test]
+fn what_was_open_when_the_host_went_down_ended_with_it() {
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let opened = entry("1001", "/usr/bin/sudo", "deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/vim /x");
+    let said =
+        |boot: &str, seconds| Entry { boot: boot.into(), time: at(seconds), message: "x".into(), ..opened.clone() };
+    let all = parse(&[opened.clone(), said("b", 50), said("c", 90)], &users());
+    assert!(all[0].covers(at(51)) && !all[0].covers(at(52)));
+}
+
 #[test]
 fn what_sudo_escapes_is_told_as_it_was() {
     assert_eq!(unescaped("a#012b #33 #1 #"), "a\nb #33 #1 #");
