@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 /// Returns the zone of `/etc/localtime`, printed as hex; UTC where there is none, as the C library has it.
 pub fn zone(hex: &str) -> TimeZone {
     let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
-    let byte = |pair: &[char]| Some(u8::try_from(pair.first()?.to_digit(16)? * 16 + pair.get(1)?.to_digit(16)?).ok()?);
+    let byte = |pair: &[char]| u8::try_from(pair.first()?.to_digit(16)? * 16 + pair.get(1)?.to_digit(16)?).ok();
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
     bytes.and_then(|bytes| TimeZone::tzif("host", &bytes).ok()).unwrap_or(TimeZone::UTC)
 }

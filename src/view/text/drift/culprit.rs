@@ -50,7 +50,7 @@ pub fn line(culprit: &Culprit) -> String {
     parts.extend(text(&culprit.why));
     parts.extend(who(culprit));
     parts.extend(culprit.command.as_ref().map(|command| escape::short(command.raw(), COMMAND_CHARS)));
-    parts.extend(culprit.time.as_deref().map(|time| seconds(time)));
+    parts.extend(culprit.time.as_deref().map(seconds));
     parts.extend(text(&culprit.source).map(|source| format!("says {source}")));
     match parts.is_empty() {
         true => head.to_owned(),
