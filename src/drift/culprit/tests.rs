@@ -252,7 +252,10 @@ fn of_a_file_the_time_counts_that_fits_what_differs() {
     assert_eq!(told(&copied.judge(motd("content"))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
     let gone = Host::new().part("gone:/etc/motd", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
     let gone = gone.sudo("alice", 600, 1, "/usr/bin/rm /etc/motd");
-    assert_eq!(told(&gone.judge(motd("exists"))), "named: alice (sudo) rm /etc/motd @10:00Z");
+    assert_eq!(
+        told(&gone.judge(finding("file", "/etc/motd", "exists", None))),
+        "named: alice (sudo) rm /etc/motd @10:00Z"
+    );
 }
 
 fn units(time: i64, state: &str) -> String {
