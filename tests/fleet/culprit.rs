@@ -1,10 +1,8 @@
 //! Who did it, on a real host: real users over real SSH, real sudo, apt, dpkg, unattended-upgrades and systemd. Each change behind
 //! forge's back is told with its actor and its time.
 
-use crate::support::{Fleet, Node, Output, PASSWORD, Project};
+use crate::support::{Fleet, Node, Output, PASSWORD, Project, limited};
 use serde_json::Value;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 const RECIPE: &str = "
 recipe: kinds
@@ -112,7 +110,7 @@ const FORGERY: &str = "cp /usr/bin/logger sudo; logger -t sudo 'root : PWD=/ ; U
 /// Runs a script as a user, over SSH.
 fn ssh(node: &Node, user: &str, script: &str) -> Output {
     let fleet = Fleet::require().expect("nodes come from a fleet");
-    let mut command = Command::new("ssh");
+    let mut command = limited("ssh");
     command.arg("-F").arg(&fleet.ssh_config).args(["-l", user, &node.name, script]);
     Output::of(&mut command, b"")
 }
@@ -202,12 +200,7 @@ fn reboots(node: &Node, project: &Project) {
     let (boot, began) = (node.boot_id(), seconds(node));
     // The connection ends with the host.
     ssh(node, "deploy", "sudo systemctl reboot; sleep 5");
-    let patience = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < patience
-        && !node.sh(&format!("systemctl is-active -q sshd && ! grep -q {boot} /proc/sys/kernel/random/boot_id")).ok()
-    {
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    node.until(&format!("systemctl is-active -q ssh && ! grep -q {boot} /proc/sys/kernel/random/boot_id"), 60);
     let (out, document) = drift(project);
     assert_eq!(out.code, 2, "{out}");
     let told = ["deploy", "sudo", "systemctl reboot", "journal"];
