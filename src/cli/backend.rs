@@ -114,6 +114,15 @@ pub trait Backend {
     /// Tells what is not as declared any more, and why.
     fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
 
+    /// Tells who made what drift found: asks the hosts on which the machine changed for evidence, and no others.
+    fn accuse(
+        &self,
+        project: &Self::Project,
+        seen: &Self::Seen,
+        drift: &mut Drift,
+        settings: &Settings,
+    ) -> impl Future<Output = ()>;
+
     /// Returns what drift found over time.
     ///
     /// # Errors

@@ -98,7 +98,13 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let mut stop = Interrupts::catch()?;
         let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
-        let drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        tokio::select! {
+            () = cx.backend.accuse(&loaded.0, &seen, &mut drift, cx.settings) => {}
+            () = stop.next() => {
+                return Err(CliError::interrupted("interrupted while asking who it was; nothing was changed"));
+            }
+        }
         let exit = drift.exit_code();
         match cx.settings.format {
             Format::Ndjson => {

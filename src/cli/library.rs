@@ -213,6 +213,10 @@ impl Backend for Library {
         engine::drift(project, seen, &self.options(project, settings), log.as_ref())
     }
 
+    async fn accuse(&self, project: &Project, seen: &Observed, drift: &mut Drift, settings: &Settings) {
+        engine::accuse(project, seen, drift, &self.options(project, settings)).await;
+    }
+
     fn drift_history(&self, project: &Project, since: Option<Since>, settings: &Settings) -> Result<History, String> {
         let since = match since {
             None => None,

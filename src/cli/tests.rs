@@ -111,6 +111,8 @@ impl Backend for Fake {
         sample::rich_drift()
     }
 
+    async fn accuse(&self, (): &(), _: &Vec<HostSeen>, _: &mut Drift, _: &Settings) {}
+
     fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
         Err("it is not there".to_owned())
     }

@@ -329,6 +329,7 @@ impl OneHost<'_, '_> {
             secret: false,
             last_applied: None,
             cause: Cause::Unknown,
+            culprit: None,
             severity: Severity::Medium,
             disruption: Disruption::D0,
             level: Level::L0,

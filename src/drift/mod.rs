@@ -7,6 +7,7 @@
 
 mod cause;
 mod counters;
+mod culprit;
 mod explain;
 mod find;
 pub mod health;
@@ -17,6 +18,7 @@ mod passing;
 
 pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
 pub use counters::{Counters, Grown, HostCounters};
+pub use culprit::{Answer, Culprit, Sure, accuse, question, suspects};
 pub use find::{Found, Look, find};
 pub use history::{
     ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,

@@ -1,6 +1,6 @@
 //! Drift as a value: what was found on which host, since when, why, and what could not be told.
 
-use super::{Cause, Known};
+use super::{Cause, Culprit, Known};
 use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Warning};
 use schemars::JsonSchema;
@@ -102,6 +102,9 @@ pub struct Finding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied: Option<LastApplied>,
     pub cause: Cause,
+    /// Who made the change, as far as the host tells; absent where the machine did not change, or nobody was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit: Option<Culprit>,
     pub severity: Severity,
     /// Of the repair by `apply`.
     pub disruption: Disruption,

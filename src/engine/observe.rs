@@ -384,7 +384,11 @@ fn say(options: &Options, events: &Events, event: Event) {
 
 /// Does `work` for `parallel` hosts at once. Results come in the order of `hosts`, but no slow host keeps a later one
 /// from its turn.
-async fn beside<T, F: Future<Output = T>>(hosts: &[HostName], parallel: usize, work: impl Fn(HostName) -> F) -> Vec<T> {
+pub(super) async fn beside<T, F: Future<Output = T>>(
+    hosts: &[HostName],
+    parallel: usize,
+    work: impl Fn(HostName) -> F,
+) -> Vec<T> {
     let numbered = hosts.iter().cloned().enumerate().map(|(at, host)| {
         let done = work(host);
         async move { (at, done.await) }

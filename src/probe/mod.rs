@@ -12,6 +12,7 @@ mod boot;
 mod check;
 mod cmdline;
 mod confd;
+mod evidence;
 mod exchange;
 mod fact;
 mod frame;
@@ -40,6 +41,7 @@ mod user;
 
 pub use boot::*;
 pub use check::Checks;
+pub use evidence::{EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP, Part};
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
@@ -104,6 +106,8 @@ pub enum Probe {
         /// Its own limit; without one that of the whole run holds, else [`CHECK_LIMIT_S`].
         timeout_s: Option<u64>,
     },
+    /// What logs, journal and files say of changes `since` then (seconds since the epoch), of these units and paths in particular.
+    Evidence { since: u64, units: Vec<String>, paths: Vec<String> },
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
 }

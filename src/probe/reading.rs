@@ -1,6 +1,6 @@
 //! Typed answers.
 
-use super::{CmdlineState, InitramfsState};
+use super::{CmdlineState, EvidenceState, InitramfsState};
 use crate::model::Untrusted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ pub enum Reading {
     Mount(MountState),
     Cmdline(Box<CmdlineState>),
     Initramfs(Box<InitramfsState>),
+    Evidence(Box<EvidenceState>),
     /// Of a check or a fact.
     Output(Output),
 }

@@ -3,7 +3,9 @@
 use super::check::Checks;
 use super::section::Section;
 use super::{FactSnippet, Probe, Unknown};
-use super::{apt, apt_source, check, cmdline, fact, group, initramfs, key, keys, manager, module, mount, package};
+use super::{
+    apt, apt_source, check, cmdline, evidence, fact, group, initramfs, key, keys, manager, module, mount, package,
+};
 use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
@@ -83,6 +85,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Sectio
     sorted.quick.extend(alone);
     sorted.device.extend(device);
     sorted.quick.extend(asked.iter().filter_map(|probe| check::section(probe, checks)));
+    sorted.quick.extend(asked.iter().filter_map(evidence::section));
     (quick, sorted)
 }
 
@@ -99,6 +102,7 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::Module { name } if !module::is_name(name) => "is not a module name",
         Probe::Initramfs { files, .. } if nul(files.iter().map(Some)) => "the path holds a NUL byte",
         Probe::Initramfs { modules, .. } if !modules.iter().all(|name| module::is_name(name)) => "is not a module name",
+        Probe::Evidence { units, paths, .. } => evidence::refusal(units, paths)?,
         Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount holds a NUL byte",
         Probe::Check { script, user, cwd, env, .. } => {
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);

@@ -62,7 +62,7 @@ fn name(probe: &Probe) -> Option<&str> {
 }
 
 /// Returns the name with its type, as `systemctl` completes it.
-fn full(name: &str) -> String {
+pub(super) fn full(name: &str) -> String {
     const TYPES: [&str; 11] =
         ["service", "socket", "target", "timer", "mount", "automount", "path", "slice", "scope", "swap", "device"];
     match name.rsplit_once('.') {

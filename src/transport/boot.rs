@@ -86,6 +86,14 @@ const LOCKING: &str = concat!(
 /// How long a holder waits for a sign of life: the `90` in [`LOCKING`]. Seconds.
 pub(super) const LEASE_S: u64 = 90;
 
+/// Returns whether the words of a command begin a shell of forge's own, of this version or another. Of a long command only
+/// the beginning may be known.
+pub fn is_own_shell(words: &[String]) -> bool {
+    let [program, option, script, ..] = words else { return false };
+    let begins = script.starts_with("m=$1; ") && script.contains(r"printf '\001%s");
+    program.rsplit('/').next() == Some("sh") && option == "-c" && begins
+}
+
 impl Boot<'_> {
     /// Returns the command for a login shell. `mark` frames what the script prints.
     ///

@@ -32,6 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use boot::is_own_shell;
 pub use control::{check_control_dir, control_dir};
 pub use error::{ErrorKind, TransportError};
 pub use follow::{LogSink, LongEnd};

@@ -275,6 +275,7 @@ fn drifted(cause: Cause, verdict: Verdict) -> Finding {
         secret: false,
         last_applied: None,
         cause,
+        culprit: None,
         severity: Severity::Low,
         disruption: Disruption::D0,
         level: Level::L0,

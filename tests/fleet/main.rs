@@ -14,6 +14,7 @@ mod artifacts;
 mod careless;
 mod cluster;
 mod converge;
+mod culprit;
 mod drift;
 mod early;
 mod faults;

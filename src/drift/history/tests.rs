@@ -40,6 +40,7 @@ fn finding(value: &str, time: &str) -> Finding {
         diff: None,
         secret: false,
         last_applied: None,
+        culprit: None,
         cause: Cause::MachineChanged,
         severity: Severity::Medium,
         disruption: Disruption::D0,

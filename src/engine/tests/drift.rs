@@ -1,7 +1,7 @@
 //! What drift finds on hosts that were changed behind forge's back, and whom it says to have moved.
 
 use super::stage::Stage;
-use crate::drift::{Aspect, Cause, Drift, Finding, Severity, Standing};
+use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Standing, Sure};
 use crate::model::ExitCode;
 
 const BASE: &str = "steps:
@@ -267,4 +267,43 @@ fn what_lies_deeper_than_the_level_is_not_looked_at() {
     stage.recipe("base", &recipe);
     let drift = stage.drift();
     assert_eq!((told(&drift), stage.has("n1", "occupied")), (vec![], false));
+}
+
+fn culprits(drift: &Drift) -> Vec<(Sure, String)> {
+    let why = |culprit: &Culprit| culprit.why.as_ref().map_or("", |why| why.raw()).to_owned();
+    drift.findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(|one| (one.sure, why(one))).collect()
+}
+
+/// Hosts that are as declared are not asked again, and one that does not answer names nobody.
+#[test]
+fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() {
+    let stage = Stage::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    stage.run();
+    stage.write("n1", "page", "two\n");
+    let faults = |fault: &'static str| {
+        let drift = stage.accused(|| ["n1", "n2"].iter().for_each(|host| stage.put(host, &format!(".sim/{fault}"))));
+        ["n1", "n2"].iter().for_each(|host| std::fs::remove_file(stage.root(host).join(".sim").join(fault)).unwrap());
+        drift
+    };
+    for fault in ["refuse", "deaf"] {
+        let drift = faults(fault);
+        let told = culprits(&drift);
+        assert_eq!(drift.findings.len(), 2, "{drift:#?}");
+        assert!(
+            told.len() == 2 && told.iter().all(|(sure, why)| *sure == Sure::Unknown && !why.is_empty()),
+            "{told:?}"
+        );
+        assert!(drift.findings.iter().all(|finding| finding.host.as_str() == "n1"));
+    }
+    assert_eq!(culprits(&stage.drift()), []);
+}
+
+/// Whoever declares something else is no culprit.
+#[test]
+fn a_recipe_that_was_changed_has_no_culprit() {
+    let stage = stage();
+    stage.run();
+    stage.recipe("base", &BASE.replace("one", "three"));
+    let drift = stage.accused(|| stage.put("n1", ".sim/refuse"));
+    assert_eq!((drift.findings.len(), culprits(&drift)), (1, vec![]));
 }

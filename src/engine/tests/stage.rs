@@ -1,6 +1,8 @@
 //! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
 
-use super::super::{Cancel, Event, Options, Report, StepResult, apply, drift, observe_drift, observe_to_change, plan};
+use super::super::{
+    Cancel, Event, Options, Report, StepResult, accuse, apply, drift, observe_drift, observe_to_change, plan,
+};
 use crate::artifact::{Cache, Depot};
 use crate::config::{self, LoadOptions, Project, StepFilter};
 use crate::drift::Drift;
@@ -208,8 +210,17 @@ impl Stage {
         })
     }
 
-    /// Looks for drift, as `forge drift` does.
+    /// Looks for drift, as `forge drift` does, but asks nobody who it was.
     pub fn drift(&self) -> Drift {
+        self.look(false, || ())
+    }
+
+    /// Looks for drift and asks who it was, with something that happens `between`.
+    pub fn accused(&self, between: impl FnOnce()) -> Drift {
+        self.look(true, between)
+    }
+
+    fn look(&self, accused: bool, between: impl FnOnce()) -> Drift {
         let project = self.project();
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
         let options = self.options();
@@ -219,7 +230,12 @@ impl Stage {
         runtime.block_on(async {
             let observed = observe_drift(&project, &hosts, &options, &events).await;
             let log = Store::new(&self.path().join(".forge"), "test").drift();
-            drift(&project, &observed, &options, Some(&log))
+            let mut drift = drift(&project, &observed, &options, Some(&log));
+            between();
+            if accused {
+                accuse(&project, &observed, &mut drift, &options).await;
+            }
+            drift
         })
     }
 

@@ -29,6 +29,7 @@ pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Findin
         secret: false,
         last_applied: None,
         cause,
+        culprit: None,
         severity,
         disruption: Disruption::D0,
         level: Level::L0,

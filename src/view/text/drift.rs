@@ -1,5 +1,6 @@
 //! Drift: what was found, worst first and equal findings once; one line where nothing was.
 
+mod culprit;
 mod entry;
 mod past;
 

@@ -1,6 +1,6 @@
 //! One step, verification or part of the hardware that is not as declared, for all hosts on which it is the same.
 
-use super::{distinct, named};
+use super::{culprit, distinct, named};
 use crate::drift::{Aspect, Cause, Finding};
 use crate::model::{Disruption, HostName, Untrusted, Verdict};
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
@@ -80,6 +80,7 @@ pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -
         writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::line(action.meaning()))
     })?;
     entry.attributes.iter().try_for_each(|findings| attribute(findings[0], out))?;
+    culprit::write(entry.all(), verbose, out)?;
     if first.disruption > Disruption::D0 {
         writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
     }

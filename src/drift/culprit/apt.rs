@@ -1,0 +1,94 @@
+//! `/var/log/apt/history.log`: what apt did, when, by which command line, and for whom.
+
+use super::clock;
+use super::packages::{Change, Run, plain};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+pub const SOURCE: &str = "/var/log/apt/history.log";
+
+/// Reads runs, oldest first. One whose beginning was cut off is passed over; one without an end is as long as it began.
+pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut open = false;
+    for (key, value) in text.lines().filter_map(|line| line.split_once(": ")) {
+        match (key, runs.last_mut().filter(|_| open)) {
+            ("Start-Date", _) => {
+                let began = clock::local(value, zone);
+                open = began.is_some();
+                runs.extend(began.map(begin));
+            }
+            (_, None) => {}
+            ("End-Date", Some(run)) => {
+                run.ended = clock::local(value, zone).unwrap_or(run.began);
+                open = false;
+            }
+            (key, Some(run)) => add(run, key, value),
+        }
+    }
+    runs
+}
+
+fn begin(began: Timestamp) -> Run {
+    Run { began, ended: began, tool: "apt", user: None, command: None, changes: Vec::new(), source: SOURCE }
+}
+
+fn add(run: &mut Run, key: &str, value: &str) {
+    match key {
+        "Commandline" => run.command = Some(value.to_owned()),
+        // `deploy (1001)`
+        "Requested-By" => run.user = value.rsplit_once(" (").map(|(user, _)| user.to_owned()),
+        "Install" | "Reinstall" | "Upgrade" | "Downgrade" => run.changes.extend(changes(value, run.began, true)),
+        "Remove" | "Purge" => run.changes.extend(changes(value, run.began, false)),
+        _ => {}
+    }
+}
+
+/// Reads `forge-tool:amd64 (1.0), forge-demo:amd64 (1.0-1, 1.1-1)`: the last version is the new one.
+fn changes(value: &str, at: Timestamp, stays: bool) -> impl Iterator<Item = Change> {
+    value.split("), ").filter_map(move |one| {
+        let (name, versions) = one.trim_end_matches(')').split_once(" (")?;
+        let versions = versions.split(", ").filter(|word| *word != "automatic");
+        let to = versions.last().filter(|_| stays).map(str::to_owned);
+        Some(Change { at, package: plain(name).to_owned(), to })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = include_str!("../../../tests/samples/culprit/apt-history.log");
+
+    fn told(runs: &[Run]) -> Vec<String> {
+        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let one = |run: &Run| {
+            let changes: Vec<String> = run.changes.iter().map(change).collect();
+            let (user, command) = (run.user.as_deref().unwrap_or("-"), run.command.as_deref().unwrap_or("-"));
+            format!("{} {user} `{command}` {}", clock::told(run.began), changes.join(" "))
+        };
+        runs.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_recorded_history_is_read() {
+        insta::assert_snapshot!(told(&parse(RECORDED, &TimeZone::UTC)).join("\n"));
+    }
+
+    #[test]
+    fn a_history_that_was_cut_anywhere_gives_no_run_that_was_not_there() {
+        let whole = parse(RECORDED, &TimeZone::UTC);
+        for at in (0..RECORDED.len()).filter(|at| RECORDED.is_char_boundary(*at)) {
+            let runs = parse(&RECORDED[at..], &TimeZone::UTC);
+            let known = |run: &Run| whole.iter().any(|one| one.began == run.began);
+            assert!(runs.iter().all(known), "cut at {at}");
+            parse(&RECORDED[..at], &TimeZone::UTC);
+        }
+    }
+
+    #[test]
+    fn lines_outside_of_a_run_are_passed_over() {
+        let text = "Requested-By: mallory (0)\nStart-Date: never\nInstall: x (1)\n";
+        assert_eq!(parse(text, &TimeZone::UTC), []);
+    }
+}

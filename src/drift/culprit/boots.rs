@@ -1,0 +1,72 @@
+//! Who rebooted a host: what the boot before this one said at its end.
+
+use super::clock;
+use super::journal::Entry;
+use super::judge::{Case, JOURNAL, one_user};
+use super::model::{Culprit, Sure};
+use super::sudo::Sudo;
+use jiff::Timestamp;
+
+/// How long before a boot begins the one before may have been told to end. Seconds.
+const LEAD: i64 = 900;
+
+/// Returns who made the boot that began since; `None` where none did.
+pub fn reboot(case: &Case<'_>) -> Option<Culprit> {
+    let booted = case.seen.booted.filter(|booted| *booted > case.since)?;
+    let recent = |time: Timestamp| clock::after(time, LEAD) >= booted && time <= clock::after(booted, 1);
+    let before: Vec<&Entry> = case.seen.entries.iter().filter(|entry| entry.boot != case.seen.boot).collect();
+    let asked: Vec<&Sudo> = case
+        .seen
+        .sudo
+        .iter()
+        .rev()
+        .filter(|sudo| sudo.boot != case.seen.boot && recent(sudo.began) && asks(sudo))
+        .collect();
+    if let Some(sudo) = asked.first() {
+        let sure = if one_user(&asked) { Sure::Named } else { Sure::Near };
+        return Some(Culprit::by_sudo(sure, sudo, sudo.began));
+    }
+    let by_itself = case.seen.unattended_reboots().into_iter().rfind(|time| recent(*time));
+    if let Some(time) = by_itself {
+        return Some(Culprit {
+            user: Some("root".into()),
+            program: Some("unattended-upgrades".into()),
+            command: Some("reboot".into()),
+            time: Some(clock::told(time)),
+            source: Some("/var/log/unattended-upgrades/unattended-upgrades.log".into()),
+            ..Culprit::blank(Sure::Named)
+        });
+    }
+    Some(silent(case, booted, &before))
+}
+
+/// Whether a command is to end a boot.
+fn asks(sudo: &Sudo) -> bool {
+    const PROGRAMS: [&str; 6] = ["reboot", "shutdown", "poweroff", "halt", "kexec", "telinit"];
+    const VERBS: [&str; 6] = ["reboot", "poweroff", "halt", "kexec", "soft-reboot", "emergency"];
+    PROGRAMS.contains(&sudo.program())
+        || sudo.program() == "init" && ["0", "6"].iter().any(|level| sudo.says(level))
+        || sudo.program() == "systemctl" && VERBS.iter().any(|verb| sudo.says(verb))
+        || ["sh", "bash", "dash"].contains(&sudo.program()) && PROGRAMS.iter().any(|program| sudo.says(program))
+}
+
+/// A boot after which nobody is named: it ended in order, or it did not, or nothing is kept of it.
+fn silent(case: &Case<'_>, booted: Timestamp, before: &[&Entry]) -> Culprit {
+    let kept = case.seen.lacks("journal").is_none()
+        && case.seen.journal_since.is_some_and(|since| since < clock::after(booted, -1));
+    let last = before.last().map(|entry| entry.boot.as_str());
+    let of_last = || before.iter().filter(|entry| Some(entry.boot.as_str()) == last);
+    let orderly = of_last().any(|entry| is_ending(entry));
+    let culprit = match (kept, orderly) {
+        (false, _) => Culprit::unknown("it was rebooted, and the journal keeps nothing of the boot before"),
+        (true, true) => Culprit::nobody("it was rebooted in order, and the journal does not say for whom"),
+        (true, false) => Culprit::nobody("the boot before ended without a shutdown: a crash, a reset or a power cut"),
+    };
+    Culprit { time: Some(clock::told(booted)), source: Some(JOURNAL.into()), ..culprit }
+}
+
+fn is_ending(entry: &Entry) -> bool {
+    let by_systemd = entry.pid == "1" && entry.uid == "0" && entry.unit.ends_with(".target");
+    let by_logind = entry.comm == "systemd-logind" && entry.uid == "0" && entry.message.starts_with("System is ");
+    by_systemd || by_logind
+}

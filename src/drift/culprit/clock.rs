@@ -1,0 +1,106 @@
+//! Times of a host's logs: some tell a zone, some are in the host's own.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// Returns the zone of `/etc/localtime`, printed as hex; UTC where there is none, as the C library has it.
+pub fn zone(hex: &str) -> TimeZone {
+    let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
+    let byte = |pair: &[char]| u8::try_from(pair.first()?.to_digit(16)? * 16 + pair.get(1)?.to_digit(16)?).ok();
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    bytes.and_then(|bytes| TimeZone::tzif("host", &bytes).ok()).unwrap_or(TimeZone::UTC)
+}
+
+/// Returns the moment of `2026-11-22  03:10:04` on a clock of that zone.
+pub fn local(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+    let mut words = text.split_whitespace();
+    let (day, time) = (words.next()?, words.next()?);
+    let civil = DateTime::strptime("%Y-%m-%d %H:%M:%S", format!("{day} {time}")).ok()?;
+    Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
+}
+
+/// Returns the moment of `2026-11-22T03:10:04+0000`, of `…Z` and of `…+00`.
+pub fn stamped(text: &str) -> Option<Timestamp> {
+    let whole = match text.strip_suffix('Z') {
+        Some(time) => format!("{time}+0000"),
+        None if text.len() == "2026-11-22T03:10:04+00".len() => format!("{text}00"),
+        None => text.to_owned(),
+    };
+    Timestamp::strptime("%Y-%m-%dT%H:%M:%S%z", whole).ok()
+}
+
+/// Returns the moment that systemd prints under `TZ=UTC`: `Sun 2026-11-22 03:04:30 UTC`.
+pub fn of_systemd(text: &str) -> Option<Timestamp> {
+    let (_, rest) = text.trim().split_once(' ')?;
+    local(rest.strip_suffix(" UTC")?, &TimeZone::UTC)
+}
+
+/// Returns seconds since the epoch as a moment.
+pub fn epoch(text: &str) -> Option<Timestamp> {
+    Timestamp::from_second(text.trim().parse().ok()?).ok()
+}
+
+/// Returns a moment some seconds later; the same where there is none.
+pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
+}
+
+/// Returns a moment as it is told: RFC 3339, UTC, whole seconds.
+pub fn told(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: Option<Timestamp>) -> String {
+        time.map_or_else(|| "none".to_owned(), told)
+    }
+
+    #[test]
+    fn times_are_read_in_every_form() {
+        assert_eq!(at(local("2026-11-22  03:10:04", &TimeZone::UTC)), "2026-11-22T03:10:04Z");
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        assert_eq!(at(local("2026-11-22 03:10:04", &berlin)), "2026-11-22T02:10:04Z");
+        for text in
+            ["2026-03-01T10:00:00+0000", "2026-03-01T10:00:00+00", "2026-03-01T10:00:00Z", "2026-03-01T07:00:00-0300"]
+        {
+            assert_eq!(at(stamped(text)), "2026-03-01T10:00:00Z", "{text}");
+        }
+        assert_eq!(at(of_systemd("Sun 2026-11-22 03:04:30 UTC")), "2026-11-22T03:04:30Z");
+        assert_eq!(at(epoch("1795316353\n")), "2026-11-22T02:59:13Z");
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01 00:00:00",
+            "2026-11-22",
+            "Sun 2026-11-22 03:04:30 CET",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                (local(text, &TimeZone::UTC), stamped(text), of_systemd(text), epoch(text)),
+                (None, None, None, None),
+                "{text}"
+            );
+        }
+    }
+
+    /// `/etc/localtime` of a node set to Asia/Kolkata holds the zone's own rules, without its name.
+    #[test]
+    fn a_hosts_zone_is_read_from_its_own_rules() {
+        // origin: `head -c 16384 /etc/localtime | od -An -v -tx1` with Etc/UTC on a Debian 12 node of the test fleet
+        let utc = include_str!("../../../tests/samples/culprit/zone-utc.txt");
+        let kolkata = include_str!("../../../tests/samples/culprit/zone-kolkata.txt");
+        assert_eq!(at(local("2026-11-22 03:10:04", &zone(utc))), "2026-11-22T03:10:04Z");
+        assert_eq!(at(local("2026-11-22 03:10:04", &zone(kolkata))), "2026-11-21T21:40:04Z");
+        for garbage in ["", "zz", "54 5a", "54 5"] {
+            assert_eq!(at(local("2026-11-22 03:10:04", &zone(garbage))), "2026-11-22T03:10:04Z", "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `/var/log/dnf.log` and `/var/log/dnf.rpm.log`: which command lines dnf was given, and what became of packages.
+
+use super::clock;
+use super::packages::{Change, Run};
+use jiff::Timestamp;
+
+pub const SOURCE: &str = "/var/log/dnf.rpm.log";
+
+/// What a package's line may end with.
+const ARCHITECTURES: [&str; 8] = ["x86_64", "noarch", "aarch64", "i686", "i386", "ppc64le", "s390x", "src"];
+
+/// Reads runs, oldest first: a command line, and what changed until the next one. Commands that changed nothing are left out.
+pub fn parse(commands: &str, packages: &str) -> Vec<Run> {
+    let mut runs: Vec<Run> = commands.lines().filter_map(command).collect();
+    runs.sort_by_key(|run| run.began);
+    for change in packages.lines().filter_map(change) {
+        match runs.iter_mut().rfind(|run| run.began <= change.at) {
+            Some(run) => {
+                run.ended = run.ended.max(change.at);
+                run.changes.push(change);
+            }
+            // The command stood in what was cut off.
+            None => runs.insert(0, Run { changes: vec![change.clone()], ..blank(change.at) }),
+        }
+    }
+    runs.retain(|run| !run.changes.is_empty());
+    runs
+}
+
+fn blank(began: Timestamp) -> Run {
+    Run { began, ended: began, tool: "dnf", user: None, command: None, changes: Vec::new(), source: SOURCE }
+}
+
+/// Reads `2026-03-01T10:00:00+0000 DDEBUG Command: dnf install -y nginx`.
+fn command(line: &str) -> Option<Run> {
+    let (time, rest) = line.split_once(' ')?;
+    let command = rest.split_once(" Command: ")?.1.trim();
+    Some(Run { command: Some(command.to_owned()), ..blank(clock::stamped(time)?) })
+}
+
+/// Reads `2026-03-01T10:00:00+0000 SUBDEBUG Upgrade: openssl-1:3.2.2-6.el9.x86_64`. Of the two lines of an upgrade the one
+/// of the old package says nothing more.
+fn change(line: &str) -> Option<Change> {
+    let mut words = line.split(' ');
+    let (time, _, what, package) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let stays = match what {
+        "Install:" | "Installed:" | "Upgrade:" | "Downgrade:" | "Reinstall:" => true,
+        "Erase:" | "Erased:" | "Obsoleted:" => false,
+        _ => return None,
+    };
+    let (name, version) = split(package)?;
+    Some(Change { at: clock::stamped(time)?, package: name.to_owned(), to: stays.then(|| version.to_owned()) })
+}
+
+/// Splits `openssl-1:3.2.2-6.el9.x86_64` into `openssl` and `1:3.2.2-6.el9`.
+fn split(package: &str) -> Option<(&str, &str)> {
+    let plain = match package.rsplit_once('.') {
+        Some((plain, end)) if ARCHITECTURES.contains(&end) => plain,
+        _ => package,
+    };
+    let release = plain.rfind('-')?;
+    let version = plain[..release].rfind('-')?;
+    Some((&plain[..version], &plain[version + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMANDS: &str = include_str!("../../../tests/samples/culprit/dnf.log");
+    const PACKAGES: &str = include_str!("../../../tests/samples/culprit/dnf.rpm.log");
+
+    #[test]
+    fn commands_are_told_with_what_they_changed() {
+        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let told = parse(COMMANDS, PACKAGES).into_iter().map(|run| {
+            let changes: Vec<String> = run.changes.iter().map(change).collect();
+            format!("{} `{}` {}", clock::told(run.began), run.command.as_deref().unwrap_or("-"), changes.join(" "))
+        });
+        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn what_changed_before_the_first_command_has_none() {
+        let runs = parse("", PACKAGES);
+        assert!(runs.iter().all(|run| run.command.is_none()) && !runs.is_empty());
+        assert_eq!(parse(COMMANDS, "garbage\n2026 SUBDEBUG Erase: x\n"), []);
+    }
+
+    #[test]
+    fn names_hold_hyphens_and_versions_epochs() {
+        assert_eq!(split("kernel-core-5.14.0-503.el9.x86_64"), Some(("kernel-core", "5.14.0-503.el9")));
+        assert_eq!(split("openssl-1:3.2.2-6.el9.x86_64"), Some(("openssl", "1:3.2.2-6.el9")));
+        assert_eq!((split("x"), split("x-1")), (None, None));
+    }
+}

@@ -1,0 +1,78 @@
+//! `/var/log/dpkg.log`: what dpkg unpacked and removed, and when; not for whom.
+
+use super::clock;
+use super::packages::{Change, Run, plain};
+use jiff::tz::TimeZone;
+
+pub const SOURCE: &str = "/var/log/dpkg.log";
+
+/// Reads runs, oldest first: each begins with `startup`. One whose beginning was cut off is passed over.
+pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [day, time, rest @ ..] = words.as_slice() else { continue };
+        let Some(at) = clock::local(&format!("{day} {time}"), zone) else { continue };
+        match (rest, runs.last_mut()) {
+            (["startup", ..], _) => runs.push(Run {
+                began: at,
+                ended: at,
+                tool: "dpkg",
+                user: None,
+                command: None,
+                changes: Vec::new(),
+                source: SOURCE,
+            }),
+            (["install" | "upgrade", name, _, to], Some(run)) => add(run, at, name, Some(to)),
+            (["remove" | "purge", name, ..], Some(run)) => add(run, at, name, None),
+            _ => {}
+        }
+    }
+    runs.retain(|run| !run.changes.is_empty());
+    runs
+}
+
+fn add(run: &mut Run, at: jiff::Timestamp, name: &str, to: Option<&str>) {
+    run.ended = at;
+    run.changes.push(Change { at, package: plain(name).to_owned(), to: to.map(str::to_owned) });
+}
+
+/// Returns the runs that none of apt's has begun: dpkg was called by itself.
+pub fn alone(runs: Vec<Run>, apt: &[Run]) -> Vec<Run> {
+    let of_apt = |run: &Run| {
+        let names: Vec<String> = run.changes.iter().map(|change| change.package.clone()).collect();
+        apt.iter().any(|apt| apt.covers(run.began) && apt.change(&names).is_some())
+    };
+    runs.into_iter().filter(|run| !of_apt(run)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drift::culprit::apt;
+
+    const RECORDED: &str = include_str!("../../../tests/samples/culprit/dpkg.log");
+    const HISTORY: &str = include_str!("../../../tests/samples/culprit/apt-history.log");
+
+    fn told(runs: &[Run]) -> Vec<String> {
+        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let changes = |run: &Run| run.changes.iter().map(change).collect::<Vec<_>>().join(" ");
+        runs.iter().map(|run| format!("{} {}", clock::told(run.began), changes(run))).collect()
+    }
+
+    #[test]
+    fn what_dpkg_did_by_itself_is_told_from_what_apt_had_it_do() {
+        let (all, apt) = (parse(RECORDED, &TimeZone::UTC), apt::parse(HISTORY, &TimeZone::UTC));
+        assert!(all.len() > alone(all.clone(), &apt).len());
+        insta::assert_snapshot!(told(&alone(all, &apt)).join("\n"));
+    }
+
+    #[test]
+    fn a_log_that_was_cut_or_is_none_is_no_evidence() {
+        for at in 0..RECORDED.len() {
+            let runs = parse(&RECORDED[at..], &TimeZone::UTC);
+            assert!(runs.iter().all(|run| !run.changes.is_empty()), "cut at {at}");
+        }
+        assert_eq!(parse("2026-11-22 03:03:37 install evil <none> 1\nstartup\n\u{1b}[2J\n", &TimeZone::UTC), []);
+    }
+}

@@ -1,0 +1,73 @@
+//! Who changed a file: what sudo ran at the time that the file itself tells.
+
+use super::clock;
+use super::evidence::Sign;
+use super::judge::{Case, one_user};
+use super::model::{Culprit, Sure};
+use super::sudo::Sudo;
+use jiff::Timestamp;
+
+/// Numbers below are accounts of the system.
+const FIRST_PERSON: u32 = 1000;
+
+pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
+    // Where something was seen and nothing lies at the usual place, it is about another one.
+    let is_seen = |sign: &Sign| sign.there || case.finding.observed.is_none();
+    let Some(sign) = case.seen.sign(path).filter(is_seen) else {
+        return case.nobody("what stands at its path could not be read", None);
+    };
+    let times: Vec<Timestamp> = times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
+    let Some(&first) = times.first() else {
+        return Culprit::nobody("it was not touched since it was applied");
+    };
+    for &time in &times {
+        let named: Vec<&Sudo> = case.sudo().filter(|sudo| sudo.names_path(path) && sudo.covers(time)).collect();
+        if let Some(sudo) = named.first() {
+            let sure = if one_user(&named) { Sure::Named } else { Sure::Near };
+            return Culprit::by_sudo(sure, sudo, time);
+        }
+    }
+    around(case, &times)
+        .or_else(|| owner(case, &sign, first))
+        .unwrap_or_else(|| case.nobody("no command in the journal names it", Some(first)))
+}
+
+/// Returns when the change may have been: of what it holds the time it was written, which anybody may set, and the time of the
+/// inode, which nobody may.
+fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
+    let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
+    let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
+    match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
+        // The folder that it was taken out of was written to.
+        (false, _) => vec![sign.modified],
+        (true, true) => vec![sign.modified, sign.changed],
+        (true, false) => vec![sign.changed],
+    }
+}
+
+/// What else was done at that time: packages, and what sudo ran without naming it.
+fn around(case: &Case<'_>, times: &[Timestamp]) -> Option<Culprit> {
+    let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
+    let by_run = case.runs().find_map(|run| Some((run, at(&|time| run.covers(time))?)));
+    if let Some((run, time)) = by_run {
+        let culprit = case.by_run(run, time);
+        return Some(match culprit.sure {
+            Sure::Named => Culprit { sure: Sure::Near, ..culprit },
+            _ => culprit,
+        });
+    }
+    let (sudo, time) = case.sudo().find_map(|sudo| Some((sudo, at(&|time| sudo.covers(time))?)))?;
+    Some(Culprit::by_sudo(Sure::Near, sudo, time))
+}
+
+/// Whoever owns a file may have changed it without a word in any log.
+fn owner(case: &Case<'_>, sign: &Sign, time: Timestamp) -> Option<Culprit> {
+    let own = sign.there && sign.uid >= FIRST_PERSON && case.finding.attribute.as_deref() != Some("owner");
+    own.then(|| Culprit {
+        user: Some(sign.owner.as_str().into()),
+        program: Some("owner".into()),
+        time: Some(clock::told(time)),
+        source: Some("the file's owner".into()),
+        ..Culprit::blank(Sure::Near)
+    })
+}

@@ -1,0 +1,80 @@
+//! The journal: one JSON object a line, of which half may be missing at either end.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// One entry. What begins with an underscore in the journal was told by the kernel, not by the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub time: Timestamp,
+    /// Of the boot, without hyphens.
+    pub boot: String,
+    pub pid: String,
+    pub uid: String,
+    pub comm: String,
+    pub exe: String,
+    /// Of which unit systemd speaks.
+    pub unit: String,
+    /// Of what systemd does with it: `stop`.
+    pub job: String,
+    pub message: String,
+}
+
+/// Reads entries in the order in which they came. What is no entry is passed over.
+pub fn parse(text: &str) -> Vec<Entry> {
+    text.lines().filter_map(entry).collect()
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    let object: Value = serde_json::from_str(line).ok()?;
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let micros: i64 = object.get("__REALTIME_TIMESTAMP")?.as_str()?.parse().ok()?;
+    Some(Entry {
+        time: Timestamp::from_microsecond(micros).ok()?,
+        boot: text("_BOOT_ID"),
+        pid: text("_PID"),
+        uid: text("_UID"),
+        comm: text("_COMM"),
+        exe: text("_EXE"),
+        unit: text("UNIT"),
+        job: text("JOB_TYPE"),
+        message: message(object.get("MESSAGE"))?,
+    })
+}
+
+/// A message that is no text is printed as its bytes, one that is too long as `null`.
+fn message(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(bytes) => {
+            let bytes: Option<Vec<u8>> = bytes.iter().map(|byte| u8::try_from(byte.as_u64()?).ok()).collect();
+            Some(String::from_utf8_lossy(&bytes?).into_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = include_str!("../../../tests/samples/culprit/journal.jsonl");
+
+    #[test]
+    fn half_a_line_is_passed_over() {
+        let whole = parse(RECORDED);
+        assert_eq!(whole.len(), RECORDED.lines().count());
+        for at in (0..RECORDED.len()).step_by(211).filter(|at| RECORDED.is_char_boundary(*at)) {
+            let (head, tail) = (parse(&RECORDED[..at]), parse(&RECORDED[at..]));
+            assert!(whole.starts_with(&head) && whole.ends_with(&tail), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_message_may_be_bytes_or_too_long() {
+        let entry = |message: &str| format!("{{\"__REALTIME_TIMESTAMP\":\"1\",\"MESSAGE\":{message}}}");
+        let read = |message: &str| parse(&entry(message)).pop().map(|entry| entry.message);
+        assert_eq!(read("[104,105,255]").as_deref(), Some("hi\u{fffd}"));
+        assert_eq!((read("null"), read("[900]"), read("{}")), (None, None, None));
+    }
+}

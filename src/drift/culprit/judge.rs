@@ -1,0 +1,247 @@
+//! Who made a change: a finding against the evidence of its host, purely.
+//!
+//! The order is that of how much evidence says: what speaks of this very thing, then what happened at that very time, then that
+//! nothing does. Two whom the evidence speaks of alike are none that it names.
+
+use super::evidence::Evidence;
+use super::model::{Culprit, Sure};
+use super::packages::Run;
+use super::subject::Subject;
+use super::sudo::Sudo;
+use super::{apt, boots, clock};
+use crate::drift::cause::Cause;
+use crate::drift::model::Finding;
+use jiff::Timestamp;
+
+/// A finding with all that its host's logs say.
+pub struct Case<'c> {
+    pub finding: &'c Finding,
+    pub seen: &'c Evidence<'c>,
+    /// When it was as declared, by the host's clock.
+    pub since: Timestamp,
+}
+
+/// Returns who made the change that a finding tells. `None` where there is nothing to say: something waits for a reload, and nobody is
+/// known to have done anything.
+pub fn judge(case: &Case<'_>) -> Option<Culprit> {
+    let culprit = match Subject::of(case.finding) {
+        Subject::Packages(names) => case.packages(&names),
+        Subject::Path(path) => super::files::judge(case, &path),
+        Subject::Unit(unit) => super::units::judge(case, &unit),
+        subject => case.others(&subject),
+    };
+    let silent = matches!(culprit.sure, Sure::Nobody | Sure::Unknown);
+    (case.finding.cause != Cause::Pending || !silent).then_some(culprit)
+}
+
+/// The source that journal entries are told with.
+pub const JOURNAL: &str = "journal";
+
+impl Case<'_> {
+    /// Returns what package managers did since, latest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.seen.packages.iter().rev().filter(|run| run.ended >= self.since)
+    }
+
+    /// Returns what sudo ran since, latest first, without what only reads. What began before and ran on counts too.
+    pub fn sudo(&self) -> impl Iterator<Item = &Sudo> {
+        let late = |sudo: &&Sudo| sudo.ended.unwrap_or(sudo.began).max(sudo.began) >= self.since;
+        self.seen.sudo.iter().rev().filter(late).filter(|sudo| !sudo.only_reads())
+    }
+
+    fn packages(&self, names: &[String]) -> Culprit {
+        if self.finding.attribute.as_deref().is_some_and(|attribute| attribute.starts_with("hold")) {
+            return self.held(names);
+        }
+        let run = self.runs().find_map(|run| run.change(names).map(|change| (run, change)));
+        match run {
+            Some((run, change)) if self.is_what_was_seen(change.to.as_deref()) => self.by_run(run, change.at),
+            Some((run, change)) => Culprit {
+                time: Some(clock::told(change.at)),
+                source: Some(run.source.into()),
+                ..Culprit::nobody("the logs of packages tell of another version than was found")
+            },
+            None => self.no_run(),
+        }
+    }
+
+    /// Whether a change leads to what was found.
+    fn is_what_was_seen(&self, to: Option<&str>) -> bool {
+        let observed = self.finding.observed.as_ref().map(|text| text.raw());
+        match self.finding.attribute.as_deref().map(|name| name.split(" of ").next().unwrap_or(name)) {
+            Some("version" | "downgrade") => match (observed, to) {
+                (Some(seen), Some(to)) => seen == to || to.split_once(':').is_some_and(|(_, to)| to == seen),
+                (None, None) => true,
+                _ => false,
+            },
+            Some("exists" | "package" | "installed") => observed.is_some() == to.is_some(),
+            _ => true,
+        }
+    }
+
+    /// A hold leaves no trace in the logs of packages.
+    fn held(&self, names: &[String]) -> Culprit {
+        let tools = ["apt-mark", "dpkg", "apt", "apt-get", "aptitude", "dnf", "yum", "sh", "bash", "dash"];
+        let names_it = |sudo: &&Sudo| tools.contains(&sudo.program()) && names.iter().any(|name| sudo.says(name));
+        let held =
+            |sudo: &&Sudo| ["hold", "unhold", "--set-selections", "versionlock"].iter().any(|verb| sudo.says(verb));
+        match self.sudo().filter(names_it).find(held) {
+            Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
+            None => self.nobody("no command in the journal names it", None),
+        }
+    }
+
+    fn no_run(&self) -> Culprit {
+        let read = ["apt", "dpkg", "rpm"].into_iter().find(|log| self.seen.lacks(log).is_none());
+        match read {
+            Some("rpm") => Culprit::nobody("dnf's logs do not speak of it"),
+            Some(_) => Culprit::nobody("apt's and dpkg's logs do not speak of it"),
+            None => Culprit::unknown(&format!("{} {}", apt::SOURCE, self.seen.lacks("apt").unwrap_or_default())),
+        }
+    }
+
+    /// Returns who made a run of a package manager: whom its log names, else whom sudo ran that very program for at that very time.
+    pub fn by_run(&self, run: &Run, at: Timestamp) -> Culprit {
+        let told = Culprit {
+            time: Some(clock::told(at)),
+            source: Some(run.source.into()),
+            command: run.command.as_deref().map(Into::into),
+            program: Some(run.tool.into()),
+            ..Culprit::blank(Sure::Named)
+        };
+        if run.command.as_deref().is_some_and(|command| command.contains("unattended-upgrade")) && run.user.is_none() {
+            return Culprit { program: Some("unattended-upgrades".into()), user: Some("root".into()), ..told };
+        }
+        let during = |sudo: &&Sudo| sudo.covers(run.began);
+        if let Some(user) = &run.user {
+            let by_sudo = self.sudo().filter(during).any(|sudo| sudo.user == *user);
+            let program = if by_sudo { "sudo" } else { run.tool };
+            return Culprit { user: Some(user.as_str().into()), program: Some(program.into()), ..told };
+        }
+        let calls = |sudo: &&Sudo| sudo.program().starts_with(run.tool) || sudo.says(run.tool);
+        let callers: Vec<&Sudo> = self.sudo().filter(during).filter(calls).collect();
+        match (one_user(&callers), callers.first()) {
+            (true, Some(sudo)) => {
+                return Culprit { time: told.time, ..Culprit::by_sudo(Sure::Named, sudo, at) }.also(run.source);
+            }
+            // apt's log names whom sudo ran it for: nobody means that root ran it.
+            _ if run.tool == "apt" => return Culprit { user: Some("root".into()), ..told },
+            _ => {}
+        }
+        match self.sudo().find(during) {
+            Some(sudo) => Culprit { time: told.time, ..Culprit::by_sudo(Sure::Near, sudo, at) }.also(run.source),
+            None => Culprit {
+                program: told.program,
+                command: told.command,
+                time: told.time,
+                source: told.source,
+                ..self.nobody("its log does not say for whom, and the journal names nobody at that time", Some(at))
+            },
+        }
+    }
+
+    /// Whom nothing speaks of at `time`, or since it was as declared: unknown where the journal does not reach back so far.
+    pub fn nobody(&self, why: &str, time: Option<Timestamp>) -> Culprit {
+        let from = time.unwrap_or(self.since);
+        let told = time.map(clock::told);
+        let culprit = match (self.seen.lacks("journal"), self.seen.journal_since) {
+            (Some(lack), _) => Culprit::unknown(&format!("the journal {}", lack.trim_start_matches("the journal "))),
+            (None, Some(begins)) if begins > clock::after(from, 1) => {
+                Culprit::unknown(&format!("the journal begins with {} only", clock::told(begins)))
+            }
+            _ => Culprit::nobody(why),
+        };
+        Culprit { time: told, ..culprit }
+    }
+
+    /// What has no time of its own: the latest command that names it, then the boot.
+    fn others(&self, subject: &Subject) -> Culprit {
+        if let Some(sudo) = self.sudo().find(|sudo| self.names(subject, sudo)) {
+            let sure = if self.explains(subject, sudo) { Sure::Named } else { Sure::Near };
+            return Culprit::by_sudo(sure, sudo, sudo.began);
+        }
+        if *subject == Subject::Kernel
+            && let Some(culprit) = self.kernel()
+        {
+            return culprit;
+        }
+        let boot = boots::reboot(self).filter(|_| subject.is_of_a_boot(self.finding.attribute.as_deref()));
+        match boot {
+            Some(boot) if matches!(boot.sure, Sure::Named | Sure::Near) => Culprit { sure: Sure::Near, ..boot },
+            Some(boot) => boot,
+            None => self.nobody("nothing in the journal names it", None),
+        }
+    }
+
+    fn names(&self, subject: &Subject, sudo: &Sudo) -> bool {
+        let program = sudo.program();
+        match subject {
+            Subject::Sysctl(key) => self.sets(key, sudo),
+            Subject::Account(name) => ACCOUNTS.contains(&program) && sudo.says(name),
+            Subject::Module(name) => {
+                let same = |token: &str| token.replace('-', "_") == name.replace('-', "_");
+                ["modprobe", "rmmod", "insmod", "sh", "bash"].contains(&program) && sudo.tokens().any(same)
+            }
+            Subject::Mount(path) => ["mount", "umount", "systemctl"].contains(&program) && sudo.names_path(path),
+            _ => false,
+        }
+    }
+
+    /// An account has many attributes: the command must speak of what was found.
+    fn explains(&self, subject: &Subject, sudo: &Sudo) -> bool {
+        let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
+        match (subject, self.finding.observed.as_ref()) {
+            (Subject::Account(_), Some(seen)) => sudo.says(seen.raw()),
+            (Subject::Account(_), None) => takes_away,
+            _ => true,
+        }
+    }
+
+    /// Whether a command sets a kernel setting, to the value that was found where it says one.
+    fn sets(&self, key: &str, sudo: &Sudo) -> bool {
+        let named = |token: &str| token.trim_start_matches("/proc/sys/").replace('/', ".") == key;
+        let mut tokens = sudo.tokens();
+        if !tokens.any(named) {
+            return false;
+        }
+        let value = tokens.next();
+        let observed = self.finding.observed.as_ref().map(|text| text.raw().trim());
+        match sudo.program() {
+            "sysctl" => value.is_some() && (value == observed || value.is_some_and(|v| v.starts_with('-'))),
+            _ => true,
+        }
+    }
+
+    /// The latest run that changed a kernel. It is named where the finding speaks of that very version.
+    fn kernel(&self) -> Option<Culprit> {
+        let kernel = |name: &str| KERNELS.iter().any(|prefix| name.starts_with(prefix)) || name == "kernel";
+        let (run, change) =
+            self.runs().find_map(|run| Some((run, run.changes.iter().rfind(|change| kernel(&change.package))?)))?;
+        let finding = self.finding;
+        let text = [Some(&finding.title), Some(&finding.reason), finding.observed.as_ref(), finding.desired.as_ref()];
+        let release = KERNELS.iter().find_map(|prefix| change.package.strip_prefix(prefix)).unwrap_or_default();
+        let says =
+            |version: &str| !version.is_empty() && text.iter().flatten().any(|text| text.raw().contains(version));
+        let culprit = self.by_run(run, change.at);
+        let spoken = says(release) || change.to.as_deref().is_some_and(says);
+        Some(match culprit.sure {
+            Sure::Named if !spoken => Culprit { sure: Sure::Near, ..culprit },
+            _ => culprit,
+        })
+    }
+}
+
+/// How names of kernels' packages begin; what follows is the release.
+const KERNELS: [&str; 6] =
+    ["linux-image-unsigned-", "linux-image-", "linux-modules-", "kernel-core-", "kernel-modules-", "kernel-"];
+
+/// Programs that change accounts.
+const ACCOUNTS: [&str; 17] = [
+    "adduser", "addgroup", "bash", "chage", "chfn", "chsh", "deluser", "delgroup", "gpasswd", "groupadd", "groupdel",
+    "groupmod", "passwd", "sh", "useradd", "userdel", "usermod",
+];
+
+/// Returns whether all were run for the same account.
+pub fn one_user(all: &[&Sudo]) -> bool {
+    all.windows(2).all(|pair| pair[0].user == pair[1].user)
+}

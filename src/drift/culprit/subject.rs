@@ -1,0 +1,110 @@
+//! What a finding is about, in the words in which a host's logs speak of it.
+
+use crate::drift::model::{Aspect, Finding};
+
+/// What somebody may have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Packages(Vec<String>),
+    Path(String),
+    /// A unit with its type.
+    Unit(String),
+    /// A kernel setting, with dots.
+    Sysctl(String),
+    /// An account or a group.
+    Account(String),
+    Module(String),
+    Mount(String),
+    /// What the kernel is, or what it boots with.
+    Kernel,
+    /// What no log has a name for.
+    Nameless,
+}
+
+/// Folder of units that administrators make.
+const UNITS: &str = "/etc/systemd/system";
+
+impl Subject {
+    pub fn of(finding: &Finding) -> Self {
+        let title = finding.title.raw();
+        let attribute = finding.attribute.as_deref().unwrap_or_default();
+        match finding.kind.raw() {
+            "package" => Self::Packages(packages(title, attribute)),
+            "package_file" => Self::Packages(title.split(' ').next().map(str::to_owned).into_iter().collect()),
+            "file" | "directory" | "link" | "line" | "archive" | "artifact" => path(title),
+            "absent" => path(title.split(" and ").next().unwrap_or(title)),
+            "block" => path(title.rsplit_once(" of ").map_or(title, |(_, path)| path)),
+            "unit" => path(&format!("{UNITS}/{title}")),
+            "service" => Self::Unit(unit(title, "service")),
+            "timer" => timer(title, attribute),
+            "sysctl" if attribute.starts_with("file ") => path(&format!("/etc/sysctl.d/90-forge-{title}.conf")),
+            "sysctl" => Self::Sysctl(title.replace('/', ".")),
+            "user" | "group" => Self::Account(title.to_owned()),
+            "ssh_authorized_key" => path(&keys(title.split(' ').next().unwrap_or(title))),
+            "kernel_module" => module(title, attribute),
+            "mount" if attribute == "entry" => path("/etc/fstab"),
+            "mount" => Self::Mount(title.to_owned()),
+            "kernel_cmdline" | "initramfs" | "reboot" => Self::Kernel,
+            _ if finding.aspect == Aspect::Verification && finding.reason.raw().contains("kernel") => Self::Kernel,
+            _ => Self::Nameless,
+        }
+    }
+
+    /// Returns whether a boot makes it anew from what is configured.
+    pub fn is_of_a_boot(&self, attribute: Option<&str>) -> bool {
+        match self {
+            Self::Sysctl(_) | Self::Module(_) => attribute == Some("loaded"),
+            Self::Mount(_) => attribute == Some("mounted"),
+            Self::Unit(_) => attribute == Some("state"),
+            Self::Kernel | Self::Nameless => true,
+            Self::Packages(_) | Self::Path(_) | Self::Account(_) => false,
+        }
+    }
+}
+
+fn path(text: &str) -> Subject {
+    match text.starts_with('/') {
+        true => Subject::Path(text.to_owned()),
+        false => Subject::Nameless,
+    }
+}
+
+/// Where an account's keys are by default.
+fn keys(user: &str) -> String {
+    match user {
+        "root" => "/root/.ssh/authorized_keys".to_owned(),
+        user => format!("/home/{user}/.ssh/authorized_keys"),
+    }
+}
+
+/// Its parts are two unit files, and the state of one of them.
+fn timer(title: &str, attribute: &str) -> Subject {
+    match attribute.split(' ').next() {
+        Some(part @ ("service" | "timer")) => path(&format!("{UNITS}/{title}.{part}")),
+        _ => Subject::Unit(unit(title, "timer")),
+    }
+}
+
+/// Its parts are two files, and whether it is loaded.
+fn module(title: &str, attribute: &str) -> Subject {
+    match attribute.split(' ').next() {
+        Some(folder @ ("modprobe.d" | "modules-load.d")) => path(&format!("/etc/{folder}/forge-{title}.conf")),
+        _ => Subject::Module(title.to_owned()),
+    }
+}
+
+/// Of several packages the attribute says which one: `version of nginx`.
+fn packages(title: &str, attribute: &str) -> Vec<String> {
+    match attribute.rsplit_once(" of ") {
+        Some((_, name)) => vec![name.to_owned()],
+        None => title.split(", ").map(str::to_owned).collect(),
+    }
+}
+
+fn unit(title: &str, kind: &str) -> String {
+    const TYPES: [&str; 6] = ["service", "socket", "target", "timer", "mount", "path"];
+    match title.rsplit_once('.') {
+        Some((_, suffix)) if TYPES.contains(&suffix) => title.to_owned(),
+        _ => format!("{title}.{kind}"),
+    }
+}

@@ -1,0 +1,260 @@
+//! What sudo says in the journal of whom it ran what for, and for how long.
+//!
+//! Anybody can write to the journal and call himself sudo. Who really wrote is told by the kernel: an entry counts where the
+//! writer is root by sudo's own program, or the very account of which the entry speaks. So whoever forges one accuses himself.
+
+use super::clock;
+use super::journal::Entry;
+use crate::transport::is_own_shell;
+use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// Where sudo's program lies.
+const PROGRAMS: [&str; 5] =
+    ["/usr/bin/sudo", "/bin/sudo", "/usr/local/bin/sudo", "/usr/lib/cargo/bin/sudo", "/run/wrappers/bin/sudo"];
+
+/// Programs that only read: that they name something says nothing.
+const READERS: [&str; 40] = [
+    "[",
+    "awk",
+    "b2sum",
+    "cat",
+    "cksum",
+    "cmp",
+    "cut",
+    "df",
+    "diff",
+    "dpkg-query",
+    "du",
+    "egrep",
+    "fgrep",
+    "file",
+    "find",
+    "getfacl",
+    "grep",
+    "head",
+    "hexdump",
+    "id",
+    "journalctl",
+    "less",
+    "ls",
+    "lsattr",
+    "md5sum",
+    "more",
+    "namei",
+    "od",
+    "readlink",
+    "realpath",
+    "rg",
+    "sha1sum",
+    "sha256sum",
+    "sort",
+    "stat",
+    "strings",
+    "tail",
+    "test",
+    "wc",
+    "xxd",
+];
+
+/// Programs that hold a file for as long as somebody looks at it.
+const EDITORS: [&str; 16] = [
+    "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit",
+    "vi", "vim",
+];
+
+/// Programs in which somebody may do anything, without a word of it in the journal.
+const SHELLS: [&str; 14] =
+    ["bash", "byobu", "csh", "dash", "fish", "ksh", "login", "mc", "screen", "sh", "su", "tcsh", "tmux", "zsh"];
+
+/// One command that sudo ran for somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sudo {
+    pub began: Timestamp,
+    /// When it ended; `None` while it runs, or where the journal does not say.
+    pub ended: Option<Timestamp>,
+    pub boot: String,
+    pub user: String,
+    cwd: Utf8PathBuf,
+    /// As sudo printed it.
+    pub command: String,
+    pub words: Vec<String>,
+}
+
+/// Reads what sudo ran, oldest first. `users` are names by number.
+pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
+    let mut all: Vec<Sudo> = Vec::new();
+    let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.comm == "sudo") {
+        let key = (entry.boot.as_str(), entry.pid.as_str());
+        if let Some(sudo) = command(entry).filter(|sudo| is_genuine(entry, &sudo.user, users)) {
+            open.insert(key, all.len());
+            all.push(sudo);
+        } else if let Some((at, rest)) = continued(entry).and_then(|rest| Some((*open.get(&key)?, rest))) {
+            all[at].extend(rest);
+        } else if entry.message.starts_with(CLOSED)
+            && let Some(at) = open.remove(&key)
+        {
+            all[at].ended = Some(entry.time);
+        }
+    }
+    end_with_boots(&mut all, entries);
+    // What forge looks through is forge: its own sessions ran all the while.
+    all.retain(|sudo| !is_own_shell(&sudo.words));
+    all
+}
+
+/// What was open when the host went down ended with it.
+fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
+    let Some(current) = entries.last().map(|entry| &entry.boot) else { return };
+    for sudo in all.iter_mut().filter(|sudo| sudo.ended.is_none() && sudo.boot != *current) {
+        sudo.ended = entries.iter().rfind(|entry| entry.boot == sudo.boot).map(|entry| entry.time);
+    }
+}
+
+const CLOSED: &str = "pam_unix(sudo:session): session closed";
+
+/// Of a long command sudo writes the rest apart.
+fn continued(entry: &Entry) -> Option<&str> {
+    entry.message.trim_start().split_once(" : (command continued) ").map(|(_, rest)| rest)
+}
+
+fn is_genuine(entry: &Entry, user: &str, users: &BTreeMap<String, String>) -> bool {
+    let by_root = entry.uid == "0" && PROGRAMS.contains(&entry.exe.as_str());
+    by_root || users.get(&entry.uid).is_some_and(|name| name == user)
+}
+
+/// Reads `deploy : TTY=pts/0 ; PWD=/home/deploy ; USER=root ; COMMAND=/usr/bin/id`. What sudo refused says why before these.
+fn command(entry: &Entry) -> Option<Sudo> {
+    let (user, rest) = entry.message.trim_start().split_once(" : ")?;
+    let (about, command) = rest.split_once("COMMAND=")?;
+    let known = ["HOST=", "TTY=", "PWD=", "CHROOT=", "CWD=", "USER=", "GROUP=", "TSID=", "ENV="];
+    if user.contains(char::is_whitespace) || !known.iter().any(|key| about.starts_with(key)) {
+        return None;
+    }
+    let cwd = about.split(" ; ").find_map(|field| field.strip_prefix("PWD=")).unwrap_or("/");
+    let plain = unescaped(command);
+    Some(Sudo {
+        began: entry.time,
+        ended: None,
+        boot: entry.boot.clone(),
+        user: user.to_owned(),
+        cwd: cwd.into(),
+        words: words(&plain),
+        command: command.to_owned(),
+    })
+}
+
+/// Undoes sudo's `#012` for what is no printable character.
+pub fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('#') {
+        let code = rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        out.push_str(&rest[..at]);
+        match code.filter(u8::is_ascii_control) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = &rest[at + 4..];
+            }
+            None => {
+                out.push('#');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// Splits a command as sudo prints it: words with blanks stand in quotes, and a backslash stands before what it takes its meaning
+/// from, inside of quotes too.
+pub fn words(command: &str) -> Vec<String> {
+    let (mut out, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+    let mut chars = command.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            '\'' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            ' ' if !quoted => out.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    out.extend(word);
+    out
+}
+
+impl Sudo {
+    fn extend(&mut self, rest: &str) {
+        self.command = format!("{} {rest}", self.command);
+        self.words = words(&unescaped(&self.command));
+    }
+
+    /// Returns the name of the program that sudo ran.
+    pub fn program(&self) -> &str {
+        let first = self.words.first().map_or("", String::as_str);
+        first.rsplit('/').next().unwrap_or(first)
+    }
+
+    /// Returns the command line as people type it: the program by its name.
+    pub fn line(&self) -> String {
+        match self.command.split_once(' ') {
+            Some((_, rest)) => format!("{} {rest}", self.program()),
+            None => self.program().to_owned(),
+        }
+    }
+
+    pub fn only_reads(&self) -> bool {
+        READERS.contains(&self.program())
+    }
+
+    /// Returns whether somebody may have done anything in it.
+    pub fn is_shell(&self) -> bool {
+        SHELLS.contains(&self.program()) && !self.words.iter().any(|word| word == "-c")
+    }
+
+    /// Returns whether it ran at that moment, a second more or less. Where its end is not told, an editor may have run on.
+    pub fn covers(&self, time: Timestamp) -> bool {
+        let end = match self.ended {
+            Some(ended) => clock::after(ended, 1),
+            None if EDITORS.contains(&self.program()) || self.is_shell() => Timestamp::MAX,
+            None => clock::after(self.began, 60),
+        };
+        clock::after(self.began, -1) <= time && time <= end
+    }
+
+    /// Returns the words of the command, those of scripts within it too, without quotes and assignments.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        let apart = |c: char| c.is_whitespace() || "'\"`;|&<>(){}=,".contains(c);
+        self.words.iter().skip(1).flat_map(move |word| word.split(apart)).filter(|token| !token.is_empty())
+    }
+
+    pub fn says(&self, token: &str) -> bool {
+        self.tokens().any(|one| one == token)
+    }
+
+    /// Returns whether the command names a path, as it is or from where it ran.
+    pub fn names_path(&self, path: &str) -> bool {
+        let wanted = normal(Utf8Path::new("/"), path);
+        self.tokens().any(|token| normal(&self.cwd, token) == wanted)
+    }
+}
+
+/// Returns a path without `.` and `..`.
+fn normal(cwd: &Utf8Path, path: &str) -> Utf8PathBuf {
+    let mut out = Utf8PathBuf::from("/");
+    for component in cwd.join(path).components() {
+        match component {
+            Utf8Component::Normal(name) => out.push(name),
+            Utf8Component::ParentDir => drop(out.pop()),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! sudo's entries, as a node's journal holds them, and as somebody would forge them.
+
+use super::super::journal;
+use super::*;
+use proptest::prelude::*;
+
+const RECORDED: &str = include_str!("../../../../tests/samples/culprit/journal.jsonl");
+
+fn users() -> BTreeMap<String, String> {
+    [("0", "root"), ("1000", "admin"), ("1001", "deploy"), ("1002", "plain")]
+        .map(|(uid, name)| (uid.to_owned(), name.to_owned()))
+        .into()
+}
+
+fn entry(uid: &str, exe: &str, message: &str) -> Entry {
+    Entry {
+        time: Timestamp::UNIX_EPOCH,
+        boot: "b".into(),
+        pid: "7".into(),
+        uid: uid.into(),
+        comm: "sudo".into(),
+        exe: exe.into(),
+        unit: String::new(),
+        job: String::new(),
+        message: message.into(),
+    }
+}
+
+fn one(message: &str) -> Option<Sudo> {
+    parse(&[entry("1001", "/usr/bin/sudo", message)], &users()).pop()
+}
+
+#[test]
+fn a_recorded_journal_is_read() {
+    let all = parse(&journal::parse(RECORDED), &users());
+    let told = all.iter().map(|sudo| {
+        let took =
+            sudo.ended.map_or("open".to_owned(), |end| format!("{} s", end.as_second() - sudo.began.as_second()));
+        format!("{} {} {took} in {}: {}", clock::told(sudo.began), sudo.user, sudo.cwd, sudo.line())
+    });
+    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn what_sudo_refused_was_not_done() {
+    for refused in [
+        "deploy : 3 incorrect password attempts ; TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
+        "deploy : command not allowed ; TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
+        "deploy : user NOT in sudoers ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
+        "deploy : a password is required ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd",
+        "pam_unix(sudo:auth): authentication failure; logname= uid=1001 euid=0",
+    ] {
+        assert_eq!(one(refused), None, "{refused}");
+    }
+}
+
+/// Whoever is not the account that an entry accuses, and not sudo, has no say.
+#[test]
+fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
+    let message = "admin : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd";
+    let of = |uid: &str, exe: &str| parse(&[entry(uid, exe, message)], &users()).len();
+    assert_eq!(of("1002", "/home/plain/sudo"), 0);
+    // Who executes sudo right after writing has sudo's program.
+    assert_eq!(of("1002", "/usr/bin/sudo"), 0);
+    assert_eq!(of("0", "/usr/bin/logger"), 0);
+    assert_eq!(of("4711", "/usr/bin/sudo"), 0);
+    assert_eq!((of("1000", "/usr/bin/sudo"), of("0", "/usr/bin/sudo")), (1, 1));
+    let other = Entry { comm: "logger".into(), ..entry("0", "/usr/bin/sudo", message) };
+    assert_eq!(parse(&[other], &users()), []);
+}
+
+#[test]
+fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
+    let names = |command: &str| {
+        one(&format!("deploy : PWD=/etc ; USER=root ; COMMAND={command}")).unwrap().names_path("/etc/motd")
+    };
+    for yes in [
+        "/usr/bin/vim /etc/motd",
+        "/usr/bin/tee motd",
+        "/usr/bin/vim ./motd",
+        "/usr/bin/vim ../etc//motd",
+        "/usr/bin/sh -c 'echo hi >/etc/motd'",
+        "/usr/bin/dd of=/etc/motd",
+    ] {
+        assert!(names(yes), "{yes}");
+    }
+    for no in ["/etc/motd", "/usr/bin/vim /etc/motd.d", "/usr/bin/vim /srv/etc/motd", "/usr/bin/vim motd/x"] {
+        assert!(!names(no), "{no}");
+    }
+}
+
+#[test]
+fn a_command_covers_the_time_it_ran_for() {
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let run = |command: &str, ended: Option<i64>| Sudo {
+        ended: ended.map(at),
+        ..one(&format!("deploy : PWD=/ ; USER=root ; COMMAND={command}")).unwrap()
+    };
+    assert!(run("/usr/bin/vim /x", Some(10)).covers(at(11)) && !run("/usr/bin/vim /x", Some(10)).covers(at(12)));
+    assert!(!run("/usr/bin/vim /x", Some(10)).covers(at(-2)) && run("/usr/bin/vim /x", Some(10)).covers(at(-1)));
+    assert!(run("/usr/bin/vim /x", None).covers(at(9999)) && run("/usr/bin/bash", None).covers(at(9999)));
+    assert!(run("/usr/bin/tee /x", None).covers(at(60)) && !run("/usr/bin/tee /x", None).covers(at(61)));
+    assert!(!run("/usr/bin/bash -c true", None).covers(at(61)));
+}
+
+/// An editor that was open when the host went down is not open still.
+#[test]
+fn what_was_open_when_the_host_went_down_ended_with_it() {
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let opened = entry("1001", "/usr/bin/sudo", "deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/vim /x");
+    let said =
+        |boot: &str, seconds| Entry { boot: boot.into(), time: at(seconds), message: "x".into(), ..opened.clone() };
+    let all = parse(&[opened.clone(), said("b", 50), said("c", 90)], &users());
+    assert!(all[0].covers(at(51)) && !all[0].covers(at(52)));
+}
+
+#[test]
+fn what_sudo_escapes_is_told_as_it_was() {
+    assert_eq!(unescaped("a#012b #33 #1 #"), "a\nb #33 #1 #");
+    assert_eq!(unescaped("#777 #é01"), "#777 #é01");
+}
+
+#[test]
+fn a_long_command_comes_in_pieces() {
+    let said = |message: &str| entry("1001", "/usr/bin/sudo", message);
+    let first = said("deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/tee /a");
+    let all = parse(&[first, said("  deploy : (command continued) /etc/motd")], &users());
+    assert_eq!((all.len(), all[0].names_path("/etc/motd"), all[0].line().as_str()), (1, true, "tee /a /etc/motd"));
+}
+
+#[test]
+fn sessions_of_forge_are_nobody() {
+    let own = r#"deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/sh -c 'm=$1; printf \'\\001%s<\' "$m"; sh -s' forge 6362d719183d7b38"#;
+    assert_eq!(one(own), None);
+    assert!(one(&own.replace("m=$1; ", "")).is_some());
+}
+
+/// As sudo 1.9.13 printed them on a node.
+#[test]
+fn words_are_told_apart_as_sudo_joins_them() {
+    let of = |text: &str| words(text).join("|");
+    assert_eq!(
+        of(r#"/usr/bin/sh -c 'echo "a b" $1' x 'with  space'"#),
+        r#"/usr/bin/sh|-c|echo "a b" $1|x|with  space"#
+    );
+    assert_eq!(of(r#"/usr/bin/sh -c 'echo "it\'s" >>/etc/issue'"#), r#"/usr/bin/sh|-c|echo "it's" >>/etc/issue"#);
+    assert_eq!(of(r"/usr/bin/printf a\\nb"), r"/usr/bin/printf|a\nb");
+    assert_eq!((of("a 'b"), of("a b\\"), of("")), ("a|b".into(), "a|b".into(), String::new()));
+}
+
+proptest! {
+    #[test]
+    fn no_message_breaks_it(message in "\\PC*", command in "\\PC*") {
+        let text = format!("deploy : PWD=/{message} ; USER=root ; COMMAND={command}");
+        let sudo = parse(&[entry("1001", "/usr/bin/sudo", &text), entry("1001", "", &message)], &users());
+        prop_assert!(sudo.iter().all(|sudo| sudo.user == "deploy" || message.contains(" : ")));
+        for sudo in &sudo {
+            let _ = (sudo.line(), sudo.names_path(&message), sudo.tokens().count());
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Findings against evidence: whom it names, whom it only sees near, and when it says that it does not know.
+
+use super::super::model::{LastApplied, Severity, Standing};
+use super::*;
+use crate::model::{Disruption, Level, Untrusted, Verdict};
+use crate::probe::Part;
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+
+/// Seconds since the epoch: 2026-11-22T03:00:00Z, when all was as declared.
+const APPLIED: i64 = 1_795_316_400;
+const BOOT: &str = "bbbb";
+
+/// A host's logs, made by hand.
+#[derive(Clone, Default)]
+struct Host(BTreeMap<String, Part>);
+
+impl Host {
+    fn new() -> Self {
+        let host = Self::default().part("now", &(APPLIED + 3600).to_string()).part("account", "").part("boot", BOOT);
+        let host = host.part("apt", "").part("dpkg", "").part("units", "").part("users", "alice:1000\nbob:1001\n");
+        host.journal("").part("oldest", &entry(-7200, "9", "0", "systemd", "boots", ""))
+    }
+
+    fn part(mut self, name: &str, text: &str) -> Self {
+        self.0.insert(name.into(), Part { text: text.into(), lack: String::new() });
+        self
+    }
+
+    fn lacks(mut self, name: &str, why: &str) -> Self {
+        self.0.insert(name.into(), Part { text: Untrusted::default(), lack: why.into() });
+        self
+    }
+
+    fn journal(self, lines: &str) -> Self {
+        let before = self.0.get("journal").map(|part| part.text.raw().to_owned()).unwrap_or_default();
+        self.part("journal", &format!("{before}{lines}"))
+    }
+
+    /// Somebody ran something by sudo, from some second after the apply on, for some seconds.
+    fn sudo(self, user: &str, at: i64, took: i64, command: &str) -> Self {
+        let (uid, pid) = (if user == "alice" { "1000" } else { "1001" }, format!("{user}{at}"));
+        let message = format!("  {user} : TTY=pts/0 ; PWD=/home/{user} ; USER=root ; COMMAND={command}");
+        let closed = "pam_unix(sudo:session): session closed for user root";
+        let lines = entry(at, &pid, uid, "sudo", &message, "") + &entry(at + took, &pid, uid, "sudo", closed, "");
+        self.journal(&lines)
+    }
+
+    /// systemd says something of a unit.
+    fn systemd(self, at: i64, unit: &str, job: &str, message: &str) -> Self {
+        let extra = format!(",\"UNIT\":\"{unit}\",\"JOB_TYPE\":\"{job}\"");
+        self.journal(&entry(at, "1", "0", "systemd", message, &extra))
+    }
+
+    fn file(self, path: &str, modified: i64, changed: i64, uid: u32, owner: &str) -> Self {
+        let text = format!("{} {} {uid} {owner}", APPLIED + modified, APPLIED + changed);
+        self.part(&format!("file:{path}"), &text)
+    }
+
+    fn judge(&self, finding: Finding) -> Culprit {
+        self.ask(finding, &SecretStore::default()).expect("somebody is told, or nobody")
+    }
+
+    fn ask(&self, finding: Finding, secrets: &SecretStore) -> Option<Culprit> {
+        let state = EvidenceState { parts: self.0.clone() };
+        let (host, mut findings) = (finding.host.clone(), [finding]);
+        let asked = Timestamp::from_second(APPLIED + 3600).unwrap();
+        accuse(&host, &mut findings, &Answer::Evidence(&state), asked, secrets);
+        let [finding] = findings;
+        finding.culprit
+    }
+}
+
+fn entry(at: i64, pid: &str, uid: &str, comm: &str, message: &str, extra: &str) -> String {
+    boot_entry(BOOT, at, pid, uid, comm, message, extra)
+}
+
+fn boot_entry(boot: &str, at: i64, pid: &str, uid: &str, comm: &str, message: &str, extra: &str) -> String {
+    let (time, message) = ((APPLIED + at) * 1_000_000, serde_json::to_string(message).unwrap());
+    format!(
+        "{{\"__REALTIME_TIMESTAMP\":\"{time}\",\"_BOOT_ID\":\"{boot}\",\"_PID\":\"{pid}\",\"_UID\":\"{uid}\",\"_COMM\":\"{comm}\",\
+         \"_EXE\":\"/usr/bin/{comm}\",\"MESSAGE\":{message}{extra}}}\n"
+    )
+}
+
+fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> Finding {
+    Finding {
+        host: HostName::new("n1"),
+        recipe: "base".into(),
+        step: "step".into(),
+        aspect: Aspect::Step,
+        attribute: Some(attribute.into()),
+        kind: kind.into(),
+        title: title.into(),
+        verdict: Verdict::Change,
+        reason: "differs".into(),
+        hint: None,
+        desired: None,
+        observed: observed.map(Untrusted::from),
+        diff: None,
+        secret: false,
+        last_applied: Some(LastApplied {
+            value: None,
+            time: "2026-11-22T03:00:00.7Z".into(),
+            run: "r".into(),
+            user: "u".into(),
+            controller: "c".into(),
+        }),
+        cause: Cause::MachineChanged,
+        culprit: None,
+        severity: Severity::Medium,
+        disruption: Disruption::D0,
+        level: Level::L0,
+        action: None,
+        place: String::new(),
+        standing: Standing::New,
+        first_seen: String::new(),
+        last_seen: String::new(),
+        times: 1,
+        also: 0,
+    }
+}
+
+/// Returns how sure, who by what, the command or why not, and when: minutes and seconds after three.
+fn told(culprit: &Culprit) -> String {
+    let text = |text: &Option<Untrusted>| text.as_ref().map_or("-", |text| text.raw()).to_owned();
+    let what = if culprit.why.is_some() { text(&culprit.why) } else { text(&culprit.command) };
+    let time = culprit.time.as_deref().map_or("-", |time| time.strip_prefix("2026-11-22T03:").unwrap_or(time));
+    let sure = format!("{:?}", culprit.sure).to_lowercase();
+    format!("{sure}: {} ({}) {what} @{time}", text(&culprit.user), text(&culprit.program))
+}
+
+const HISTORY: &str = "Start-Date: 2026-11-22  03:10:00\nCommandline: apt-get install nginx=2\nRequested-By: alice (1000)\n\
+                       Upgrade: nginx:amd64 (1, 2)\nEnd-Date: 2026-11-22  03:10:05\n";
+
+fn version(observed: &str) -> Finding {
+    finding("package", "nginx", "version", Some(observed))
+}
+
+#[test]
+fn packages_are_told_by_the_logs_of_their_managers() {
+    let apt = Host::new().part("apt", HISTORY);
+    assert_eq!(told(&apt.judge(version("2"))), "named: alice (apt) apt-get install nginx=2 @10:00Z");
+    let by_sudo = apt.clone().sudo("alice", 599, 7, "/usr/bin/apt-get install nginx=2");
+    assert_eq!(told(&by_sudo.judge(version("2"))), "named: alice (sudo) apt-get install nginx=2 @10:00Z");
+    // The log leads to another version than was found: it does not explain it.
+    assert_eq!(
+        told(&apt.judge(version("3"))),
+        "nobody: - (-) the logs of packages tell of another version than was found @10:00Z"
+    );
+    let unattended = HISTORY
+        .replace("Requested-By: alice (1000)\n", "")
+        .replace("apt-get install nginx=2", "/usr/bin/unattended-upgrade");
+    let unattended = Host::new().part("apt", &unattended);
+    assert_eq!(
+        told(&unattended.judge(version("2"))),
+        "named: root (unattended-upgrades) /usr/bin/unattended-upgrade @10:00Z"
+    );
+    let by_root = Host::new().part("apt", &HISTORY.replace("Requested-By: alice (1000)\n", ""));
+    assert_eq!(told(&by_root.judge(version("2"))), "named: root (apt) apt-get install nginx=2 @10:00Z");
+    // Before it was applied it was as declared.
+    let old = Host::new().part("apt", &HISTORY.replace("03:10", "02:10"));
+    assert_eq!(told(&old.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+}
+
+/// A hold leaves no trace in the logs of packages, and an upgrade of the package is not what lifted it.
+#[test]
+fn a_hold_is_told_by_the_command_that_sets_it() {
+    let host = Host::new().part("apt", HISTORY);
+    let hold = || finding("package", "nginx", "hold", Some("not held"));
+    assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal names it @-");
+    let lifted = host.sudo("alice", 300, 1, "/usr/bin/apt-mark unhold nginx");
+    assert_eq!(told(&lifted.judge(hold())), "named: alice (sudo) apt-mark unhold nginx @05:00Z");
+}
+
+#[test]
+fn of_several_packages_the_one_that_differs_counts() {
+    let host = Host::new().part("apt", HISTORY);
+    let of = |attribute: &str| told(&host.judge(finding("package", "nginx, curl", attribute, Some("2"))));
+    assert_eq!(of("version of nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
+    assert_eq!(of("version of curl"), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+}
+
+const DPKG: &str = "2026-11-22 03:10:00 startup archives install\n2026-11-22 03:10:01 upgrade nginx:amd64 1 2\n";
+
+#[test]
+fn dpkg_says_when_and_the_journal_for_whom() {
+    let dpkg = Host::new().part("dpkg", DPKG);
+    let by_alice = dpkg.clone().sudo("alice", 600, 2, "/usr/bin/dpkg -i nginx.deb");
+    let culprit = by_alice.judge(version("2"));
+    assert_eq!(told(&culprit), "named: alice (sudo) dpkg -i nginx.deb @10:01Z");
+    assert_eq!(culprit.source.unwrap().raw(), "/var/log/dpkg.log, journal");
+    let in_a_shell = dpkg.clone().sudo("alice", 300, 900, "/usr/bin/bash");
+    assert_eq!(told(&in_a_shell.judge(version("2"))), "near: alice (sudo) bash @10:01Z");
+    let at_another_time = dpkg.clone().sudo("alice", 300, 2, "/usr/bin/dpkg -i nginx.deb");
+    let silent = "nobody: - (dpkg) its log does not say for whom, and the journal names nobody at that time @10:01Z";
+    assert_eq!(told(&at_another_time.judge(version("2"))), silent);
+    // Both at once: the journal cannot tell them apart.
+    let both = by_alice.sudo("bob", 600, 2, "/usr/bin/dpkg -i other.deb");
+    assert!(told(&both.judge(version("2"))).starts_with("near: "), "{}", told(&both.judge(version("2"))));
+    let unread = dpkg.lacks("journal", "is empty or may not be read");
+    assert_eq!(told(&unread.judge(version("2"))), "unknown: - (dpkg) the journal is empty or may not be read @10:01Z");
+}
+
+#[test]
+fn dnf_is_read_from_its_logs() {
+    let host = Host::new().lacks("apt", "is missing").lacks("dpkg", "is missing");
+    let host = host.part("dnf", "2026-11-22T03:10:00+0000 DDEBUG Command: dnf install -y nginx \n");
+    let host = host.part("rpm", "2026-11-22T03:10:03+0000 SUBDEBUG Upgrade: nginx-1:2-1.el9.x86_64\n");
+    let host = host.sudo("alice", 599, 9, "/usr/bin/dnf install -y nginx");
+    assert_eq!(told(&host.judge(version("2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
+    assert_eq!(told(&host.judge(version("1:2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
+    let none = Host::new().lacks("apt", "is missing").lacks("dpkg", "is missing").lacks("rpm", "is missing");
+    assert_eq!(told(&none.judge(version("2"))), "unknown: - (-) /var/log/apt/history.log is missing @-");
+}
+
+fn motd(attribute: &str) -> Finding {
+    finding("file", "/etc/motd", attribute, Some("x"))
+}
+
+#[test]
+fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
+    let touched = Host::new().file("/etc/motd", 600, 600, 0, "root");
+    let edited = touched.clone().sudo("alice", 500, 110, "/usr/bin/vim /etc/motd");
+    assert_eq!(told(&edited.judge(motd("content"))), "named: alice (sudo) vim /etc/motd @10:00Z");
+    // It was looked at, or edited at another time.
+    let looked =
+        touched.clone().sudo("bob", 600, 1, "/usr/bin/cat /etc/motd").sudo("bob", 300, 1, "/usr/bin/tee /etc/motd");
+    assert_eq!(told(&looked.judge(motd("content"))), "nobody: - (-) no command in the journal names it @10:00Z");
+    let near = touched.clone().sudo("bob", 500, 300, "/usr/bin/bash");
+    assert_eq!(told(&near.judge(motd("content"))), "near: bob (sudo) bash @10:00Z");
+    let both = edited.sudo("bob", 590, 20, "/usr/bin/vim /etc/motd");
+    assert_eq!(told(&both.judge(motd("content"))), "near: bob (sudo) vim /etc/motd @10:00Z");
+    let packaged = touched.clone().part("apt", HISTORY);
+    assert_eq!(told(&packaged.judge(motd("content"))), "near: alice (apt) apt-get install nginx=2 @10:00Z");
+    let owned = Host::new().file("/etc/motd", 600, 600, 1000, "alice");
+    assert_eq!(told(&owned.judge(motd("content"))), "near: alice (owner) - @10:00Z");
+    let untouched = Host::new().file("/etc/motd", -600, -600, 0, "root");
+    assert_eq!(told(&untouched.judge(motd("content"))), "nobody: - (-) it was not touched since it was applied @-");
+}
+
+#[test]
+fn of_a_file_the_time_counts_that_fits_what_differs() {
+    let host = Host::new().file("/etc/motd", 600, 900, 0, "root");
+    let host =
+        host.sudo("alice", 600, 1, "/usr/bin/tee /etc/motd").sudo("bob", 900, 1, "/usr/bin/chmod 0600 /etc/motd");
+    assert_eq!(told(&host.judge(motd("content"))), "named: alice (sudo) tee /etc/motd @10:00Z");
+    assert_eq!(told(&host.judge(motd("mode"))), "named: bob (sudo) chmod 0600 /etc/motd @15:00Z");
+    // `cp -p` brings an old time along: only the inode tells.
+    let copied =
+        Host::new().file("/etc/motd", -9999, 600, 0, "root").sudo("alice", 600, 1, "/usr/bin/cp -p /tmp/x /etc/motd");
+    assert_eq!(told(&copied.judge(motd("content"))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
+    let gone = Host::new().part("gone:/etc/motd", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
+    let gone = gone.sudo("alice", 600, 1, "/usr/bin/rm /etc/motd");
+    assert_eq!(
+        told(&gone.judge(finding("file", "/etc/motd", "exists", None))),
+        "named: alice (sudo) rm /etc/motd @10:00Z"
+    );
+}
+
+fn units(time: i64, state: &str) -> String {
+    let stamp = Timestamp::from_second(APPLIED + time).unwrap().strftime("%a %Y-%m-%d %H:%M:%S UTC").to_string();
+    format!(
+        "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState={state}\nInactiveEnterTimestamp={stamp}\n"
+    )
+}
+
+fn web(attribute: &str) -> Finding {
+    finding("service", "web", attribute, Some("stopped"))
+}
+
+#[test]
+fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
+    let stopped = Host::new().part("units", &units(600, "inactive")).systemd(
+        600,
+        "web.service",
+        "stop",
+        "Stopping web.service - Web...",
+    );
+    let by_alice = stopped.clone().sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
+    assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
+    assert_eq!(
+        told(&stopped.judge(web("state"))),
+        "nobody: - (-) systemd was told to, and the journal does not say by whom @10:00Z"
+    );
+    let slow = Host::new().part("units", &units(690, "inactive")).systemd(
+        600,
+        "web.service",
+        "stop",
+        "Stopping web.service - Web...",
+    );
+    let slow = slow.sudo("alice", 600, 1, "/usr/bin/systemctl --no-block stop web.service");
+    assert_eq!(told(&slow.judge(web("state"))), "named: alice (sudo) systemctl --no-block stop web.service @10:00Z");
+    let died = Host::new().part("units", &units(600, "failed"));
+    let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=exited, status=1/FAILURE");
+    assert_eq!(
+        told(&died.judge(web("state"))),
+        "named: - (web.service) Main process exited, code=exited, status=1/FAILURE @10:00Z"
+    );
+    let asked = stopped.clone().sudo("bob", 600, 1, "/usr/bin/systemctl status web");
+    assert!(told(&asked.judge(web("state"))).starts_with("near: "));
+    let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
+    assert_eq!(told(&other.judge(web("state"))), "near: alice (sudo) systemctl stop webmail @10:00Z");
+    let disabled = Host::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
+    assert_eq!(told(&disabled.judge(web("enabled"))), "named: alice (sudo) systemctl disable web.service @10:00Z");
+}
+
+/// A unit that nothing needs is forgotten once it stops: only the journal knows when it did.
+#[test]
+fn a_unit_that_systemd_forgot_is_told_by_the_journal() {
+    let forgotten = "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
+    let host = Host::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
+    let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
+    assert_eq!(
+        told(&host.judge(web("state"))),
+        "nobody: - (-) systemd has not changed its state since it was applied @-"
+    );
+    let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
+    let stopped = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
+    assert_eq!(told(&stopped.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
+}
+
+#[test]
+fn a_process_that_was_killed_has_nobody_named_for_certain() {
+    let died = Host::new().part("units", &units(600, "failed"));
+    let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=killed, status=9/KILL");
+    assert!(told(&died.judge(web("state"))).starts_with("named: - (web.service) Main process exited, code=killed"));
+    let killed = died.sudo("alice", 600, 1, "/usr/bin/pkill -9 web");
+    assert_eq!(told(&killed.judge(web("state"))), "near: alice (sudo) pkill -9 web @10:00Z");
+}
+
+fn forward(observed: &str) -> Finding {
+    finding("sysctl", "net.ipv4.ip_forward", "loaded", Some(observed))
+}
+
+#[test]
+fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
+    for command in
+        ["/usr/sbin/sysctl -w net.ipv4.ip_forward=0", "/usr/bin/sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'"]
+    {
+        let host = Host::new().sudo("alice", 600, 1, command);
+        assert!(told(&host.judge(forward("0"))).starts_with("named: alice (sudo) "), "{command}");
+    }
+    let silent = "nobody: - (-) nothing in the journal names it @-";
+    for command in [
+        "/usr/sbin/sysctl net.ipv4.ip_forward",
+        "/usr/sbin/sysctl -w net.ipv4.ip_forward=1",
+        "/usr/sbin/sysctl -w net.ipv4.ip_forward_use_pmtu=0",
+        "/usr/bin/cat /proc/sys/net/ipv4/ip_forward",
+    ] {
+        assert_eq!(told(&Host::new().sudo("alice", 600, 1, command).judge(forward("0"))), silent, "{command}");
+    }
+    let late = Host::new().part("oldest", &entry(300, "9", "0", "systemd", "boots", ""));
+    assert_eq!(told(&late.judge(forward("0"))), "unknown: - (-) the journal begins with 2026-11-22T03:05:00Z only @-");
+}
+
+#[test]
+fn of_an_account_the_command_must_speak_of_what_was_found() {
+    let shell = || finding("user", "bob", "shell", Some("/bin/zsh"));
+    let of = |command: &str| told(&Host::new().sudo("alice", 600, 1, command).judge(shell()));
+    assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
+    assert_eq!(of("/usr/bin/passwd bob"), "near: alice (sudo) passwd bob @10:00Z");
+    assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) nothing in the journal names it @-");
+}
+
+/// A kind of several parts says which one differs: a file of its own is told as any file.
+#[test]
+fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
+    let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
+    let host = Host::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
+    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
+    assert_eq!(told(&host.judge(content)), format!("named: alice (sudo) tee {path} @10:00Z"));
+    let elsewhere = Host::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
+    let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
+    assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) what stands at its path could not be read @-");
+}
+
+fn rebooted() -> Host {
+    let units = "UserspaceTimestamp=Sun 2026-11-22 03:20:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
+    Host::new().part("units", units)
+}
+
+#[test]
+fn a_reboot_is_told_by_whom_it_was_asked_for() {
+    let message = "  alice : PWD=/ ; USER=root ; COMMAND=/usr/bin/systemctl reboot";
+    let target = ",\"UNIT\":\"reboot.target\",\"JOB_TYPE\":\"start\"";
+    let asked = boot_entry("aaaa", 1190, "7", "1000", "sudo", message, "");
+    let reached =
+        boot_entry("aaaa", 1195, "1", "0", "systemd", "Reached target reboot.target - System Reboot.", target);
+    let by_alice = rebooted().journal(&(asked + &reached));
+    assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl reboot @19:50Z");
+    // That a setting is gone since is no proof that the boot took it.
+    assert_eq!(told(&by_alice.judge(forward("0"))), "near: alice (sudo) systemctl reboot @19:50Z");
+    assert_eq!(told(&by_alice.judge(motd("content"))).split(':').next(), Some("nobody"));
+    let orderly = rebooted().journal(&reached);
+    assert_eq!(
+        told(&orderly.judge(web("state"))),
+        "nobody: - (-) it was rebooted in order, and the journal does not say for whom @20:00Z"
+    );
+    let crashed = rebooted().journal(&boot_entry("aaaa", 900, "9", "0", "sudo", "x", ""));
+    assert_eq!(
+        told(&crashed.judge(web("state"))),
+        "nobody: - (-) the boot before ended without a shutdown: a crash, a reset or a power cut @20:00Z"
+    );
+    let volatile = rebooted().part("oldest", &entry(1200, "9", "0", "systemd", "boots", ""));
+    assert_eq!(
+        told(&volatile.judge(web("state"))),
+        "unknown: - (-) it was rebooted, and the journal keeps nothing of the boot before @20:00Z"
+    );
+    let unattended =
+        volatile.part("unattended", "2026-11-22 03:19:55,012 WARNING Found /var/run/reboot-required, rebooting\n");
+    assert_eq!(told(&unattended.judge(web("state"))), "named: root (unattended-upgrades) reboot @19:55Z");
+}
+
+#[test]
+fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
+    let history = HISTORY.replace("nginx:amd64 (1, 2)", "linux-image-6.1.0-31-amd64:amd64 (6.1.1, 6.1.2)");
+    let host = Host::new().part("apt", &history);
+    let spoken = finding("reboot", "into kernel 6.1.0-31-amd64", "reboot", None);
+    assert_eq!(told(&host.judge(spoken)), "named: alice (apt) apt-get install nginx=2 @10:00Z");
+    let other = finding("reboot", "into kernel 5.15", "reboot", None);
+    assert_eq!(told(&host.judge(other)), "near: alice (apt) apt-get install nginx=2 @10:00Z");
+}
+
+#[test]
+fn who_may_not_read_logs_does_not_know() {
+    let host = Host::new().part("account", "plain").part("apt", HISTORY);
+    assert_eq!(told(&host.judge(version("2"))), "unknown: - (-) forge is `plain` there, and its logs are root's @-");
+    let empty = EvidenceState::default();
+    let mut findings = [version("2")];
+    let host = findings[0].host.clone();
+    accuse(&host, &mut findings, &Answer::Evidence(&empty), Timestamp::UNIX_EPOCH, &SecretStore::default());
+    assert_eq!(findings[0].culprit.as_ref().unwrap().sure, Sure::Unknown);
+    accuse(
+        &host,
+        &mut findings,
+        &Answer::Unknown("connection refused"),
+        Timestamp::UNIX_EPOCH,
+        &SecretStore::default(),
+    );
+    assert_eq!(told(findings[0].culprit.as_ref().unwrap()), "unknown: - (-) connection refused @-");
+}
+
+#[test]
+fn what_nobody_did_has_no_culprit() {
+    let host = Host::new().part("apt", HISTORY);
+    let of = |finding: Finding| host.ask(finding, &SecretStore::default());
+    assert_eq!(of(Finding { cause: Cause::RecipeChanged, ..version("2") }), None);
+    assert_eq!(of(Finding { cause: Cause::Unknown, ..version("2") }), None);
+    assert_eq!(of(Finding { last_applied: None, ..version("2") }), None);
+    assert_eq!(of(Finding { aspect: Aspect::Health, ..version("2") }), None);
+    assert_eq!(of(Finding { cause: Cause::Pending, ..forward("0") }), None);
+    assert!(of(Finding { cause: Cause::Both, ..version("2") }).is_some());
+}
+
+/// The record's time is the controller's; a host whose clock is an hour ahead is not taken for changed before it was applied.
+#[test]
+fn clocks_that_differ_are_set_against_each_other() {
+    let host = Host::new().part("now", &(APPLIED + 7200).to_string()).part("apt", HISTORY);
+    assert_eq!(told(&host.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+    let later = host.part("apt", &HISTORY.replace("03:10", "04:10"));
+    assert!(told(&later.judge(version("2"))).starts_with("named: alice"));
+}
+
+#[test]
+fn secrets_are_masked_as_they_are_and_as_sudo_escapes_them() {
+    let mut secrets = SecretStore::default();
+    secrets.insert("token", SecretString::from("it's \\ 4 secret"));
+    secrets.insert("plain", SecretString::from("hunter22"));
+    let command = r"/usr/bin/sh -c 'login --with=it\'s \\ 4 secret hunter22 >/etc/motd'";
+    let host = Host::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, command);
+    let culprit = host.ask(motd("content"), &secrets).unwrap();
+    assert_eq!(
+        told(&culprit),
+        "named: alice (sudo) sh -c login --with=(secret token) (secret plain) >/etc/motd @10:00Z"
+    );
+    let history = HISTORY.replace("nginx=2", "nginx=2 -o Pass=hunter22");
+    let culprit = Host::new().part("apt", &history).ask(version("2"), &secrets).unwrap();
+    assert_eq!(culprit.command.unwrap().raw(), "apt-get install nginx=2 -o Pass=(secret plain)");
+}
+
+/// A secret is masked before the line is cut: half of one is one too.
+#[test]
+fn long_command_lines_are_cut_after_they_are_masked() {
+    let mut secrets = SecretStore::default();
+    secrets.insert("token", SecretString::from("0123456789".repeat(4)));
+    let command = format!("/usr/bin/tee /etc/motd {} {}", "x".repeat(200), "0123456789".repeat(4));
+    let host = Host::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, &command);
+    let line = host.ask(motd("content"), &secrets).unwrap().command.unwrap();
+    assert!(!line.raw().contains("0123"), "{}", line.raw());
+    assert!(line.raw().chars().count() <= 241);
+}
+
+#[test]
+fn a_host_is_asked_for_what_its_findings_are_about_and_no_other_is() {
+    let host = version("2").host;
+    let now = Timestamp::from_second(APPLIED + 86_400).unwrap();
+    let findings =
+        [motd("content"), web("state"), forward("0"), Finding { cause: Cause::RecipeChanged, ..motd("mode") }];
+    let Some(Probe::Evidence { since, units, paths }) = question(&host, &findings, now) else {
+        panic!("nothing is asked")
+    };
+    assert_eq!((units, paths), (vec!["web.service".to_owned()], vec!["/etc/motd".to_owned()]));
+    assert_eq!(since, u64::try_from(APPLIED - 3600).unwrap());
+    let quiet = [Finding { cause: Cause::RecipeChanged, ..motd("mode") }];
+    assert_eq!((question(&host, &quiet, now), suspects(&quiet).len(), suspects(&findings).len()), (None, 0, 1));
+}

@@ -1,0 +1,151 @@
+//! Who started, stopped, enabled or disabled a unit: what systemd says of it, and what sudo ran at that time.
+
+use super::boots;
+use super::clock;
+use super::journal::Entry;
+use super::judge::{Case, JOURNAL, one_user};
+use super::model::{Culprit, Sure};
+use super::sudo::Sudo;
+use jiff::Timestamp;
+
+/// Programs by which people tell systemd what to do.
+const MANAGERS: [&str; 6] = ["systemctl", "service", "invoke-rc.d", "sh", "bash", "dash"];
+
+/// What they tell it that moves a unit.
+const VERBS: [&str; 12] = [
+    "stop",
+    "start",
+    "restart",
+    "kill",
+    "reload-or-restart",
+    "try-restart",
+    "isolate",
+    "disable",
+    "mask",
+    "enable",
+    "force-stop",
+    "force-restart",
+];
+
+pub fn judge(case: &Case<'_>, unit: &str) -> Culprit {
+    match case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next()) {
+        Some("enabled" | "mask") => configured(case, unit),
+        _ => moved(case, unit),
+    }
+}
+
+/// Whether a command speaks of a unit.
+fn names(sudo: &Sudo, unit: &str) -> bool {
+    let short = unit.strip_suffix(".service").unwrap_or(unit);
+    MANAGERS.contains(&sudo.program()) && (sudo.says(unit) || sudo.says(short))
+}
+
+fn configured(case: &Case<'_>, unit: &str) -> Culprit {
+    let verbs: &[&str] = match case.finding.observed.as_ref().map(|seen| seen.raw()) {
+        Some("enabled") => &["enable", "reenable", "unmask", "preset"],
+        Some("masked") => &["mask"],
+        _ => &["disable", "mask", "preset"],
+    };
+    let named = |sudo: &&Sudo| names(sudo, unit) && verbs.iter().any(|verb| sudo.says(verb));
+    match case.sudo().find(named) {
+        Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
+        None => case.nobody("no command in the journal names it", None),
+    }
+}
+
+/// Who stopped it, or started it where it should not run.
+fn moved(case: &Case<'_>, unit: &str) -> Culprit {
+    let is_active = case.seen.unit(unit, "ActiveState") == Some("active");
+    let key = if is_active { "InactiveExitTimestamp" } else { "InactiveEnterTimestamp" };
+    let time = case.seen.unit_time(unit, key).filter(|time| *time >= case.since);
+    let time = time.or_else(|| if is_active { None } else { stopped(case, unit) });
+    let Some(time) = time else { return never(case, is_active) };
+    let said: Vec<&Entry> = said(case, unit, time, is_active);
+    // Stopping may take long: who asked for it did so when it began.
+    let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
+    let covers = |sudo: &Sudo| sudo.covers(time) || sudo.covers(asked);
+    let tells = |sudo: &&Sudo| names(sudo, unit) && VERBS.iter().any(|verb| sudo.says(verb)) && covers(sudo);
+    let named: Vec<&Sudo> = case.sudo().filter(tells).collect();
+    if let Some(sudo) = named.first() {
+        let sure = if one_user(&named) { Sure::Named } else { Sure::Near };
+        return Culprit::by_sudo(sure, sudo, asked);
+    }
+    let job = said.iter().any(|entry| entry.job == "stop" || entry.job == "restart" || entry.job == "start");
+    let by_itself = said.iter().find(|entry| entry.message.contains("exited, code=")).filter(|_| !job);
+    match by_itself {
+        Some(entry) => died(case, unit, entry),
+        None => around(case, asked),
+    }
+}
+
+/// systemd forgets a unit that nothing needs, and when it stopped; the journal does not.
+fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
+    let ends = |entry: &Entry| {
+        entry.job == "stop"
+            || ["Deactivated", "exited, code=", "Failed with"].iter().any(|end| entry.message.contains(end))
+    };
+    let of_unit =
+        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.boot == case.seen.boot;
+    case.seen
+        .entries
+        .iter()
+        .rev()
+        .filter(of_unit)
+        .find(|entry| ends(entry))
+        .map(|entry| entry.time)
+        .filter(|time| *time >= case.since)
+}
+
+/// Returns what systemd said of a unit when it moved. Of a stop that took longer what comes before counts too.
+fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> Vec<&'c Entry> {
+    let jobs: &[&str] = if started { &["start", "restart"] } else { &["stop", "restart"] };
+    let of_unit =
+        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since;
+    let fits = |entry: &&Entry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
+    let before = case.seen.entries.iter().filter(of_unit).filter(|entry| entry.time <= clock::after(time, 1));
+    let all: Vec<&Entry> = before.collect();
+    // What was said before it last changed the other way is of another time.
+    let last = if started { "stop" } else { "start" };
+    let from = all.iter().rposition(|entry| entry.job == last).map_or(0, |at| at + 1);
+    all[from..].iter().copied().filter(fits).collect()
+}
+
+/// It did not move in this boot: it was never started, and the boot is what ended it.
+fn never(case: &Case<'_>, is_active: bool) -> Culprit {
+    match boots::reboot(case).filter(|_| !is_active) {
+        Some(boot) => boot,
+        None => case.nobody("systemd has not changed its state since it was applied", None),
+    }
+}
+
+/// Its process ended without a job of systemd's. A signal has a sender, whom no log names.
+fn died(case: &Case<'_>, unit: &str, entry: &Entry) -> Culprit {
+    let killers = ["kill", "pkill", "killall", "skill", "fuser"];
+    let by = |sudo: &&Sudo| killers.contains(&sudo.program()) && sudo.covers(entry.time);
+    match case.sudo().find(by).filter(|_| entry.message.contains("code=killed")) {
+        Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, entry.time),
+        None => Culprit {
+            program: Some(unit.into()),
+            command: Some(
+                entry.message.strip_prefix(unit).unwrap_or(&entry.message).trim_start_matches([':', ' ']).into(),
+            ),
+            time: Some(clock::told(entry.time)),
+            source: Some(JOURNAL.into()),
+            ..Culprit::blank(Sure::Named)
+        },
+    }
+}
+
+fn around(case: &Case<'_>, time: Timestamp) -> Culprit {
+    if let Some(run) = case.runs().find(|run| run.covers(time)) {
+        let culprit = case.by_run(run, time);
+        return match culprit.sure {
+            Sure::Named => Culprit { sure: Sure::Near, ..culprit },
+            _ => culprit,
+        };
+    }
+    match case.sudo().find(|sudo| sudo.covers(time)) {
+        Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, time),
+        None => case.nobody("systemd was told to, and the journal does not say by whom", Some(time)),
+    }
+}

@@ -1,0 +1,204 @@
+//! Evidence of who changed a host: the ends of its logs, what its journal says of sudo and of units, signs of files.
+//!
+//! Bounded on the host: in time by the moment from which on it matters, in bytes by the tail of each log.
+
+use super::section::{End, Fields, Raw, Section, text};
+use super::{Observation, Probe, Reading, unit};
+use crate::model::Untrusted;
+use crate::script::Fragment;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a host's logs hold that may tell who changed it. Parts that were not asked for are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceState {
+    /// By name: `apt`, `journal`, `file:/etc/motd`.
+    pub parts: BTreeMap<String, Part>,
+}
+
+/// One source of evidence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub text: Untrusted,
+    /// Why there is none: a lowercase fragment. Empty where it was read.
+    pub lack: String,
+}
+
+/// Entries of the journal that are asked for at most: the latest.
+pub const JOURNAL_ENTRIES: usize = 4000;
+/// Bytes of each log, and of the journal's answer: their ends.
+pub const LOG_CAP: u64 = 131_072;
+pub const JOURNAL_CAP: u64 = 1_048_576;
+
+/// The targets that end a boot.
+const ENDINGS: [&str; 5] = ["reboot.target", "poweroff.target", "halt.target", "kexec.target", "soft-reboot.target"];
+
+/// Prints triples of fields: the name of a part, its text, and why it could not be read.
+///
+/// Nothing here leaves a trace: `dnf history` would write to dnf's log, so that the logs themselves are read. NUL bytes,
+/// with which a crash pads logs, are dropped. The log before the last rotation counts where it was written to since.
+const SNIPPET: &str = r#"forge_lack() { printf '\0%s\0' "$1"; }
+forge_log() {
+printf '%s\0' "$1"
+if [ ! -e "$2" ]; then forge_lack 'is missing'
+elif [ ! -r "$2" ]; then forge_lack 'may not be read'
+else
+{ for z in "$2.1.gz" "$2.1"; do
+[ -z "$(find "$z" -newermt "@$s" 2>/dev/null)" ] || case $z in *.gz) gzip -dc "$z" ;; *) cat "$z" ;; esac
+done
+cat "$2"; } 2>/dev/null | grep -aE "$3" | tr -d '\000' | tail -c "$l"
+forge_lack ''
+fi
+}
+forge_sign() {
+f=$1; k=file
+while [ ! -e "$f" ] && [ ! -L "$f" ] && [ "$f" != / ]; do
+k=gone; f=${f%/*}; [ -n "$f" ] || f=/
+done
+printf '%s:%s\0%s' "$k" "$1" "$(stat -c '%Y %Z %u %U' -- "$f" 2>/dev/null)"; forge_lack ''
+}
+forge_j() {
+journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,UNIT,JOB_TYPE,MESSAGE "$@" 2>/dev/null
+}
+forge_journal() {
+printf 'journal\0'
+command -v journalctl >/dev/null || { forge_lack '`journalctl` is missing'; return; }
+o=$(forge_j | head -n 1)
+[ -n "$o" ] || { forge_lack 'is empty or may not be read'; return; }
+e=$(forge_entries | tail -c "$c")
+printf '%s' "$e"; forge_lack ''
+printf 'oldest\0%s' "$o"; forge_lack ''
+printf 'users\0'
+for u in $(printf '%s\n' "$e" | grep -o '"_UID":"[0-9]*"' | sort -u | tr -dc '0-9\n' | head -n 200); do
+timeout 2 getent passwd "$u" | cut -d: -f1,3
+done
+forge_lack ''
+}
+forge_evidence() {
+s=$1 l=$2 c=$3 n=$4
+printf 'now\0%s' "$(date +%s)"; forge_lack ''
+a=
+[ "$(id -u)" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
+printf 'account\0%s' "$a"; forge_lack ''
+printf 'zone\0'
+if [ -r /etc/localtime ] && command -v od >/dev/null; then
+head -c 16384 /etc/localtime | od -An -v -tx1; forge_lack ''
+else forge_lack 'is missing'
+fi
+forge_log apt /var/log/apt/history.log .
+forge_log dpkg /var/log/dpkg.log '^[^ ]+ [^ ]+ (startup|install|upgrade|remove|purge) '
+forge_log dnf /var/log/dnf.log ' Command: '
+forge_log rpm /var/log/dnf.rpm.log ' (Install|Reinstall|Upgrade|Downgrade|Erase|Obsolete)'
+forge_log unattended /var/log/unattended-upgrades/unattended-upgrades.log eboot
+b=
+IFS= read -r b 2>/dev/null </proc/sys/kernel/random/boot_id
+printf 'boot\0%s' "$b"; forge_lack ''
+printf 'units\0'
+if command -v systemctl >/dev/null; then
+systemctl show --no-pager -p UserspaceTimestamp 2>/dev/null
+echo
+forge_units 2>/dev/null
+forge_lack ''
+else forge_lack '`systemctl` is missing'
+fi
+forge_journal
+forge_signs
+}
+"#;
+
+const UNITS: &str = "forge_units() {
+systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
+
+/// What sudo, logind and systemd said since.
+const ENTRIES: &str = r#"forge_entries() {
+forge_j --since "@$s" -n "$n" _COMM=sudo + _COMM=systemd-logind"#;
+
+pub(crate) fn section(probe: &Probe) -> Option<Section> {
+    let Probe::Evidence { since, units, paths } = probe else { return None };
+    let mut section = Section::new("reading the logs", vec![probe.clone()], read);
+    let names: Vec<String> = units.iter().map(|name| unit::full(name)).collect();
+    let shown = match names.is_empty() {
+        true => Fragment::new().code("forge_units() { :; }\n"),
+        false => names.iter().fold(Fragment::new().code(UNITS), |code, name| code.word(name)).code("\n}\n"),
+    };
+    let watched = names.iter().map(String::as_str).chain(ENDINGS);
+    let entries =
+        watched.fold(Fragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
+    let signs = paths
+        .iter()
+        .fold(Fragment::new().code("forge_signs() {\n:\n"), |code, path| code.code("forge_sign").word(path).code("\n"));
+    let call = Fragment::new().code("forge_evidence").number(*since).number(LOG_CAP).number(JOURNAL_CAP);
+    section.body = Fragment::new()
+        .code(SNIPPET)
+        .then(shown)
+        .then(entries.code("\n}\n"))
+        .then(signs.code("}\n"))
+        .then(call.number(JOURNAL_ENTRIES as u64));
+    section.cap = 4 << 20;
+    Some(section)
+}
+
+/// Returns why it cannot be asked.
+pub(super) fn refusal(units: &[String], paths: &[String]) -> Option<&'static str> {
+    if paths.iter().any(|path| path.contains('\0')) {
+        return Some("the path holds a NUL byte");
+    }
+    units.iter().find_map(|name| unit::refusal(name))
+}
+
+fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+    // What was read before a log that hangs stands.
+    let whole = raw.end == End::Exited(0) || raw.end == End::TimedOut;
+    let parts = parse(&raw.stdout);
+    let state = (whole && !parts.is_empty()).then_some(EvidenceState { parts });
+    for probe in &section.probes {
+        let answer = state.clone().map(|state| Reading::Evidence(Box::new(state)));
+        out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
+    }
+}
+
+fn parse(stdout: &[u8]) -> BTreeMap<String, Part> {
+    let mut fields = Fields::new(stdout);
+    let mut parts = BTreeMap::new();
+    while let Some([name, body, lack]) = fields.row() {
+        let (Some(name), lack) = (text(name), String::from_utf8_lossy(lack).into_owned()) else { continue };
+        parts.insert(name.to_owned(), Part { text: Untrusted::from_bytes(body), lack });
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::section::testing::{answers, printed};
+
+    fn probe(units: &[&str], paths: &[&str]) -> Probe {
+        let owned = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        Probe::Evidence { since: 1, units: owned(units), paths: owned(paths) }
+    }
+
+    fn ask(stdout: &str) -> Result<EvidenceState, String> {
+        let probe = probe(&[], &[]);
+        match answers(&section(&probe).unwrap(), &printed(stdout)).get(&probe) {
+            Ok(Reading::Evidence(state)) => Ok(*state.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(unknown) => Err(unknown.why),
+        }
+    }
+
+    #[test]
+    fn parts_are_told_apart_and_a_part_that_was_cut_is_left_out() {
+        let state = ask("now\x007\0\0apt\0\0is missing\0journal\0{\"a\"").unwrap();
+        let names: Vec<_> = state.parts.iter().map(|(name, part)| (&**name, part.text.raw(), &*part.lack)).collect();
+        assert_eq!(names, [("apt", "", "is missing"), ("now", "7", "")]);
+        assert_eq!(ask(""), Err("reading the logs did not answer it".to_owned()));
+    }
+
+    #[test]
+    fn names_that_would_end_the_question_are_refused() {
+        let owned = |text: &str| vec![text.to_owned()];
+        assert_eq!(refusal(&owned("-x"), &[]), Some("is not a unit name"));
+        assert_eq!(refusal(&[], &owned("/a\0b")), Some("the path holds a NUL byte"));
+        assert_eq!(refusal(&owned("nginx"), &owned("/etc/a 'b")), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Who made a finding: one line for all hosts that say the same, else a line for each of a few.
+
+use super::super::on_hosts;
+use super::distinct;
+use crate::drift::{Culprit, Finding, Sure};
+use crate::model::{HostName, Untrusted};
+use crate::view::style::{DIM, paint};
+use crate::view::{count, escape};
+use indexmap::IndexMap;
+use std::io::{self, Write};
+
+/// Longer command lines are cut: the whole is in the JSON output. Characters.
+const COMMAND_CHARS: usize = 160;
+/// More different answers are counted only.
+const ANSWERS: usize = 5;
+
+/// Writes who made what `findings` tell, each answer once.
+pub fn write<'a>(findings: impl Iterator<Item = &'a Finding>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut answers: IndexMap<String, Vec<&HostName>> = IndexMap::new();
+    let mut all = Vec::new();
+    for finding in findings {
+        all.push(&finding.host);
+        if let Some(culprit) = &finding.culprit {
+            answers.entry(line(culprit)).or_default().push(&finding.host);
+        }
+    }
+    let hosts = distinct(all.iter().copied()).len();
+    let shown = if verbose { answers.len() } else { ANSWERS };
+    for (line, on) in answers.iter().take(shown) {
+        let on = distinct(on.iter().copied());
+        let place = if on.len() == hosts { String::new() } else { format!("  {}", on_hosts(&on)) };
+        writeln!(out, "    {line}{}", paint(DIM, place))?;
+    }
+    match answers.len().saturating_sub(shown) {
+        0 => Ok(()),
+        more => writeln!(out, "    {}", paint(DIM, format!("and {}; -v shows them", count(more, "other answer")))),
+    }
+}
+
+/// Returns `by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04, says journal`.
+pub fn line(culprit: &Culprit) -> String {
+    let head = match culprit.sure {
+        Sure::Named => "by",
+        Sure::Near => "around then, perhaps not it",
+        Sure::Nobody => "by whom: nobody is named",
+        Sure::Unknown => "by whom: unknown",
+    };
+    let text = |text: &Option<Untrusted>| text.as_ref().map(|text| escape::text(text).into_owned());
+    let mut parts = Vec::new();
+    parts.extend(text(&culprit.why));
+    parts.extend(who(culprit));
+    parts.extend(culprit.command.as_ref().map(|command| escape::short(command.raw(), COMMAND_CHARS)));
+    parts.extend(culprit.time.as_deref().map(seconds));
+    parts.extend(text(&culprit.source).map(|source| format!("says {source}")));
+    match parts.is_empty() {
+        true => head.to_owned(),
+        false => format!("{head}: {}", parts.join(", ")),
+    }
+}
+
+fn who(culprit: &Culprit) -> Option<String> {
+    let text = |text: &Untrusted| escape::text(text).into_owned();
+    match (&culprit.user, &culprit.program) {
+        (Some(user), Some(program)) => Some(format!("{} ({})", text(user), text(program))),
+        (Some(one), None) | (None, Some(one)) => Some(text(one)),
+        (None, None) => None,
+    }
+}
+
+/// Returns a time as people read it; all are UTC.
+fn seconds(time: &str) -> String {
+    escape::line(time).replacen('T', " ", 1).replacen('Z', " UTC", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drift::{Cause, Severity};
+    use crate::view::sample;
+
+    fn by(sure: Sure, user: Option<&str>, program: Option<&str>, command: Option<&str>) -> Culprit {
+        let text = |text: Option<&str>| text.map(Untrusted::from);
+        Culprit {
+            sure,
+            user: text(user),
+            program: text(program),
+            command: text(command),
+            time: Some("2026-11-22T03:10:04Z".into()),
+            source: Some("journal".into()),
+            why: None,
+        }
+    }
+
+    fn written(on: &[(&str, Option<Culprit>)], verbose: bool) -> String {
+        let one = |(host, culprit): &(&str, Option<Culprit>)| Finding {
+            culprit: culprit.clone(),
+            ..sample::finding(host, "motd", Cause::MachineChanged, Severity::Medium)
+        };
+        let (findings, mut out): (Vec<Finding>, Vec<u8>) = (on.iter().map(one).collect(), Vec::new());
+        write(findings.iter(), verbose, &mut out).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn each_way_of_being_sure_has_its_words() {
+        let vim = by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd"));
+        assert_eq!(line(&vim), "by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal");
+        let near = by(Sure::Near, Some("bob"), Some("sudo"), Some("bash"));
+        assert_eq!(line(&near), "around then, perhaps not it: bob (sudo), bash, 2026-11-22 03:10:04 UTC, says journal");
+        let nobody = Culprit { why: Some("no command names it".into()), ..by(Sure::Nobody, None, None, None) };
+        assert_eq!(
+            line(&nobody),
+            "by whom: nobody is named: no command names it, 2026-11-22 03:10:04 UTC, says journal"
+        );
+        let unknown =
+            Culprit { why: Some("no journal".into()), time: None, source: None, ..by(Sure::Unknown, None, None, None) };
+        assert_eq!(line(&unknown), "by whom: unknown: no journal");
+        let itself = by(Sure::Named, None, Some("web.service"), Some("Failed"));
+        assert_eq!(line(&itself), "by: web.service, Failed, 2026-11-22 03:10:04 UTC, says journal");
+    }
+
+    #[test]
+    fn what_a_host_says_acts_on_no_terminal() {
+        let hostile = by(Sure::Named, Some("a\u{1b}[2J"), Some("sudo"), Some("x\ny\u{202e}"));
+        let line = line(&hostile);
+        assert!(!line.contains(['\u{1b}', '\n', '\u{202e}']), "{line:?}");
+    }
+
+    #[test]
+    fn equal_answers_are_told_once_and_different_ones_with_their_hosts() {
+        let alice = || Some(by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd")));
+        let same = written(&[("gpu01", alice()), ("gpu02", alice())], false);
+        assert_eq!(same, "    by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal\n");
+        let bob = Some(by(Sure::Named, Some("bob"), Some("sudo"), Some("rm x")));
+        let mixed = written(&[("gpu01", alice()), ("gpu02", bob), ("gpu03", None), ("gpu04", alice())], false);
+        insta::assert_snapshot!(mixed);
+    }
+
+    #[test]
+    fn many_answers_are_counted_and_shown_on_request() {
+        let all: Vec<(String, Option<Culprit>)> = (1..=8)
+            .map(|n| (format!("gpu0{n}"), Some(by(Sure::Named, Some(&format!("user{n}")), None, None))))
+            .collect();
+        let all: Vec<(&str, Option<Culprit>)> = all.iter().map(|(host, culprit)| (&**host, culprit.clone())).collect();
+        let some = written(&all, false);
+        assert!(some.ends_with("    and 3 other answers; -v shows them\n"), "{some}");
+        assert_eq!(written(&all, true).lines().count(), 8);
+    }
+}
