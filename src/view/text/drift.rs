@@ -1,6 +1,6 @@
 //! Drift: what was found, worst first and equal findings once; one line where nothing was.
 
-mod entry;
+pub(in crate::view) mod entry;
 mod past;
 
 use super::{Text, sections};
