@@ -55,8 +55,10 @@ impl Verb {
             Format::Text => true,
             Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
-            Format::Markdown => matches!(self, Self::Plan(_) | Self::Show(_)),
-            Format::Ndjson => matches!(self, Self::Drift(_)),
+            Format::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_)),
+            Format::Ndjson | Format::Junit | Format::Sarif | Format::Prometheus | Format::Html => {
+                matches!(self, Self::Drift(_))
+            }
         }
     }
 }
@@ -146,8 +148,16 @@ pub enum Format {
     Dot,
     /// For Markdown; `graph` only
     Mermaid,
-    /// For a comment under a change in review; plans only
+    /// For a comment or a chat; plans and `drift`
     Markdown,
+    /// For what shows the tests of a pipeline; `drift` only
+    Junit,
+    /// For what shows findings beside the code, version 2.1.0; `drift` only
+    Sarif,
+    /// For the node exporter's folder of text files; `drift` only
+    Prometheus,
+    /// One page that needs nothing else; `drift` only
+    Html,
 }
 
 impl Format {
@@ -160,6 +170,10 @@ impl Format {
             Self::Dot => "dot",
             Self::Mermaid => "mermaid",
             Self::Markdown => "markdown",
+            Self::Junit => "junit",
+            Self::Sarif => "sarif",
+            Self::Prometheus => "prometheus",
+            Self::Html => "html",
         }
     }
 }

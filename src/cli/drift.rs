@@ -5,13 +5,13 @@ use super::backend::{Ask, Backend};
 use super::duration;
 use super::error::CliError;
 use super::interrupt::Interrupts;
-use super::output::Output;
+use super::output::{Output, Render};
 use super::recorded::Recorded;
+use super::report::{self, Found, Report};
 use super::run::{Cx, Ending, block_on};
 use super::saved::Keep;
 use super::timer::{self, TimerArgs};
 use crate::model::{ExitCode, Level};
-use crate::view;
 use camino::{Utf8Path, Utf8PathBuf};
 use jiff::civil::Date;
 use std::str::FromStr;
@@ -29,6 +29,7 @@ use std::time::Duration;
   forge drift cluster.yaml -v                  also who applied it last, when, and where it is declared
   forge drift cluster.yaml --on gpu --format json
   forge drift cluster.yaml --format ndjson     one message a line, the version first
+  forge drift cluster.yaml --report html=drift.html --report prometheus=/var/lib/node_exporter/forge.prom
   forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
   forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
   forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
@@ -41,6 +42,9 @@ pub struct Args {
     /// Keep the plan that would repair what was found in a file, which `forge apply FILE` carries out; secrets are left out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "install_timer"])]
     pub plan_out: Option<Utf8PathBuf>,
+    /// Write what was found to a file too: text, json, ndjson, markdown, junit, sarif, prometheus or html; may be given several times
+    #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "history")]
+    pub report: Vec<Report>,
     /// Look as deep as this: L0 present, L1 versions agree, L2 loaded and active, L3 hardware, L4 in Kubernetes, L5 how fast
     #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
     pub level: Level,
@@ -86,6 +90,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     settings.filter = settings.filter.down_to(args.level);
     let (repair, cx) = (&cx.with(repair), &cx.with(&settings));
     let target = cx.target(&args.inventory)?;
+    report::check(&args.report)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     if args.timer.install_timer {
@@ -105,22 +110,30 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
                 return Err(CliError::interrupted("interrupted while asking who it was; nothing was changed"));
             }
         }
-        let exit = drift.exit_code();
-        match cx.settings.format {
-            Format::Ndjson => {
-                output.drawn(&|out| view::drift_messages(&drift, exit, out))?;
-                output.file_beside(&|writer, out| writer.drift(&drift, exit, out))?;
-            }
-            _ => output.result(&|writer, out| writer.drift(&drift, exit, out))?,
-        }
+        let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
+        let found = Found::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
+        told(cx, &output, &found)?;
+        found.write_all(&args.report, &output.text())?;
         if keep.output.is_some() {
             let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
             let saved = keep.bind(repair, &loaded, &seen, &plan).await;
             keep.write(saved.as_ref())?;
             keep.tell(repair, saved.as_ref());
         }
-        Ok(exit)
+        Ok(found.exit)
     })
+}
+
+/// Writes to stdout, and to the file of `--json-into`.
+fn told<B>(cx: &Cx<'_, B>, output: &Output<'_>, found: &Found) -> Result<(), CliError> {
+    let render: Render<'_> = &|writer, out| writer.drift(&found.drift, found.exit, out);
+    match cx.settings.format {
+        Format::Text | Format::Json => output.result(render),
+        format => {
+            output.drawn(&|out| found.write(format, &output.text(), out))?;
+            output.file_beside(render)
+        }
+    }
 }
 
 fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
@@ -129,11 +142,11 @@ fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project
             .hint("name another state folder with `--state`")
     })?;
     match cx.settings.format {
-        Format::Ndjson => {
-            let error = CliError::usage("a history is not written as `--format ndjson`");
+        Format::Text | Format::Json => output.result(&|writer, out| writer.drift_history(&history, out))?,
+        format => {
+            let error = CliError::usage(format!("a history is not written as `--format {}`", format.name()));
             return Err(error.hint("`--format json` writes it as one document"));
         }
-        _ => output.result(&|writer, out| writer.drift_history(&history, out))?,
     }
     Ok(ExitCode::Done)
 }
@@ -169,6 +182,9 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
     typed.skip.iter().for_each(|skip| flag("--skip", skip.clone()));
     for (name, path) in [("--json-into", &typed.json_into), ("--record", &args.recorded.record)] {
         path.iter().try_for_each(|path| absolute(path).map(|path| flag(name, path)))?;
+    }
+    for report in &args.report {
+        flag("--report", format!("{}={}", report.format.name(), absolute(&report.path)?));
     }
     if args.level != Level::L4 {
         flag("--level", format!("{:?}", args.level));

@@ -30,9 +30,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     match cx.settings.format {
         Format::Dot => output.drawn(&|out| view::dot(&chart, out))?,
         Format::Mermaid => output.drawn(&|out| view::mermaid(&chart, out))?,
-        Format::Text | Format::Json | Format::Ndjson | Format::Markdown => {
-            output.result(&|writer, out| writer.graph(&chart, out))?
-        }
+        _ => output.result(&|writer, out| writer.graph(&chart, out))?,
     }
     if !matches!(cx.settings.format, Format::Text | Format::Json) {
         output.file_beside(&|writer, out| writer.graph(&chart, out))?;

@@ -31,6 +31,7 @@ mod plan;
 mod recipes;
 mod recorded;
 pub mod reference;
+mod report;
 mod run;
 mod runs;
 mod sandbox;
@@ -104,7 +105,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
         let format = cx.settings.format.name();
         let error = CliError::usage(format!("this verb does not write `--format {format}`"));
         return Err(
-            error.hint("`dot` and `mermaid` are for `forge graph`, `ndjson` for `forge drift`; schemas, scripts and pages are what they are")
+            error.hint("`dot` and `mermaid` are for `forge graph`, `ndjson`, `junit`, `sarif`, `prometheus` and `html` for `forge drift`; schemas, scripts and pages are what they are")
         );
     }
     match verb {

@@ -33,9 +33,7 @@ impl Output<'_> {
         let written = match self.settings.format {
             Format::Json => render(&Json, &mut out),
             // What has a grammar of its own is written by `drawn`; verbs without it were refused.
-            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => {
-                render(&self.text(), &mut out)
-            }
+            _ => render(&self.text(), &mut out),
         };
         pipe(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
@@ -77,13 +75,14 @@ impl Output<'_> {
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = match self.settings.format {
             Format::Json => (self.console.err)(),
-            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => (self.console.out)(),
+            _ => (self.console.out)(),
         };
         let text = Text { target: None, ..self.text() };
         pipe(render(&text, &mut out).and_then(|()| out.flush()))
     }
 
-    fn text(&self) -> Text {
+    /// Returns the writer for people.
+    pub fn text(&self) -> Text {
         Text { verbose: self.settings.verbose, target: self.target.clone() }
     }
 
@@ -107,9 +106,7 @@ impl Output<'_> {
         let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
             Format::Json => self.result(render)?,
-            Format::Text | Format::Dot | Format::Mermaid | Format::Ndjson | Format::Markdown => {
-                self.file_beside(render)?
-            }
+            _ => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }

@@ -49,8 +49,8 @@ pub fn hidden(c: char) -> bool {
         '\u{180b}'..='\u{180f}' => true,
         // Zero width, marks of direction, line and paragraph separators, bidi embeddings and overrides.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
-        // Invisible operators, bidi isolates, deprecated format characters, interlinear marks.
-        '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => true,
+        // Invisible operators, bidi isolates, deprecated format characters, interlinear marks; what is no character.
+        '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' => true,
         // Variation selectors, tags, private use.
         '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
         '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => true,

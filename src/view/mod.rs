@@ -4,6 +4,7 @@
 //! unescaped: it has no `Display`, and each writer escapes it for its own grammar.
 
 mod drawing;
+pub mod drift;
 pub mod escape;
 pub mod fold;
 mod init;

@@ -72,3 +72,123 @@ fn the_cronjob_that_ships_runs_a_command_that_there_is() {
     let kinds: Vec<String> = parsed.map(|document| document["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["PersistentVolumeClaim", "CronJob"]);
 }
+
+/// A place with the field recording of one host that was tampered with, one that is bare and one that is silent.
+fn recorded() -> Place {
+    let read = |file: &str| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/debian12-web");
+        std::fs::read_to_string(format!("{root}/{file}")).unwrap()
+    };
+    let files = ["inventory.yaml", "recording.json", "recipes/web.yaml"];
+    files.iter().fold(Place::new(), |place, file| place.file(file, &read(file)))
+}
+
+const LAST_SUCCESS: &str = "forge_drift_last_success_timestamp_seconds{cluster=\"fleet\"}";
+
+#[test]
+fn one_run_writes_every_report() {
+    let place = recorded();
+    let reports = [
+        ("text", "unreachable\n"),
+        ("json", "{\n  \"version\": 1,\n  \"result\": \"drift\""),
+        ("ndjson", "{\"message\":\"version\",\"version\":1,"),
+        ("markdown", "### forge drift: "),
+        ("junit", "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"forge drift fleet\""),
+        ("sarif", "{\n  \"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\",\n  \"version\": \"2.1.0\""),
+        ("prometheus", "# HELP forge_drift_findings "),
+        ("html", "<!doctype html>\n"),
+    ];
+    let flags: Vec<String> = reports.iter().map(|(format, _)| format!("--report={format}=out.{format}")).collect();
+    let drift = ["drift", "inventory.yaml", "--observed", "recording.json", "--quiet"];
+    let arguments: Vec<&str> = drift.into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let said = place.forge(&arguments);
+    assert!(said.starts_with("exit 4\n--- stdout\n"), "{said}");
+    for (format, begins) in reports {
+        let text = place.read(&format!("out.{format}"));
+        let found = if format == "text" { text.contains(begins) } else { text.starts_with(begins) };
+        assert!(found, "{format}: {}", &text[..text.len().min(300)]);
+        // What stdout shows is what the file holds.
+        let shown = place.forge(&[&drift[..], &["--format", format]].concat());
+        let shown = shown.strip_prefix("exit 4\n--- stdout\n").unwrap().split("--- stderr\n").next().unwrap();
+        let whole = |text: &str| text.lines().filter(|line| !line.contains("2026") && !line.contains("took")).count();
+        assert_eq!(whole(shown), whole(&text), "{format}");
+    }
+    assert!(!place.read("out.text").contains('\u{1b}'), "a file has no colours");
+    assert!(!place.read("out.prometheus").contains(LAST_SUCCESS), "answers of another day are no success of today");
+}
+
+#[test]
+fn the_last_success_survives_runs_that_fail() {
+    let line = format!("{LAST_SUCCESS} 1700000000\n");
+    let place = recorded().file("forge.prom", &line).file("broken.yaml", "cluster: fleet\nhots: [a]\n");
+    let report = ["--report", "prometheus=forge.prom"];
+    let said = place.forge(&[&["drift", "broken.yaml"], &report[..]].concat());
+    assert!(said.starts_with("exit 65\n"), "{said}");
+    assert_eq!(place.read("forge.prom"), line, "a run that did not begin leaves the file alone");
+    place.forge(&[&["drift", "inventory.yaml", "--observed", "recording.json"], &report[..]].concat());
+    let text = place.read("forge.prom");
+    assert!(text.contains(&line) && text.contains("forge_drift_exit_code{cluster=\"fleet\"} 4\n"), "{text}");
+}
+
+#[test]
+fn a_success_is_noted() {
+    let inventory = "cluster: lab\nhosts: { me: { connect: { transport: local } } }\n";
+    let place = Place::new().file("c.yaml", inventory).env("PATH", &std::env::var("PATH").unwrap());
+    let said = place.forge(&["drift", "c.yaml", "--report", "prometheus=forge.prom", "--report", "html=drift.html"]);
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    let text = place.read("forge.prom");
+    let value = |name: &str| {
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("forge_drift_{name}_timestamp_seconds{{"))).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(value("last_success"), value("last_run"), "{text}");
+    // Where the file was lost, the history knows.
+    let broken = "cluster: lab\nhosts: { me: { connect: { transport: local } }, gone: { address: 127.0.0.1, connect: { port: 1 } } }\n";
+    let place = place.file("c.yaml", broken);
+    std::fs::remove_file(place.path().join("forge.prom")).unwrap();
+    let before = value("last_success");
+    let said = place.forge(&["drift", "c.yaml", "--report", "prometheus=forge.prom"]);
+    assert!(said.starts_with("exit 4\n"), "{said}");
+    let text = place.read("forge.prom");
+    assert!(
+        text.contains(&format!("forge_drift_last_success_timestamp_seconds{{cluster=\"lab\"}} {before}\n")),
+        "{text}"
+    );
+    let said = place.forge(&["drift", "c.yaml", "--format", "html"]);
+    assert!(said.contains("<svg "), "three runs are a trend: {said}");
+}
+
+#[test]
+fn reports_have_a_place_before_a_host_is_asked() {
+    let place = Place::new().file("c.yaml", INVENTORY);
+    for (arguments, exit, message) in [
+        (&["--report", "html=a", "--report", "junit=a"][..], 64, "error: two reports are to be written to `a`\n"),
+        (&["--report", "html=nowhere/a.html"], 1, "error: `nowhere/a.html` cannot be written: "),
+        (
+            &["--report", "html"],
+            64,
+            "a report is `FORMAT=FILE`; formats are text, json, ndjson, markdown, junit, sarif, prometheus, html",
+        ),
+        (&["--report", "html=a", "--history"], 64, "cannot be used with"),
+        (&["--format", "html", "--history"], 64, "error: a history is not written as `--format html`\n"),
+    ] {
+        let said = place.forge(&[&["drift", "c.yaml"], arguments].concat());
+        assert!(said.starts_with(&format!("exit {exit}\n")) && said.contains(message), "{arguments:?}: {said}");
+    }
+    let said = place.forge(&["plan", "c.yaml", "--format", "sarif"]);
+    assert!(said.starts_with("exit 64\n") && said.contains("this verb does not write `--format sarif`"), "{said}");
+}
+
+#[test]
+fn the_timer_writes_the_reports_too() {
+    let place = Place::new().file("c.yaml", INVENTORY);
+    let reports = ["--report", "html=drift.html", "--report", "prometheus=/var/lib/x.prom"];
+    let said = place.forge(&[&["drift", "c.yaml", "--install-timer", "--unit-dir", "units"], &reports[..]].concat());
+    // The folder of the second one need not be there on the machine that writes the unit.
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    let service = place.read("units/forge-drift-lab.service");
+    let folder = place.path().display();
+    let expected = format!("\"--report\" \"html={folder}/drift.html\" \"--report\" \"prometheus=/var/lib/x.prom\"\n");
+    assert!(service.contains(&expected), "{service}");
+}

@@ -63,6 +63,20 @@ impl<T: Serialize> Document<T> {
     }
 }
 
+/// Writes a document of another form than forge's own, as harmless on a terminal.
+pub(super) fn document(value: &serde_json::Value, out: &mut dyn Write) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::Harmless::default());
+    value.serialize(&mut serializer)?;
+    writeln!(out)
+}
+
+/// Returns a value in one line, as harmless on a terminal.
+pub(super) fn compact(value: &impl Serialize) -> io::Result<String> {
+    let mut out = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter::Harmless::compact()))?;
+    String::from_utf8(out).map_err(io::Error::other)
+}
+
 #[derive(Serialize)]
 struct PlanBody<'a> {
     counts: Counts,

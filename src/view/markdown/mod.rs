@@ -2,7 +2,7 @@
 //!
 //! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts in it.
 
-mod page;
+pub(super) mod page;
 
 use super::text::{closing, group, sections, step, windows};
 use super::{count, fold::fold, words};
@@ -29,7 +29,7 @@ pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Resul
     }
     let rest = told(|out| sections::write(plan, &plan.counts(), false, out))?;
     page.part("section", &[folded("What waits, is blocked, unknown or not reached", &rest)]);
-    out.write_all(page.finish().as_bytes())
+    out.write_all(page.finish("The saved plan has everything: `forge show FILE`.").as_bytes())
 }
 
 /// The first line: how much of what, and everything that is not known.

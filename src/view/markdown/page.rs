@@ -44,16 +44,12 @@ impl Page {
         }
     }
 
-    /// Returns the page, with what was cut.
-    pub fn finish(mut self) -> String {
+    /// Returns the page, with what was cut and where it is told whole.
+    pub fn finish(mut self, whole: &str) -> String {
         if !self.cut.is_empty() {
             let parts: Vec<String> = self.cut.iter().map(|(what, n)| crate::view::count(*n, what)).collect();
             // Writing to a `String` cannot fail.
-            let _ = writeln!(
-                self.text,
-                "\n**Cut to fit a comment: {}.** The saved plan has everything: `forge show FILE`.",
-                parts.join(", ")
-            );
+            let _ = writeln!(self.text, "\n**Cut to fit a comment: {}.** {whole}", parts.join(", "));
         }
         self.text
     }
@@ -149,12 +145,10 @@ mod tests {
         let mut page = Page::default();
         let long = "x".repeat(LIMIT / 4);
         (0..6).for_each(|_| page.part("change", &[format!("{long}{long}"), long.clone()]));
-        let text = page.finish();
+        let text = page.finish("It is whole there.");
         assert!(text.len() <= LIMIT, "{}", text.len());
         assert!(
-            text.ends_with(
-                "**Cut to fit a comment: 1 detail, 4 changes.** The saved plan has everything: `forge show FILE`.\n"
-            ),
+            text.ends_with("**Cut to fit a comment: 1 detail, 4 changes.** It is whole there.\n"),
             "{}",
             &text[text.len() - 120..]
         );

@@ -1,7 +1,7 @@
 //! Drift: what was found, worst first and equal findings once; one line where nothing was.
 
-mod culprit;
-mod entry;
+pub(in crate::view) mod culprit;
+pub(in crate::view) mod entry;
 mod past;
 
 use super::{Text, sections};

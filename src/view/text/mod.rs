@@ -4,7 +4,7 @@ mod chart;
 pub(super) mod closing;
 mod diff;
 mod doctor;
-mod drift;
+pub(super) mod drift;
 mod exec;
 mod explain;
 mod facts;

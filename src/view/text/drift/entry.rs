@@ -26,11 +26,18 @@ impl<'a> Entry<'a> {
         self.attributes[0][0]
     }
 
-    fn all(&self) -> impl Iterator<Item = &'a Finding> {
+    /// Returns the findings of each attribute that differs.
+    pub fn attributes(&self) -> &[Vec<&'a Finding>] {
+        &self.attributes
+    }
+
+    /// Returns all its findings.
+    pub fn all(&self) -> impl Iterator<Item = &'a Finding> {
         self.attributes.iter().flatten().copied()
     }
 
-    fn hosts(&self) -> Vec<&'a HostName> {
+    /// Returns its hosts, in the order in which they were found.
+    pub fn hosts(&self) -> Vec<&'a HostName> {
         distinct(self.attributes.iter().flatten().map(|finding| &finding.host))
     }
 }

@@ -1,0 +1,158 @@
+//! What is told of a finding, raw: each format escapes it for its own grammar.
+
+use crate::drift::{Aspect, Cause, Drift, Finding, LastApplied, Unsure};
+use crate::model::{Disruption, HostName, Untrusted, Verdict};
+use crate::plan::{Reach, Unreachable, Warning};
+use crate::view::count;
+use crate::view::text::group;
+
+/// One line of what is told: a word for it, and the text.
+pub type Row = (&'static str, String);
+
+/// Returns what it is about: `file /etc/motd`; of a verification its name.
+pub fn what(finding: &Finding) -> String {
+    match finding.aspect {
+        Aspect::Verification => finding.step.raw().to_owned(),
+        Aspect::Health => finding.title.raw().to_owned(),
+        Aspect::Step | Aspect::Undeclared => format!("{} {}", finding.kind.raw(), finding.title.raw()),
+    }
+}
+
+/// Returns `recipe/step`.
+pub fn name(recipe: &Untrusted, step: &Untrusted) -> String {
+    format!("{}/{}", recipe.raw(), step.raw())
+}
+
+/// Returns `recipe/step` and the attribute, if one differs.
+pub fn full_name(finding: &Finding) -> String {
+    let name = name(&finding.recipe, &finding.step);
+    match &finding.attribute {
+        Some(attribute) => format!("{name}: {attribute}"),
+        None => name,
+    }
+}
+
+/// Returns who moved, and what is not as declared. `findings` are those of one step, one for each attribute.
+pub fn why(findings: &[&Finding]) -> String {
+    let mut reasons: Vec<&str> = findings.iter().map(|finding| finding.reason.raw()).collect();
+    reasons.dedup();
+    let reason = reasons.join(", ");
+    match findings.first().map(|first| (first.cause, first.verdict)) {
+        None | Some((Cause::NoLongerDeclared | Cause::HardwareFault, _)) => reason,
+        Some((cause, Verdict::Blocked(class))) => format!("blocked ({}), {}: {reason}", class.name(), cause.meaning()),
+        Some((cause, _)) => format!("{}: {reason}", cause.meaning()),
+    }
+}
+
+/// Returns all else that is told of findings that are equal but for host and times. `now` is the time of the run.
+pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
+    let Some(first) = findings.first() else { return Vec::new() };
+    let mut rows = Vec::new();
+    let mut row = |label, text: Option<String>| rows.extend(text.map(|text| (label, text)));
+    row("cause", Some(first.cause.name().to_owned()));
+    row("since", since(findings, now));
+    row("also", (first.also > 0).then(|| format!("{} of the recipe beside this one", count(first.also, "step"))));
+    row("hint", first.hint.clone());
+    row("next", first.action.map(|action| format!("{}: {}", action.name(), action.meaning())));
+    row("repair", (first.disruption > Disruption::D0).then(|| disruption(first.disruption)));
+    row("last applied", applied(findings));
+    row("declared at", (!first.place.is_empty()).then(|| first.place.clone()));
+    rows
+}
+
+fn disruption(class: Disruption) -> String {
+    format!("{class}: {}", class.meaning())
+}
+
+/// Returns since when it is so, and how often it came; nothing for what is new in this run.
+fn since(findings: &[&Finding], now: &str) -> Option<String> {
+    let first = findings.iter().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
+    let times = findings.iter().map(|finding| finding.times).max().unwrap_or(1);
+    match (first == now, times) {
+        (true, 0 | 1) => None,
+        (_, 0 | 1) => Some(first.to_owned()),
+        _ => Some(format!("{first}, came {times} times within a day")),
+    }
+}
+
+/// Returns who applied it last.
+fn applied(findings: &[&Finding]) -> Option<String> {
+    let last = findings.iter().filter_map(|finding| finding.last_applied.as_ref());
+    last.max_by(|a, b| a.time.cmp(&b.time)).map(|last| {
+        let LastApplied { time, user, controller, run, .. } = last;
+        format!("{} by {} on {} (run {})", time.raw(), user.raw(), controller.raw(), run.raw())
+    })
+}
+
+/// How one attribute differs.
+pub enum Value<'a> {
+    /// The finding is about no attribute, or its reason says it all.
+    Said,
+    Secret,
+    /// A unified diff: minus as it is, plus as declared.
+    Diff(&'a str),
+    /// What is there, what is declared, and what was applied where that is something else.
+    Pair {
+        observed: Option<&'a str>,
+        desired: Option<&'a str>,
+        applied: Option<&'a str>,
+    },
+}
+
+/// Returns how the attribute of a finding differs.
+pub fn value(finding: &Finding) -> Value<'_> {
+    let applied = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
+    let applied = applied.filter(|applied| Some(*applied) != finding.desired.as_ref()).map(Untrusted::raw);
+    let raw = |text: &'_ Option<Untrusted>| text.is_some();
+    match &finding.attribute {
+        None => Value::Said,
+        Some(_) if finding.aspect != Aspect::Step => Value::Said,
+        Some(_) if finding.secret => Value::Secret,
+        Some(_) if finding.diff.is_some() => Value::Diff(finding.diff.as_ref().map_or("", Untrusted::raw)),
+        Some(_) if !raw(&finding.desired) && !raw(&finding.observed) => Value::Said,
+        Some(_) => Value::Pair {
+            observed: finding.observed.as_ref().map(Untrusted::raw),
+            desired: finding.desired.as_ref().map(Untrusted::raw),
+            applied,
+        },
+    }
+}
+
+/// Returns a value of [`Value::Pair`] as a sentence; `show` escapes and cuts each value.
+pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
+    match value {
+        Value::Said => String::new(),
+        Value::Secret => "(secret, not shown)".to_owned(),
+        Value::Diff(_) => "- as it is, + as declared".to_owned(),
+        Value::Pair { observed, desired, applied } => {
+            let is = observed.map_or_else(|| "not there".to_owned(), &show);
+            let declared = desired.map_or_else(|| "gone".to_owned(), &show);
+            let applied = applied.map_or_else(String::new, |applied| format!(", applied was {}", show(applied)));
+            format!("is {is}, declared {declared}{applied}")
+        }
+    }
+}
+
+/// Hosts of equal things.
+pub type Groups<'a, T> = Vec<(&'a T, Vec<&'a HostName>)>;
+
+/// Returns what could not be told, equal things once.
+pub fn unknown(drift: &Drift) -> Groups<'_, Unsure> {
+    let all = drift.unknown.iter().map(|unsure| (&unsure.host, unsure));
+    group::equal(all, |u| (&u.recipe, &u.step, &u.reason, &u.hint)).into_values().collect()
+}
+
+/// Returns why hosts did not answer, equal reasons once.
+pub fn unreachable(drift: &Drift) -> Groups<'_, Unreachable> {
+    let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
+        Reach::Observed => None,
+        Reach::Unreachable(why) => Some((&host.host, why)),
+    });
+    group::equal(silent, |why| (&why.why, &why.hint)).into_values().collect()
+}
+
+/// Returns what makes one doubt that hosts are those that are meant.
+pub fn warnings(drift: &Drift) -> Groups<'_, Warning> {
+    let all = drift.hosts.iter().flat_map(|host| host.warnings.iter().map(move |warning| (&host.host, warning)));
+    group::equal(all, |warning| warning).into_values().collect()
+}

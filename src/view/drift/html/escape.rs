@@ -1,0 +1,83 @@
+//! Text for HTML: what acts in the grammar is an entity, what acts in a reader is a visible escape.
+
+use crate::view::escape;
+use std::fmt::Write as _;
+
+/// Returns one line of text, for content and for quoted attributes.
+pub fn line(raw: &str) -> String {
+    entities(&escape::line(raw))
+}
+
+/// Returns one line of text, cut after `limit` characters with the number of those left out.
+pub fn short(raw: &str, limit: usize) -> String {
+    entities(&escape::short(raw, limit))
+}
+
+fn entities(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Returns text as part of a fragment of an address, for a quoted attribute: all but letters and digits is percent-encoded.
+pub fn fragment(raw: &str) -> String {
+    let mut out = String::new();
+    for byte in raw.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' => out.push(byte.into()),
+            byte if byte.is_ascii_alphanumeric() => out.push(byte.into()),
+            // Writing to a `String` cannot fail.
+            byte => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::escape::tests::HOSTILE;
+    use proptest::prelude::*;
+
+    fn decoded(text: &str) -> String {
+        let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+        entities.iter().fold(text.to_owned(), |text, (entity, c)| text.replace(entity, c))
+    }
+
+    #[test]
+    fn what_acts_on_a_terminal_acts_in_no_page() {
+        for (raw, shown) in HOSTILE {
+            assert_eq!(decoded(&line(raw)), *shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_ends_an_element_or_an_attribute(raw in any::<String>()) {
+            let escaped = line(&raw);
+            prop_assert!(!escaped.contains(['<', '>', '"', '\'', '\n', '\0']), "{escaped}");
+            prop_assert_eq!(decoded(&escaped), crate::view::escape::line(&raw).into_owned());
+        }
+
+        #[test]
+        fn an_ampersand_begins_an_entity_of_ours(raw in "[&;a-z#0-9<]{0,20}") {
+            for rest in line(&raw).split('&').skip(1) {
+                prop_assert!(["amp;", "lt;"].iter().any(|entity| rest.starts_with(entity)), "{rest}");
+            }
+        }
+
+        #[test]
+        fn a_fragment_is_plain(raw in any::<String>()) {
+            prop_assert!(fragment(&raw).chars().all(|c| c.is_ascii_alphanumeric() || "%-._".contains(c)));
+        }
+    }
+}

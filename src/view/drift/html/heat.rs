@@ -1,0 +1,106 @@
+//! Hosts by recipes: where something is not as declared, and how bad it is.
+
+use super::escape::{fragment, line, short};
+use super::island::Island;
+use crate::drift::{Drift, Severity};
+use crate::model::HostName;
+use crate::plan::Reach;
+use crate::view::count;
+use crate::view::drift::folded;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Hosts that have a row at most: more are counted.
+const ROWS: usize = 2_000;
+
+/// What was found of one recipe on one host.
+#[derive(Default)]
+struct Cell {
+    findings: usize,
+    worst: Option<Severity>,
+    unknown: bool,
+}
+
+type Cells<'a> = BTreeMap<(usize, &'a str), Cell>;
+
+/// Returns the table. Hosts on which everything is as declared share a line below it.
+pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
+    let cells = cells(drift, island);
+    let recipes: BTreeSet<&str> = cells.keys().map(|(_, recipe)| *recipe).collect();
+    island.columns(recipes.iter().copied());
+    let told: BTreeSet<usize> = cells.keys().map(|(host, _)| *host).collect();
+    let mut quiet: Vec<&HostName> = Vec::new();
+    let mut rows: Vec<usize> = Vec::new();
+    for (at, host) in drift.hosts.iter().enumerate() {
+        match told.contains(&at) || host.reach != Reach::Observed {
+            true => rows.push(at),
+            false => quiet.push(&host.host),
+        }
+    }
+    let mut out = String::from(
+        "<section id=\"heat\"><h2>hosts by recipes</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>host</th>",
+    );
+    for recipe in &recipes {
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, "<th><span>{}</span></th>", short(recipe, 40));
+    }
+    out += "</tr></thead>\n<tbody>\n";
+    rows.iter().take(ROWS).for_each(|at| row(*at, drift, &recipes, &cells, &mut out));
+    out += "</tbody>\n</table></div>\n";
+    let mut rest = |text: String| out += &format!("<p class=\"rest\">{text}</p>\n");
+    if rows.len() > ROWS {
+        rest(format!("{} more, which the JSON report tells", count(rows.len() - ROWS, "host")));
+    }
+    if !quiet.is_empty() {
+        rest(format!("everything as declared on {}: {}", count(quiet.len(), "host"), short(&folded(&quiet), 4_000)));
+    }
+    out + "</section>\n"
+}
+
+fn cells<'a>(drift: &'a Drift, island: &Island<'_>) -> Cells<'a> {
+    let mut cells = Cells::new();
+    for finding in &drift.findings {
+        let Some(at) = island.place(&finding.host) else { continue };
+        let cell = cells.entry((at, finding.recipe.raw())).or_default();
+        cell.findings += 1;
+        cell.worst = cell.worst.max(Some(finding.severity));
+    }
+    for unsure in &drift.unknown {
+        let Some(at) = island.place(&unsure.host) else { continue };
+        cells.entry((at, unsure.recipe.raw())).or_default().unknown = true;
+    }
+    cells
+}
+
+/// A row. End tags that HTML lets one leave out are left out: a thousand hosts have many cells.
+fn row(at: usize, drift: &Drift, recipes: &BTreeSet<&str>, cells: &Cells<'_>, out: &mut String) {
+    let host = &drift.hosts[at];
+    let name = host.host.as_str();
+    // Writing to a `String` cannot fail.
+    let _ = write!(out, "<tr data-h=\"{at}\"><th><a href=\"#host={}\">{}</a>", fragment(name), line(name));
+    if host.reach != Reach::Observed {
+        let _ = writeln!(out, "<td class=\"x\" colspan=\"{}\">did not answer", recipes.len().max(1));
+        return;
+    }
+    for recipe in recipes {
+        match cells.get(&(at, recipe)) {
+            None => *out += "<td>",
+            Some(cell) => cell_of(cell, out),
+        }
+    }
+    out.push('\n');
+}
+
+fn cell_of(cell: &Cell, out: &mut String) {
+    let class = match cell.worst {
+        Some(Severity::Critical) => "c",
+        Some(Severity::High) => "h",
+        Some(Severity::Medium) => "m",
+        Some(Severity::Low) => "l",
+        None => "u",
+    };
+    let sign = if cell.unknown { "?" } else { "" };
+    let number = if cell.findings > 0 { cell.findings.to_string() } else { String::new() };
+    // Writing to a `String` cannot fail.
+    let _ = write!(out, "<td class=\"{class}\">{number}{sign}");
+}

@@ -1,0 +1,102 @@
+//! The JSON beside the text: which hosts an entry is about, since the text folds them.
+
+use crate::drift::Drift;
+use crate::model::HostName;
+use crate::view::json::compact;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+
+/// What the script reads. Entries stand in the order of the elements of class `e`.
+#[derive(Serialize)]
+pub struct Island<'a> {
+    hosts: Vec<&'a str>,
+    /// Those of the table's columns.
+    recipes: Vec<&'a str>,
+    entries: Vec<Item<'a>>,
+    #[serde(skip)]
+    places: HashMap<&'a HostName, usize>,
+}
+
+/// One entry of the page.
+#[derive(Serialize)]
+struct Item<'a> {
+    /// For each of its parts the hosts by their place in `hosts`, in runs: first and last of each. The first parts are the
+    /// elements of class `v` in it; those after them were left out, and an entry without such elements is one part.
+    parts: Vec<Vec<usize>>,
+    recipe: &'a str,
+    severity: &'a str,
+    cause: &'a str,
+}
+
+impl<'a> Island<'a> {
+    pub fn new(drift: &'a Drift) -> Self {
+        let hosts = drift.hosts.iter().map(|host| host.host.as_str()).collect();
+        let places = drift.hosts.iter().enumerate().map(|(at, host)| (&host.host, at)).collect();
+        Self { hosts, recipes: Vec::new(), entries: Vec::new(), places }
+    }
+
+    /// Returns the place of a host.
+    pub fn place(&self, host: &HostName) -> Option<usize> {
+        self.places.get(host).copied()
+    }
+
+    /// Notes the columns of the table.
+    pub fn columns(&mut self, recipes: impl IntoIterator<Item = &'a str>) {
+        self.recipes = recipes.into_iter().collect();
+    }
+
+    /// Notes an entry by the hosts of each of its parts. `recipe` and `cause` are empty for what has none.
+    pub fn push(&mut self, parts: &[Vec<&HostName>], recipe: &'a str, severity: &'a str, cause: &'a str) {
+        let part = |hosts: &Vec<&HostName>| {
+            let mut places: Vec<usize> = hosts.iter().filter_map(|host| self.place(host)).collect();
+            places.sort_unstable();
+            runs(&places)
+        };
+        let parts = parts.iter().map(part).collect();
+        self.entries.push(Item { parts, recipe, severity, cause });
+    }
+
+    /// Returns the text of the island: JSON in which nothing ends the element that holds it.
+    ///
+    /// # Errors
+    /// Never: text and numbers serialize.
+    pub fn json(&self) -> io::Result<String> {
+        // Only strings hold one, and there it is the same as an escape.
+        Ok(compact(self)?.replace('<', "\\u003c"))
+    }
+}
+
+/// Returns first and last of each run of consecutive numbers, ascending.
+fn runs(places: &[usize]) -> Vec<usize> {
+    let mut runs: Vec<usize> = Vec::new();
+    for &place in places {
+        match runs.last_mut() {
+            Some(last) if place <= *last + 1 => *last = place,
+            _ => runs.extend([place, place]),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample;
+
+    #[test]
+    fn neighbours_are_one_run() {
+        assert_eq!(runs(&[0, 1, 2, 5, 7, 8]), [0, 2, 5, 5, 7, 8]);
+        assert_eq!(runs(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn nothing_ends_the_element() {
+        let mut drift = sample::drift(&["a</script><!--"], Vec::new());
+        drift.hosts[0].settled = 1;
+        let text = Island::new(&drift).json().unwrap();
+        assert!(!text.contains('<'), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["hosts"][0], "a</script><!--");
+    }
+}

@@ -1,0 +1,63 @@
+//! The top of the page: what was looked at, and how much of what was found.
+
+use super::escape::{line, short};
+use crate::drift::Severity;
+use crate::model::HostName;
+use crate::view::drift::{Told, folded, is_whole};
+use crate::view::{count, took};
+use std::fmt::Write as _;
+
+/// Returns the heading, and what is to be known before reading on.
+pub fn head(told: &Told<'_>) -> String {
+    let drift = told.drift;
+    let mut out = format!(
+        "<header><h1>forge drift: {}</h1><button id=\"theme\" type=\"button\" hidden>dark</button>\n<p>{} · {} · run {} · forge {} · took {}</p></header>\n",
+        line(&drift.cluster),
+        line(&drift.time),
+        line(&drift.inventory),
+        line(&drift.run),
+        line(&drift.forge),
+        took(drift.took)
+    );
+    let mut notice = |text: String| out += &format!("<p class=\"notice\">{text}</p>\n");
+    if !drift.simulated.is_empty() {
+        let names: Vec<&HostName> = drift.simulated.iter().collect();
+        notice(format!("Simulated, no real hardware: {}", short(&folded(&names), 400)));
+    }
+    if !is_whole(told.exit) {
+        notice(format!("Not everything could be told: {} (exit code {}).", told.exit.meaning(), told.exit.code()));
+    }
+    if let Some(why) = &drift.no_history {
+        notice(format!("No history is kept, so that everything looks new: {}", line(why)));
+    }
+    out
+}
+
+/// Returns a number for each thing that is counted.
+pub fn tiles(told: &Told<'_>) -> String {
+    let counts = told.drift.counts();
+    let mut tiles = vec![("hosts", counts.hosts, "hosts"), ("drifted", counts.drifted, "drifted")];
+    for severity in Severity::WORST_FIRST {
+        tiles.push((severity.name(), counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()));
+    }
+    tiles.extend([
+        ("unknown", counts.unknown, "unknown"),
+        ("unreachable", counts.unreachable, "unreachable"),
+        ("good", counts.settled, "as declared"),
+        ("resolved", counts.resolved, "resolved"),
+        ("ignored", counts.ignored, "ignored"),
+    ]);
+    let mut out = String::from("<section id=\"summary\"><h2>");
+    out += &match counts.findings {
+        0 if is_whole(told.exit) => format!("no drift on {}", count(counts.hosts, "host")),
+        0 => format!("nothing found on {}", count(counts.hosts, "host")),
+        some => format!("{} on {} of {}", count(some, "finding"), counts.drifted, count(counts.hosts, "host")),
+    };
+    out += "</h2><dl>";
+    for (class, number, word) in tiles {
+        let zero = if number == 0 { " zero" } else { "" };
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, "<div class=\"{class}{zero}\"><dt>{word}</dt><dd>{number}</dd></div>");
+    }
+    out + "</dl></section>\n"
+}

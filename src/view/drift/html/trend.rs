@@ -1,0 +1,92 @@
+//! How much was found over time, as a drawing.
+
+use super::escape::line;
+use crate::drift::RunLine;
+use jiff::Timestamp;
+use std::fmt::Write as _;
+
+/// Runs that are drawn at most: the latest.
+const RUNS: usize = 400;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 120.0;
+/// Room for the numbers to the left, and for the dates below.
+const LEFT: f64 = 40.0;
+const BELOW: f64 = 18.0;
+const ABOVE: f64 = 8.0;
+
+/// What is drawn: its class, its name, and its number in a run.
+type Line = (&'static str, &'static str, fn(&RunLine) -> usize);
+
+const LINES: [Line; 3] = [
+    ("findings", "findings", |run| run.findings),
+    ("unknown", "unknown", |run| run.unknown),
+    ("unreachable", "unreachable hosts", |run| run.unreachable),
+];
+
+/// Returns the drawing; a sentence where there is nothing to draw yet.
+pub fn trend(runs: &[RunLine]) -> String {
+    let points = points(runs);
+    match points.len() {
+        0 | 1 => {
+            "<section id=\"trend\"><h2>trend</h2><p>No trend yet: it takes the history of two runs.</p></section>\n"
+                .to_owned()
+        }
+        _ => drawn(&points),
+    }
+}
+
+/// The latest runs with a time. Those that looked at fewer hosts than the others (`--on`) would read as if much had been put
+/// right.
+fn points(runs: &[RunLine]) -> Vec<(f64, &RunLine)> {
+    let late = &runs[runs.len().saturating_sub(RUNS)..];
+    let most = late.iter().map(|run| run.hosts).max().unwrap_or(0);
+    let timed = late.iter().filter(|run| run.hosts * 2 > most);
+    timed.filter_map(|run| Some((run.time.parse::<Timestamp>().ok()?.as_second() as f64, run))).collect()
+}
+
+fn drawn(points: &[(f64, &RunLine)]) -> String {
+    let (first, last) = (points[0].0, points[points.len() - 1].0);
+    let highest = |of: fn(&RunLine) -> usize| points.iter().map(|(_, run)| of(run)).max().unwrap_or(0);
+    let top = LINES.iter().map(|(.., of)| highest(*of)).max().unwrap_or(0).max(1);
+    let span = (last - first).max(1.0);
+    let x = |time: f64| LEFT + (time - first) / span * (WIDTH - LEFT - 6.0);
+    let y = |number: usize| ABOVE + (1.0 - number as f64 / top as f64) * (HEIGHT - ABOVE - BELOW);
+    let mut out = format!(
+        "<section id=\"trend\"><h2>trend</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        line(&said(points))
+    );
+    for (number, label) in [(top, top.to_string()), (0, "0".to_owned())] {
+        let y = y(number);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            out,
+            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{WIDTH}\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            LEFT - 6.0,
+            y + 4.0
+        );
+    }
+    for (class, _, of) in LINES.iter().filter(|(class, _, of)| *class == "findings" || highest(*of) > 0) {
+        let path: Vec<String> = points.iter().map(|(time, run)| format!("{:.1} {:.1}", x(*time), y(of(run)))).collect();
+        let _ = writeln!(out, "<path class=\"line {class}\" d=\"M{}\"/>", path.join("L"));
+    }
+    for (at, anchor) in [(0, "start"), (points.len() - 1, "end")] {
+        let place = if at == 0 { LEFT } else { WIDTH };
+        let day = line(points[at].1.time.get(..16).unwrap_or(&points[at].1.time)).replace('T', " ");
+        let _ = writeln!(out, "<text x=\"{place}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{day}</text>", HEIGHT - 4.0);
+    }
+    out + "</svg>\n" + &legend(points) + "</section>\n"
+}
+
+/// Returns the drawing in words.
+fn said(points: &[(f64, &RunLine)]) -> String {
+    let (first, last) = (points[0].1, points[points.len() - 1].1);
+    format!("findings of {} runs, from {} at first to {} now", points.len(), first.findings, last.findings)
+}
+
+fn legend(points: &[(f64, &RunLine)]) -> String {
+    let last = points[points.len() - 1].1;
+    let item = |(class, name, of): &Line| format!("<span class=\"key {class}\">{name}: {} now</span>", of(last));
+    let items: Vec<String> = LINES.iter().map(item).collect();
+    format!("<p>{} <span>{} runs</span></p>\n", items.join(" "), points.len())
+}

@@ -1,0 +1,159 @@
+//! Drift as JUnit XML: a host is a suite, a finding a test that failed, what could not be told one with an error.
+
+use super::{Told, about};
+use crate::drift::{Finding, HostDrift, Unsure};
+use crate::model::HostName;
+use crate::plan::{Reach, Unreachable};
+use crate::view::{count, escape};
+use quick_xml::events::{BytesDecl, BytesText, Event};
+use quick_xml::writer::Writer;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Characters of a value at most: the whole is in the JSON output.
+const VALUE: usize = 400;
+/// Lines of a diff at most.
+const LINES: usize = 200;
+
+type Xml<'w> = Writer<&'w mut dyn Write>;
+
+/// One host, with all that is told of it.
+struct Suite<'a> {
+    host: &'a HostDrift,
+    findings: Vec<&'a Finding>,
+    unknown: Vec<&'a Unsure>,
+}
+
+/// Writes one document.
+pub fn junit(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut xml = Writer::new_with_indent(out, b' ', 2);
+    xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    let suites = suites(told);
+    let sum = |of: &dyn Fn(&Suite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
+    let name = escape::line(&format!("forge drift {}", told.drift.cluster)).into_owned();
+    xml.create_element("testsuites")
+        .with_attribute(("name", name.as_str()))
+        .with_attribute(("tests", sum(&|suite| suite.tests()).as_str()))
+        .with_attribute(("failures", sum(&|suite| suite.findings.len()).as_str()))
+        .with_attribute(("errors", sum(&|suite| suite.errors()).as_str()))
+        .with_attribute(("time", format!("{:.3}", told.drift.took.as_secs_f64()).as_str()))
+        .write_inner_content(|xml| suites.iter().try_for_each(|each| suite(each, told, xml)))?;
+    writeln!(xml.into_inner())
+}
+
+fn suites<'a>(told: &Told<'a>) -> Vec<Suite<'a>> {
+    let mut findings: HashMap<&HostName, Vec<&Finding>> = HashMap::new();
+    told.drift.findings.iter().for_each(|one| findings.entry(&one.host).or_default().push(one));
+    let mut unknown: HashMap<&HostName, Vec<&Unsure>> = HashMap::new();
+    told.drift.unknown.iter().for_each(|one| unknown.entry(&one.host).or_default().push(one));
+    let mut of = |host: &'a HostDrift| Suite {
+        host,
+        findings: findings.remove(&host.host).unwrap_or_default(),
+        unknown: unknown.remove(&host.host).unwrap_or_default(),
+    };
+    told.drift.hosts.iter().map(&mut of).collect()
+}
+
+impl Suite<'_> {
+    fn errors(&self) -> usize {
+        self.unknown.len() + usize::from(self.host.reach != Reach::Observed)
+    }
+
+    /// A host that answered has one test of its own, so that none is without a test.
+    fn tests(&self) -> usize {
+        self.findings.len() + self.unknown.len() + 1
+    }
+}
+
+fn suite(suite: &Suite<'_>, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()> {
+    let name = escape::line(suite.host.host.as_str());
+    // What is read there has no zone.
+    let time = told.drift.time.trim_end_matches('Z');
+    xml.create_element("testsuite")
+        .with_attribute(("name", &*name))
+        .with_attribute(("hostname", &*name))
+        .with_attribute(("tests", suite.tests().to_string().as_str()))
+        .with_attribute(("failures", suite.findings.len().to_string().as_str()))
+        .with_attribute(("errors", suite.errors().to_string().as_str()))
+        .with_attribute(("skipped", "0"))
+        .with_attribute(("time", format!("{:.3}", suite.host.took.as_secs_f64()).as_str()))
+        .with_attribute(("timestamp", &*escape::line(time)))
+        .write_inner_content(|xml| {
+            answered(suite.host, xml)?;
+            suite.findings.iter().try_for_each(|finding| failed(finding, told, xml))?;
+            suite.unknown.iter().try_for_each(|unsure| unsure_of(unsure, xml))
+        })?;
+    Ok(())
+}
+
+/// The test that every host has: that it could be looked at.
+fn answered(host: &HostDrift, xml: &mut Xml<'_>) -> io::Result<()> {
+    let test =
+        xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
+    let said = match &host.reach {
+        Reach::Unreachable(Unreachable { why, hint }) => {
+            let why = why.raw();
+            let hint = hint.as_ref().map_or_else(String::new, |hint| format!("hint: {}", hint.raw()));
+            return test.write_inner_content(|xml| wrong("error", "unreachable", why, &hint, xml)).map(drop);
+        }
+        Reach::Observed => format!("{} as declared", count(host.settled, "check")),
+    };
+    test.write_inner_content(|xml| text(xml, "system-out", &said)).map(drop)
+}
+
+fn failed(finding: &Finding, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()> {
+    let (recipe, name) = (escape::line(finding.recipe.raw()), about::full_name(finding));
+    xml.create_element("testcase")
+        .with_attribute(("classname", &*recipe))
+        .with_attribute(("name", &*escape::line(&name)))
+        .write_inner_content(|xml| {
+            let why = about::why(&[finding]);
+            wrong("failure", finding.cause.name(), &why, &body(finding, &told.drift.time), xml)
+        })?;
+    Ok(())
+}
+
+fn unsure_of(unsure: &Unsure, xml: &mut Xml<'_>) -> io::Result<()> {
+    let name = about::name(&unsure.recipe, &unsure.step);
+    let hint = unsure.hint.as_ref().map_or_else(String::new, |hint| format!("hint: {hint}\n"));
+    xml.create_element("testcase")
+        .with_attribute(("classname", &*escape::line(unsure.recipe.raw())))
+        .with_attribute(("name", &*escape::line(&name)))
+        .write_inner_content(|xml| {
+            let body = format!("{hint}declared at: {}", unsure.place);
+            wrong("error", "unknown", unsure.reason.raw(), &body, xml)
+        })?;
+    Ok(())
+}
+
+/// Writes why a test did not pass.
+fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut Xml<'_>) -> io::Result<()> {
+    let lines: Vec<_> = escape::block(body).collect();
+    xml.create_element(element)
+        .with_attribute(("type", class))
+        .with_attribute(("message", &*escape::line(message)))
+        .write_text_content(BytesText::new(&lines.join("\n")))?;
+    Ok(())
+}
+
+fn text(xml: &mut Xml<'_>, element: &str, text: &str) -> io::Result<()> {
+    xml.create_element(element).write_text_content(BytesText::new(&escape::line(text)))?;
+    Ok(())
+}
+
+/// Returns all that is told of a finding, a line each; a diff as it is.
+fn body(finding: &Finding, now: &str) -> String {
+    let mut lines = vec![format!("{} (severity {})", about::what(finding), finding.severity.name())];
+    let value = about::value(finding);
+    let shown = about::pair(&value, |text| escape::short(text, VALUE));
+    lines.extend((!shown.is_empty()).then(|| format!("{}: {shown}", finding.attribute.as_deref().unwrap_or_default())));
+    if let about::Value::Diff(diff) = value {
+        let all: Vec<&str> = diff.trim_end_matches('\n').split('\n').collect();
+        lines.extend(all.iter().take(LINES).map(|line| (*line).to_owned()));
+        lines.extend((all.len() > LINES).then(|| format!("({} more lines)", all.len() - LINES)));
+    }
+    let rows =
+        about::rows(&[finding], now).into_iter().map(|(label, text)| format!("{label}: {}", escape::line(&text)));
+    lines.extend(rows);
+    lines.join("\n")
+}

@@ -1,0 +1,132 @@
+//! Drift as Markdown, for a comment, an issue or a chat: short where all is equal, with the diffs folded in.
+//!
+//! Architecture Invariant: as of a plan, the page never exceeds the limit of a comment, and no text of a host acts in it.
+
+use super::{Told, about, folded};
+use crate::drift::{Cause, Finding, Severity};
+use crate::model::{HostName, Untrusted};
+use crate::view::markdown::page::{Page, block, code, span};
+use crate::view::text::drift::entry::{Entry, entries};
+use crate::view::{count, took, words};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Characters of a name at most.
+const NAME: usize = 80;
+/// Characters of a value or a reason at most.
+const VALUE: usize = 300;
+
+/// Writes the whole page, worst first.
+pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Page::default();
+    page.part("heading", &[heading(told)]);
+    page.part("summary", &[summary(told)]);
+    let mut entries = entries(&told.drift.findings);
+    entries.sort_by_key(|entry| std::cmp::Reverse((entry.first().is_fault(), entry.first().severity)));
+    entries.iter().for_each(|entry| page.part("finding", &[finding(entry, told, true), finding(entry, told, false)]));
+    about::unknown(told.drift).iter().for_each(|(unsure, on)| {
+        let name = span(&about::name(&unsure.recipe, &unsure.step), NAME);
+        page.part("unknown", &[aside("unknown", &name, &unsure.reason, on)]);
+    });
+    about::unreachable(told.drift).iter().for_each(|(why, on)| {
+        page.part("unreachable group", &[aside("unreachable", "", &why.why, on)]);
+    });
+    about::warnings(told.drift).iter().for_each(|(warning, on)| {
+        page.part("warning", &[aside("warning", "", &warning.why, on)]);
+    });
+    out.write_all(page.finish("The JSON report has everything.").as_bytes())
+}
+
+fn heading(told: &Told<'_>) -> String {
+    let counts = told.drift.counts();
+    let hosts = count(counts.hosts, "host");
+    let open = words::counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
+    let open = if open.is_empty() { open } else { format!("; {open}") };
+    match counts.findings {
+        0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
+        0 => format!("### forge drift: nothing found on {hosts}{open}\n\n"),
+        some => format!("### forge drift: {} on {} of {hosts}{open}\n\n", count(some, "finding"), counts.drifted),
+    }
+}
+
+fn summary(told: &Told<'_>) -> String {
+    let (drift, counts) = (told.drift, told.drift.counts());
+    let mut lines = String::new();
+    if !drift.simulated.is_empty() {
+        let names: Vec<&HostName> = drift.simulated.iter().collect();
+        lines += &format!("> **Simulated, no real hardware:** {}\n\n", span(&folded(&names), NAME));
+    }
+    if counts.findings > 0 {
+        let severities = Severity::WORST_FIRST.map(Severity::name);
+        let (severities, causes) =
+            (told_by(&counts.by_severity, &severities), told_by(&counts.by_cause, &Cause::ALL.map(Cause::name)));
+        lines += &format!("By severity: {severities}. By cause: {causes}.\n\n");
+    }
+    let rest = [(counts.settled, "as declared"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
+    let rest = words::counts(&rest);
+    lines += &format!("{}{} in {}.\n\n", rest, if rest.is_empty() { "Looked" } else { "; looked" }, took(drift.took));
+    let (cluster, inventory) = (span(&drift.cluster, NAME), span(&drift.inventory, NAME));
+    let (time, run) = (span(&drift.time, NAME), span(&drift.run, NAME));
+    lines += &format!("Cluster {cluster}, declared in {inventory}; {time}, run {run}\n\n");
+    lines
+}
+
+/// Returns how many of which name, in the order of `names`.
+fn told_by(counts: &BTreeMap<String, usize>, names: &[&str]) -> String {
+    let parts: Vec<(usize, &str)> = names.iter().map(|name| (counts.get(*name).copied().unwrap_or(0), *name)).collect();
+    words::counts(&parts)
+}
+
+/// One step for all hosts on which it is the same, with what differs folded in; or in a line.
+fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
+    match whole {
+        true => format!(
+            "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
+            head(entry, &code, ["<strong>", "</strong>"]),
+            body(entry, &told.drift.time)
+        ),
+        false => format!("- {}\n\n", head(entry, &span, ["**", "**"])),
+    }
+}
+
+/// `quote` is for the grammar of the place where the head stands.
+fn head(entry: &Entry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+    let (first, hosts) = (entry.first(), entry.hosts());
+    let severity = format!("{}{}{}", strong[0], first.severity.name(), strong[1]);
+    let on = format!("{}: {}", count(hosts.len(), "host"), quote(&folded(&hosts), NAME));
+    format!("{severity} {}, {} on {on}", quote(&about::what(first), NAME), first.cause.meaning())
+}
+
+fn body(entry: &Entry<'_>, now: &str) -> String {
+    let first = entry.first();
+    let firsts: Vec<&Finding> = entry.attributes().iter().map(|findings| findings[0]).collect();
+    let name = about::name(&first.recipe, &first.step);
+    let mut out = format!("{}: {}\n\n", span(&name, NAME), span(&about::why(&firsts), VALUE));
+    firsts.iter().for_each(|finding| attribute(finding, &mut out));
+    let all: Vec<&Finding> = entry.all().collect();
+    for (label, text) in about::rows(&all, now) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "- {label}: {}", span(&text, VALUE));
+    }
+    out
+}
+
+fn attribute(finding: &Finding, out: &mut String) {
+    let value = about::value(finding);
+    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(value, about::Value::Said)) else { return };
+    let name = span(name, NAME);
+    let shown = about::pair(&value, |text| span(text, VALUE));
+    // Writing to a `String` cannot fail.
+    let _ = match value {
+        about::Value::Diff(diff) => writeln!(out, "- {name}:\n\n{}", block("diff", diff)),
+        _ => writeln!(out, "- {name}: {shown}"),
+    };
+}
+
+/// What is no finding: one line.
+fn aside(what: &str, name: &str, why: &Untrusted, on: &[&HostName]) -> String {
+    let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+    let hosts = format!("{}: {}", count(on.len(), "host"), span(&folded(on), NAME));
+    format!("- **{what}**{name}: {} on {hosts}\n\n", span(why.raw(), VALUE))
+}

@@ -1,0 +1,226 @@
+//! Every report, written from the same drift and read by a parser of its format; and a hostile host in all of them.
+
+use super::*;
+use crate::drift::{Cause, Drift, RunLine, Severity};
+use crate::view::sample::{self, finding, rich_drift};
+use std::io::{self, Write};
+
+pub fn runs() -> Vec<RunLine> {
+    let run = |(at, findings): (usize, usize)| RunLine {
+        run: format!("r{at}"),
+        time: format!("2026-11-2{at}T09:30:00Z"),
+        hosts: 4,
+        unreachable: at % 2,
+        findings,
+        unknown: 1,
+        new: 0,
+        changed: 0,
+        resolved: 0,
+        exit: 9,
+        took_ms: 1200,
+    };
+    [2, 9, 5, 11].into_iter().enumerate().map(run).collect()
+}
+
+type Writer = fn(&Told<'_>, &mut dyn Write) -> io::Result<()>;
+
+fn written(drift: &Drift, writer: Writer) -> String {
+    let runs = runs();
+    let told = Told { drift, exit: drift.exit_code(), runs: &runs, last_success: "2026-11-21T09:15:00Z".parse().ok() };
+    let mut out = Vec::new();
+    writer(&told, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_page_of_markdown() {
+    insta::assert_snapshot!(written(&rich_drift(), markdown));
+}
+
+#[test]
+fn a_document_of_junit() {
+    let text = written(&rich_drift(), junit);
+    let xml = roxmltree::Document::parse(&text).unwrap();
+    let number = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap().parse::<usize>().unwrap();
+    let root = xml.root_element();
+    let of = |node: &roxmltree::Node<'_, '_>, name: &str| node.descendants().filter(|n| n.has_tag_name(name)).count();
+    for node in [root].into_iter().chain(root.children().filter(|node| node.has_tag_name("testsuite"))) {
+        assert_eq!(number(&node, "tests"), of(&node, "testcase"), "{node:?}");
+        assert_eq!(number(&node, "failures"), of(&node, "failure"), "{node:?}");
+        assert_eq!(number(&node, "errors"), of(&node, "error"), "{node:?}");
+    }
+    assert_eq!((number(&root, "failures"), number(&root, "errors")), (11, 2), "each finding; one unknown, one silent");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_document_of_sarif() {
+    let text = written(&rich_drift(), sarif);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn results_stand_where_they_are_declared() {
+    let mut drift = sample::drift(&["a"], vec![finding("a", "motd", Cause::Both, Severity::High)]);
+    drift.findings[0].place = "recipes/my base.yaml:7:5".into();
+    let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+    let result = &value["runs"][0]["results"][0];
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "recipes/my%20base.yaml");
+    assert_eq!(place["region"], serde_json::json!({ "startLine": 7, "startColumn": 5 }));
+    assert_eq!((result["level"].as_str(), result["baselineState"].as_str()), (Some("error"), Some("new")));
+    assert_eq!(value["runs"][0]["invocations"][0]["executionSuccessful"], true, "what is found is told: {value:#}");
+}
+
+#[test]
+fn a_run_that_could_not_tell_everything_is_no_success() {
+    let value: serde_json::Value = serde_json::from_str(&written(&rich_drift(), sarif)).unwrap();
+    let run = &value["runs"][0]["invocations"][0];
+    assert_eq!((&run["executionSuccessful"], &run["exitCode"]), (&false.into(), &4.into()));
+    assert_eq!(run["toolExecutionNotifications"].as_array().unwrap().len(), 2, "one silent host, one unknown step");
+}
+
+/// All that the standard's schema says of what forge writes, and nothing else may stand there.
+#[test]
+fn sarif_is_of_its_schema() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("sarif.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut drift = rich_drift();
+    for drift in [drift.clone(), hostile(), sample::drift(&[], Vec::new()), {
+        drift.no_history = None;
+        drift
+    }] {
+        let value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+        let wrong: Vec<String> =
+            validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert_eq!(wrong, [""; 0]);
+    }
+    let bent = serde_json::json!({ "version": "2.1.0", "runs": [{ "tool": { "driver": {} } }] });
+    assert!(!validator.is_valid(&bent), "a driver needs a name");
+}
+
+#[test]
+fn a_file_for_prometheus() {
+    insta::assert_snapshot!(written(&rich_drift(), prometheus));
+}
+
+#[test]
+fn the_last_success_is_read_from_the_file_before() {
+    let text = written(&rich_drift(), prometheus);
+    let time = "2026-11-21T09:15:00Z".parse().ok();
+    assert_eq!(last_success(&text, "h100-prod"), time);
+    assert_eq!(last_success(&text, "h100"), None, "that is another cluster");
+    assert_eq!(
+        last_success("forge_drift_last_success_timestamp_seconds{cluster=\"h100-prod\"} soon\n", "h100-prod"),
+        None
+    );
+    let mut drift = rich_drift();
+    drift.cluster = "a\"b\\c\nd".into();
+    assert_eq!(last_success(&written(&drift, prometheus), &drift.cluster), time);
+}
+
+#[test]
+fn recipes_whose_names_look_alike_are_one_sample() {
+    let long = "x".repeat(200);
+    let named = |end: &str| crate::drift::Finding {
+        recipe: format!("{long}{end}").into(),
+        ..finding("a", "motd", Cause::Both, Severity::Low)
+    };
+    let text = written(&sample::drift(&["a"], vec![named("1"), named("2")]), prometheus);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("forge_drift_findings{")).collect();
+    assert_eq!(lines.len(), 4, "a line for each severity: {lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("severity=\"low\"") && line.ends_with(" 2")), "{lines:#?}");
+}
+
+#[test]
+fn a_page_of_html() {
+    insta::assert_snapshot!(html_without_assets(&rich_drift()));
+}
+
+/// The page without its style and its script, which are files of their own.
+fn html_without_assets(drift: &Drift) -> String {
+    let page = written(drift, html);
+    let cut = |text: String, from: &str, to: &str| {
+        let start = text.find(from).unwrap() + from.len();
+        let end = start + text[start..].find(to).unwrap();
+        format!("{}…{}", &text[..start], &text[end..])
+    };
+    let page = cut(page, "<style>", "</style>");
+    let page = cut(page, "<script>", "</script>");
+    cut(page, "content=\"default-src", "\">")
+}
+
+#[test]
+fn the_policy_names_the_page_s_own_style_and_script() {
+    use base64::Engine;
+    use sha2::Digest;
+    let page = written(&rich_drift(), html);
+    let inside = |from: &str, to: &str| page.split(from).nth(1).unwrap().split(to).next().unwrap().to_owned();
+    let digest = |text: String| base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text.as_bytes()));
+    let policy = inside("Content-Security-Policy\" content=\"", "\"");
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(policy.contains(&format!("style-src 'sha256-{}'", digest(inside("<style>", "</style>")))), "{policy}");
+    assert!(policy.contains(&format!("script-src 'sha256-{}'", digest(inside("<script>", "</script>")))), "{policy}");
+    for active in ["unsafe", "onclick=", " style=", "http:", "https:", "innerHTML", "eval("] {
+        assert!(!page.contains(active), "`{active}` stands in the page");
+    }
+}
+
+/// A host that tries every grammar at once, in every place where its text is shown.
+pub fn hostile() -> Drift {
+    const TEXT: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script>]]>\"'`&amp;\n# x\r\0\u{8}\u{202e}\u{2066}\u{fffe}\u{ffff}[a](javascript:b) {label=\"} {0} | \\ --> <!-- \t```";
+    let mut drift = rich_drift();
+    drift.cluster = TEXT.into();
+    drift.hosts[0].host = crate::model::HostName::new(TEXT);
+    for finding in &mut drift.findings {
+        if finding.host.as_str() == "gpu01" {
+            finding.host = crate::model::HostName::new(TEXT);
+        }
+        for text in [&mut finding.recipe, &mut finding.step, &mut finding.title, &mut finding.kind, &mut finding.reason]
+        {
+            *text = TEXT.into();
+        }
+        finding.attribute = finding.attribute.as_ref().map(|_| TEXT.to_owned());
+        for text in [&mut finding.desired, &mut finding.observed] {
+            *text = text.as_ref().map(|_| TEXT.into());
+        }
+        finding.diff = finding.diff.as_ref().map(|_| format!("-{TEXT}\n+{TEXT}\n").as_str().into());
+        finding.hint = Some(TEXT.into());
+        finding.place = format!("{TEXT}:1:1");
+    }
+    drift.unknown[0].reason = TEXT.into();
+    drift
+}
+
+/// Nothing that acts on a terminal, reorders or hides.
+#[track_caller]
+fn is_harmless(text: &str) {
+    let found: Vec<char> = text.chars().filter(|c| crate::view::escape::hidden(*c)).collect();
+    assert_eq!(found, [' '; 0]);
+}
+
+/// The formats that a parser at hand reads; those of other programs are in `tests/browser`.
+#[test]
+fn a_hostile_host_is_text_in_every_format() {
+    let drift = hostile();
+    let shown = crate::view::escape::line(&drift.cluster).into_owned();
+    for writer in [markdown, junit, sarif, prometheus, html] {
+        is_harmless(&written(&drift, writer));
+    }
+    let xml = written(&drift, junit);
+    let xml = roxmltree::Document::parse(&xml).unwrap();
+    let suite = xml.descendants().find(|node| node.has_tag_name("testsuite")).unwrap();
+    assert_eq!(suite.attribute("hostname"), Some(shown.as_str()));
+    let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
+    assert_eq!(
+        value["runs"][0]["results"][0]["properties"]["host"], drift.cluster,
+        "parsed, it is as the host said it"
+    );
+    let message = value["runs"][0]["results"][0]["message"]["text"].as_str().unwrap();
+    assert!(!message.contains("]("), "no link: {message}");
+    let page = written(&drift, html);
+    assert_eq!(page.matches("<script").count(), 2, "the island and the page's own");
+    assert_eq!(page.matches("<!--").count(), 0);
+    let lines = written(&drift, prometheus);
+    assert!(lines.lines().all(|line| line.starts_with("forge_drift_") || line.starts_with("# ")), "{lines}");
+}

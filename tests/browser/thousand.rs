@@ -1,0 +1,136 @@
+//! A recorded run over a thousand hosts: its page is small, and there at once.
+
+use super::{chrome, sample};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const HOSTS: usize = 1000;
+/// What the page may weigh, and how long it may take to be there.
+const BYTES: u64 = 5_000_000;
+const MILLISECONDS: f64 = 1000.0;
+
+/// Writes a project and a recording of a thousand hosts, made from the field recording of one that was tampered with, one that
+/// is bare and one that is silent. Each is a machine of its own, and every second one was tampered with in its own way, so that
+/// little of it folds.
+fn record(folder: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/debian12-web");
+    let text = std::fs::read_to_string(from.join("recording.json")).unwrap();
+    let mut recording: Value = serde_json::from_str(&text).unwrap();
+    let known = recording["hosts"].as_array().unwrap().clone();
+    let hosts = (1..=HOSTS).map(|at| match at % 50 {
+        0 => like(&known[2], at),
+        1..=9 => like(&known[1], at),
+        _ => like(&known[0], at),
+    });
+    recording["hosts"] = hosts.collect();
+    let recipes = folder.join("recipes");
+    std::fs::create_dir_all(&recipes).unwrap();
+    std::fs::copy(from.join("recipes/web.yaml"), recipes.join("web.yaml")).unwrap();
+    std::fs::write(folder.join("recording.json"), recording.to_string()).unwrap();
+    let inventory =
+        format!("cluster: fleet\nhosts: [\"node-[0001:{HOSTS}]\"]\napply:\n  - {{ recipe: web, on: all }}\n");
+    std::fs::write(folder.join("inventory.yaml"), inventory).unwrap();
+}
+
+/// Returns a host that answers as a known one, as another machine.
+fn like(known: &Value, at: usize) -> Value {
+    let name = format!("node-{at:04}");
+    let mut text = known.to_string();
+    for machine in ["9c8d9ddf74f64ea1964b509c6f4e0bc7", "f7d762d283d244b4815611b220dc2f72"] {
+        text = text.replace(machine, &format!("{at:032x}"));
+    }
+    for hostname in ["hostname\\tnode-01", "hostname\\tnode-02"] {
+        text = text.replace(hostname, &format!("hostname\\t{name}"));
+    }
+    if at.is_multiple_of(2) {
+        // The digest of the file, and its content: one line more than is declared.
+        let content = |more: &str| format!("greeting=hello\n{more}\n");
+        let digest = |more: &str| forge::model::hex(&Sha256::digest(content(more)));
+        let body = |more: &str| STANDARD.encode(content(more));
+        assert!(text.contains(&body("x")) == text.contains(&digest("x")), "the recording is another one");
+        text = text.replace(&digest("x"), &digest(&name)).replace(&body("x"), &body(&name));
+    }
+    let mut host: Value = serde_json::from_str(&text).unwrap();
+    host["host"] = name.into();
+    host
+}
+
+/// `limit` is in milliseconds.
+fn opens(chrome: &mut chrome::Chrome, page: &Path, limit: f64) {
+    let bytes = std::fs::metadata(page).unwrap().len();
+    assert!(bytes < BYTES, "{bytes} bytes");
+    // The best of three: this machine may do other work beside it.
+    let times: Vec<f64> = (0..3).map(|_| chrome.open(page, "")).collect();
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    eprintln!("{bytes} bytes, loaded in {times:.0?} ms");
+    assert!(best < limit, "{times:?} ms");
+    let search = "(() => { const began = performance.now(); const q = document.querySelector('#q'); q.value = 'node-0777'; \
+                  q.dispatchEvent(new Event('input')); document.body.offsetHeight; return performance.now() - began })()";
+    let took = chrome.evaluate(search).as_f64().unwrap();
+    eprintln!("searched in {took:.0} ms");
+    assert!(took < limit, "a search takes {took} ms");
+    let rows =
+        "[...document.querySelectorAll('tr[data-h]:not([hidden]) th')].map((head) => head.textContent).join(' ')";
+    assert_eq!(chrome.text(rows), "node-0777");
+    let parts = "[...document.querySelectorAll('.e:not([hidden]) .v:not([hidden]) .on')].every((on) => /node-0777|[[]/.test(on.textContent))";
+    assert_eq!(chrome.evaluate(parts), true, "of what differs by host only what is on this one");
+    assert_eq!(chrome.troubles(), [""; 0]);
+}
+
+#[test]
+fn a_recorded_run_over_a_thousand_hosts_opens_at_once() {
+    let Some(mut chrome) = chrome::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
+    command.args(["drift", "inventory.yaml", "--observed", "recording.json", "--report", "html=drift.html", "--quiet"]);
+    let output = command.current_dir(folder.path()).env_clear().stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "some hosts are silent: {said}");
+    let page = folder.path().join("drift.html");
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        text.contains("<del>-node-0776</del>") && text.contains("declared <code>running</code>"),
+        "diffs and values"
+    );
+    assert!(text.matches("<div class=\"v\">").count() > 400, "what differs by host does not fold");
+    opens(&mut chrome, &page, MILLISECONDS);
+    chrome.open(&page, "");
+    chrome.picture("thousand");
+}
+
+/// Hosts on which nothing is equal, so that no detail folds, and the page has to leave some out.
+#[test]
+fn a_page_that_is_full_says_what_it_leaves_out() {
+    let Some(mut chrome) = chrome::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let hosts: Vec<String> = (1..=HOSTS).map(|at| format!("node-{at:04}")).collect();
+    let recipes = ["base", "containerd", "doca-ofed", "host-tuning", "ib-ports", "nginx", "nvidia-driver", "openibd"];
+    let findings = hosts.iter().flat_map(|host| {
+        recipes.iter().map(move |recipe| {
+            let mut finding = sample::finding(host, recipe, "config", "medium", "machine-changed");
+            let lines: String = (0..30).map(|line| format!("-{host} {recipe} {line}\n+as declared {line}\n")).collect();
+            finding["diff"] = format!("@@ -1,30 +1,30 @@\n{lines}").into();
+            finding
+        })
+    });
+    let page = sample::page(folder.path(), &sample::drift(&hosts, findings.collect()));
+    // A page that is full takes longer, and no recorded run makes one.
+    opens(&mut chrome, &page, 3.0 * MILLISECONDS);
+    assert_eq!(
+        chrome.evaluate("document.querySelectorAll('.e').length"),
+        recipes.len(),
+        "every finding is named all the same"
+    );
+    let told = chrome.text("document.querySelector('#findings > .notice').textContent");
+    assert!(
+        told.starts_with("The page is full: ")
+            && told.contains(" left out, 0 not shown.")
+            && told.ends_with("The JSON report has everything."),
+        "{told}"
+    );
+}
