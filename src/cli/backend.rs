@@ -25,7 +25,10 @@ pub enum Ask {
     /// The same, with sessions left open for the changes that follow.
     Change,
     /// What the declared steps and verifications need, and how the hardware is; what fails is asked once more.
-    Drift,
+    Drift {
+        /// Whether every fact is asked that hosts are compared by.
+        outliers: bool,
+    },
     /// Every fact.
     Facts,
 }

@@ -10,6 +10,8 @@ use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
 use super::saved::Keep;
 use super::timer::{self, TimerArgs};
+use crate::config::OutlierMode;
+use crate::engine;
 use crate::model::{ExitCode, Level};
 use crate::view;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -31,6 +33,7 @@ use std::time::Duration;
   forge drift cluster.yaml --format ndjson     one message a line, the version first
   forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
   forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
+  forge drift cluster.yaml --outliers          also which host is unlike the others of its kind
   forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
   forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
 pub struct Args {
@@ -50,6 +53,9 @@ pub struct Args {
     /// With --history: from then on: 12h, 7d, or a day as in 2026-11-21
     #[arg(long, value_name = "TIME", requires = "history")]
     pub since: Option<Since>,
+    /// Also show what few of the hosts that are alike have, against the majority of them; `count`: as found, so that forge ends with 2
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "show")]
+    pub outliers: Option<OutlierMode>,
     #[command(flatten)]
     pub timer: TimerArgs,
 }
@@ -96,9 +102,12 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     }
     block_on(async {
         let mut stop = Interrupts::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift).await?;
+        let mode = args.outliers.or(cx.backend.project(&loaded.0).drift.outliers);
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift { outliers: mode.is_some() }).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
-        let drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
+        drift.outliers_count = mode == Some(OutlierMode::Count);
         let exit = drift.exit_code();
         match cx.settings.format {
             Format::Ndjson => {
@@ -167,6 +176,7 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
     if args.level != Level::L4 {
         flag("--level", format!("{:?}", args.level));
     }
+    words.extend(args.outliers.map(|mode| format!("--outliers={}", mode.name())));
     if typed.trust {
         words.push("--trust".to_owned());
     }

@@ -166,7 +166,7 @@ impl Backend for Library {
         match ask {
             Ask::Declared => engine::observe(project, hosts, &options, &events).await,
             Ask::Change => engine::observe_to_change(project, hosts, &options, &events).await,
-            Ask::Drift => engine::observe_drift(project, hosts, &options, &events).await,
+            Ask::Drift { outliers } => engine::observe_drift(project, hosts, outliers, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }

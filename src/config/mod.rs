@@ -35,7 +35,7 @@ mod yaml;
 pub use ansible::{Converted, Difference, from_ansible};
 pub use catalog::{ParamLine, RecipeLine, RecipePage, RuleLine, StepLine, VerifyLine, catalog, recipe_page};
 pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
-pub use drift::{DriftPolicy, Ignore, Ignored};
+pub use drift::{DriftPolicy, Ignore, Ignored, OutlierMode};
 pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
 pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
 pub use filter::StepFilter;

@@ -191,6 +191,10 @@ fn drift(key: &str) -> Value {
             "Whether a recipe's own checks run also where they cannot be kept from writing.",
             json!({ "type": "boolean" }),
         ),
+        "outliers" => said(
+            "Whether hosts that are alike are compared: `show` tells what few of them have, `count` takes it as found.",
+            json!({ "enum": ["show", "count"] }),
+        ),
         _ => json!({}),
     }
 }

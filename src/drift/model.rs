@@ -1,6 +1,7 @@
 //! Drift as a value: what was found on which host, since when, why, and what could not be told.
 
 use super::{Cause, Known};
+use crate::facts::outliers::Outliers;
 use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Warning};
 use schemars::JsonSchema;
@@ -41,6 +42,12 @@ pub struct Drift {
     /// Why no history is kept: then every finding looks new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
+    /// What differs from the majority of hosts that are alike, where it was asked for. It is no finding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Outliers>,
+    /// Whether it was asked that outliers count as found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outliers_count: bool,
     pub took: Duration,
 }
 
@@ -326,9 +333,16 @@ impl Drift {
         let holds = [
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
-            (!self.findings.is_empty(), ExitCode::Changes),
+            (!self.findings.is_empty() || self.is_odd(), ExitCode::Changes),
         ];
         ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
+    }
+}
+
+impl Drift {
+    /// Returns whether hosts differ from the majority, and it was asked that this counts.
+    fn is_odd(&self) -> bool {
+        self.outliers_count && self.outliers.as_ref().is_some_and(|outliers| !outliers.odd.is_empty())
     }
 }
 

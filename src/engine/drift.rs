@@ -73,6 +73,8 @@ impl Run<'_> {
             resolved: Vec::new(),
             ignored: std::mem::take(&mut found.ignored),
             no_history: None,
+            outliers: None,
+            outliers_count: false,
             took: self.observed.took,
         };
         (drift, found)

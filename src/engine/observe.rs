@@ -64,7 +64,10 @@ type Sessions<S> = BTreeMap<HostName, S>;
 enum Purpose {
     Read,
     Change,
-    Drift,
+    Drift {
+        /// Whether every fact is asked that hosts are compared by.
+        outliers: bool,
+    },
 }
 
 /// Where a look stands: what every host's first trip needs.
@@ -88,10 +91,17 @@ pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, e
 }
 
 /// Observes `hosts` for drift: what could not be read is asked once more before it counts, and hardware that the project
-/// is about is asked how it is. Checks of recipes are kept from writing.
-pub async fn observe_drift(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+/// is about is asked how it is. Checks of recipes are kept from writing. With `outliers`, facts that hosts are compared by are
+/// asked too, in the same round trip.
+pub async fn observe_drift(
+    project: &Project,
+    hosts: &[HostName],
+    outliers: bool,
+    options: &Options,
+    events: &Events,
+) -> Observed {
     let options = Options { confined: !project.drift.unconfined, ..options.clone() };
-    look::<Glance>(project, hosts, &options, events, Purpose::Drift).await.0
+    look::<Glance>(project, hosts, &options, events, Purpose::Drift { outliers }).await.0
 }
 
 /// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
@@ -110,7 +120,7 @@ async fn look<S: Asked>(
     let expander = Expander::new(project);
     let facts = match purpose {
         _ if options.replay.record => every_fact(),
-        Purpose::Drift => with_health(facts_used(project)),
+        Purpose::Drift { outliers } => with_outliers(with_health(facts_used(project)), outliers),
         Purpose::Read | Purpose::Change => facts_used(project),
     };
     let look = Look {
@@ -120,7 +130,7 @@ async fn look<S: Asked>(
         events,
         facts: &facts,
         keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
-        careful: purpose == Purpose::Drift && options.replay.observed.is_none(),
+        careful: matches!(purpose, Purpose::Drift { .. }) && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
@@ -140,6 +150,13 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
         if about.iter().any(|about| facts.contains(*about)) {
             facts.insert(fact.to_owned());
         }
+    }
+    facts
+}
+
+fn with_outliers(mut facts: BTreeSet<String>, outliers: bool) -> BTreeSet<String> {
+    if outliers {
+        facts.extend(crate::facts::outliers::facts().map(str::to_owned));
     }
     facts
 }

@@ -1,6 +1,7 @@
 //! `cpu`: processors.
 
 use super::Fact;
+use super::alike::same;
 use super::read::{done, field, text_or_null, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -14,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
         ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),
     ],
     reads: &["/sys/devices/system/cpu/online", "/proc/cpuinfo"],
+    alike: &[same("count"), same("model")],
     snippet: FactSnippet {
         name: "cpu",
         snippet: "read -r o </sys/devices/system/cpu/online || exit; printf 'online\\t%s\\n' \"$o\"\n\

@@ -1,6 +1,7 @@
 //! `disk`: room on the filesystems that provisioning fills.
 
 use super::Fact;
+use super::alike::each;
 use super::read::unread;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -14,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
         ("total", "size of the filesystem it is on, in bytes"),
     ],
     reads: &["df -B1 --output=avail,size,file / /boot /var /tmp"],
+    alike: &[each("", "", &["total"])],
     snippet: FactSnippet {
         name: "disk",
         snippet: "need df; df -B1 --output=avail,size,file / /boot /var /tmp",

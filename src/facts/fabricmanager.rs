@@ -1,6 +1,7 @@
 //! `fabricmanager`: the version of the fabric manager's program.
 
 use super::Fact;
+use super::alike::same;
 use super::command::nvidia_version::is_version;
 use super::read::{done, unread};
 use crate::model::Value;
@@ -12,6 +13,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version has to be that of the loaded driver, to the last digit.",
     fields: &[("version", "`560.35.03`, null where it is not installed")],
     reads: &["nv-fabricmanager --version"],
+    alike: &[same("version")],
     snippet: FactSnippet {
         name: "fabricmanager",
         snippet: "command -v nv-fabricmanager >/dev/null 2>&1 || { printf 'none\\n'; exit 0; }; LC_ALL=C nv-fabricmanager --version 2>&1",

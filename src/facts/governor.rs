@@ -1,6 +1,7 @@
 //! `governor`: how the processors' clocks and memory placement are governed.
 
 use super::Fact;
+use super::alike::{self, same, tidied};
 use super::read::{done, field};
 use super::secure_boot::bracketed;
 use crate::model::Value;
@@ -33,6 +34,7 @@ pub(super) const FACT: Fact = Fact {
         "/proc/sys/kernel/numa_balancing",
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
+    alike: &[tidied("governors", alike::keys), same("numa_balancing"), same("thp")],
     snippet: FactSnippet { name: "governor", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

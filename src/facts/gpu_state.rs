@@ -1,6 +1,7 @@
 //! `gpu_state`: the state of each GPU as `nvidia-smi -q` tells it.
 
 use super::Fact;
+use super::alike::each;
 use super::command::nvidia_smi::{self, Cell, Gpu};
 use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
 use crate::model::Value;
@@ -50,6 +51,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
+    alike: &[each("", "bdf", &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"])],
     snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `iommu`: whether devices' addresses are translated.
 
 use super::Fact;
+use super::alike::same;
 use super::read::done;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -16,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
         ("mode", "`off`, `passthrough` (all groups), `translated` (none), `mixed`"),
     ],
     reads: &["/sys/kernel/iommu_groups/*/type"],
+    alike: &[same("mode")],
     snippet: FactSnippet {
         name: "iommu",
         snippet: "[ -d /sys/kernel ] || { printf '/sys is not mounted\\n' >&2; exit 1; }\n\

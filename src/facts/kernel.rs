@@ -1,6 +1,7 @@
 //! `kernel`: what runs.
 
 use super::Fact;
+use super::alike::{self, same, tidied};
 use super::read::{done, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -15,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("cmdline", "the command line it was booted with, as text"),
     ],
     reads: &["uname -r -m", "/proc/cmdline"],
+    alike: &[same("release"), same("arch"), tidied("cmdline", alike::cmdline)],
     snippet: FactSnippet {
         name: "kernel",
         snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",

@@ -1,6 +1,7 @@
 //! `kernels`: which kernels are installed, and for which of them modules can be built.
 
 use super::Fact;
+use super::alike::{same, tally};
 use super::read::{done, field, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -30,6 +31,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["uname -r", "/lib/modules/*", "/lib/modules/*/build/Makefile", "/boot/vmlinuz-*"],
+    alike: &[same("headers"), tally("installed", &["release"])],
     snippet: FactSnippet { name: "kernels", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

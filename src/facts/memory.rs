@@ -1,6 +1,7 @@
 //! `memory`: main memory.
 
 use super::Fact;
+use super::alike::{self, tidied};
 use super::read::{done, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -11,6 +12,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "Main memory, from `/proc/meminfo`.",
     fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
     reads: &["/proc/meminfo"],
+    alike: &[tidied("total", alike::roughly)],
     snippet: FactSnippet {
         name: "memory",
         snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",

@@ -1,6 +1,7 @@
 //! `modules`: loaded kernel modules, and which of them use which.
 
 use super::Fact;
+use super::alike::names;
 use super::read::{done, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -14,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
         ("used_by", "the modules that use it"),
     ],
     reads: &["/proc/modules"],
+    alike: &[names("")],
     snippet: FactSnippet {
         name: "modules",
         snippet: "[ -e /proc/modules ] || exit 0; printf 'modules\\n'; cat /proc/modules",

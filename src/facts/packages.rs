@@ -1,6 +1,7 @@
 //! `packages`: the package manager, and what is installed.
 
 use super::Fact;
+use super::alike::{entries, same};
 use super::read::{done, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -18,6 +19,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["dpkg-query -W", "rpm -qa"],
+    alike: &[same("manager"), entries("installed")],
     snippet: FactSnippet {
         name: "packages",
         snippet: "if command -v apt-get >/dev/null 2>&1; then\n\

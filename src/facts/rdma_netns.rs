@@ -1,6 +1,7 @@
 //! `rdma_netns`: whether RDMA devices are shared between network namespaces.
 
 use super::Fact;
+use super::alike::same;
 use super::read::{done, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -16,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
           which follows what `rdma system set` does. Null while that module is not loaded.",
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
+    alike: &[same("")],
     snippet: FactSnippet { name: "rdma_netns", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `reboot`: whether packages ask for a reboot.
 
 use super::Fact;
+use super::alike::same;
 use super::read::done;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -28,6 +29,7 @@ pub(super) const FACT: Fact = Fact {
         ("packages", "the packages that ask for it, sorted; empty where the mark names none"),
     ],
     reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
+    alike: &[same("required")],
     snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
 use super::Fact;
+use super::alike::same;
 use super::read::{done, field, unknown_part};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -28,6 +29,7 @@ pub(super) const FACT: Fact = Fact {
         "mokutil --sb-state",
         "/sys/kernel/security/lockdown",
     ],
+    alike: &[same("enabled"), same("lockdown")],
     snippet: FactSnippet { name: "secure_boot", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

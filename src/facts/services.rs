@@ -1,6 +1,7 @@
 //! `services`: the units that the GPU and RDMA stacks bring along.
 
 use super::Fact;
+use super::alike::each;
 use super::read::{done, text_or_null, unread};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -27,6 +28,7 @@ pub(super) const FACT: Fact = Fact {
     reads: &[
         "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
     ],
+    alike: &[each("", "", &["exists", "active", "sub", "enabled", "needs_reload", "memlock"])],
     snippet: FactSnippet { name: "services", snippet: SNIPPET, timeout_s: 15, device: false, quick: false },
     parse,
 };

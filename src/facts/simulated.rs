@@ -1,6 +1,7 @@
 //! `simulated`: whether what a host shows of its hardware is a stand-in.
 
 use super::Fact;
+use super::alike::same;
 use super::read::{done, text_or_null};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -13,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
           puts stand-ins on a host for a test writes it there. Null on every other host. What forge shows of such a host says so first.",
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
+    alike: &[same("")],
     snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `sm`: the subnet manager that this host hears.
 
 use super::Fact;
+use super::alike::same;
 use super::command::sminfo;
 use super::read::{done, failed, guarded, parts, ran};
 use crate::model::Value;
@@ -27,6 +28,7 @@ pub(super) const FACT: Fact = Fact {
         ("activity", "a count that grows while it lives"),
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
+    alike: &[same("guid")],
     snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `time`: whether the clock is synchronized.
 
 use super::Fact;
+use super::alike::same;
 use super::read::field;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -27,6 +28,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
     fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
+    alike: &[same("synchronized")],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

@@ -1,6 +1,7 @@
 //! `tools`: which programs exist.
 
 use super::Fact;
+use super::alike::entries;
 use super::read::done;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -19,6 +20,7 @@ pub(super) const FACT: Fact = Fact {
           false. Searched in root's standard path.",
     fields: &[],
     reads: &["the folders of PATH"],
+    alike: &[entries("")],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

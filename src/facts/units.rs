@@ -1,6 +1,7 @@
 //! `units`: failed units, and how many there are.
 
 use super::Fact;
+use super::alike::same;
 use super::read::done;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -15,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
     ],
     reads: &["systemctl list-units --all --plain --full --no-legend --no-pager"],
+    alike: &[same("failed")],
     snippet: FactSnippet {
         name: "units",
         snippet: "need systemctl; systemctl list-units --all --plain --full --no-legend --no-pager",

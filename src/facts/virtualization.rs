@@ -1,6 +1,7 @@
 //! `virtualization`: what the host runs in.
 
 use super::Fact;
+use super::alike::same;
 use super::read::unread;
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -10,6 +11,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "What the host runs in, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
     fields: &[],
     reads: &["systemd-detect-virt"],
+    alike: &[same("")],
     snippet: FactSnippet {
         name: "virtualization",
         snippet: "need systemd-detect-virt; systemd-detect-virt",

@@ -30,6 +30,7 @@ pub use words::{count, size, took};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::drift::{Drift, History};
+use crate::facts::outliers::Outliers;
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
@@ -60,6 +61,8 @@ pub trait Writer {
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is known of hosts.
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what differs from the majority of hosts that are alike.
+    fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes which sandboxes there are, or were ended.
     fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is wrong in inventories, or that nothing is.

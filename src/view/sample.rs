@@ -2,7 +2,7 @@
 
 mod drift;
 
-pub use drift::{drift, rich_drift};
+pub use drift::{drift, outliers, rich_drift};
 
 use crate::engine::{
     Checkup, Command, ExecHost, ExecReport, Failure, Finding, HostHealth, HostReport, Report, StepReport, StepResult,

@@ -1,5 +1,6 @@
 //! The table of exit codes: every number, and the order for every combination that a value can hold.
 
+use forge::facts::outliers::{Odd, Outliers};
 use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Standing, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
@@ -299,15 +300,34 @@ fn looked_at(reach: Reach) -> HostDrift {
     HostDrift { host, reach, settled: 1, follow: 0, warnings: vec![], took: Duration::ZERO }
 }
 
+fn odd_one_out() -> Outliers {
+    let odd = Odd {
+        class: 0,
+        fact: "kernel".into(),
+        path: "kernel.release".into(),
+        common: "a".into(),
+        hosts: 2,
+        odd: vec![],
+        unknown: 0,
+    };
+    Outliers { odd: vec![odd], ..Outliers::default() }
+}
+
 #[test]
 fn every_combination_of_drift() {
     type Has = (u8, fn(&mut Drift));
-    let all: [Has; 5] = [
+    let all: [Has; 7] = [
         (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
         // What is pending or blocked is a finding as any other.
         (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
         (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
         (9, |drift| drift.unknown.push(unsure())),
+        // Hosts that are unlike the others are no drift, unless it was asked that they count.
+        (0, |drift| drift.outliers = Some(odd_one_out())),
+        (2, |drift| {
+            drift.outliers = Some(odd_one_out());
+            drift.outliers_count = true;
+        }),
         (4, |drift| {
             drift.hosts.push(looked_at(Reach::Unreachable(Unreachable { why: "why".into(), hint: None })));
         }),
@@ -328,6 +348,8 @@ fn every_combination_of_drift() {
             resolved: vec![],
             ignored: vec![],
             no_history: None,
+            outliers: None,
+            outliers_count: false,
             took: Duration::ZERO,
         };
         holds.iter().for_each(|(_, hold)| hold(&mut drift));

@@ -22,6 +22,7 @@ mod history;
 mod kill;
 mod kinds;
 mod library;
+mod outliers;
 mod profile;
 mod proof;
 mod removal;

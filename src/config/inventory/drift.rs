@@ -2,7 +2,7 @@
 
 use crate::config::Node;
 use crate::config::cx::Cx;
-use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS};
+use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS, OutlierMode};
 use crate::config::filter::Pattern;
 use crate::config::scalar;
 use crate::config::table::{self, Table};
@@ -10,7 +10,7 @@ use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
 /// Keys of `drift`.
-pub(in crate::config) const KEYS: [&str; 3] = ["ignore", "keep", "unconfined"];
+pub(in crate::config) const KEYS: [&str; 4] = ["ignore", "keep", "unconfined", "outliers"];
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
@@ -21,8 +21,20 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
         ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
         // At most ten years, which fits.
         keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
+        outliers: table.get("outliers").and_then(|node| mode(node, cx)),
         unconfined: table.bool("unconfined", &mut cx.diags).unwrap_or(false),
     })
+}
+
+fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
+    let text = table::text(node, "outliers", &mut cx.diags)?;
+    let mode = text.parse().ok();
+    if mode.is_none() {
+        let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten(&text));
+        let hint = "`show` tells which hosts are unlike the others of their kind; `count` also ends with 2 where there are any";
+        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+    }
+    mode
 }
 
 fn ignore(node: &Node, cx: &mut Cx<'_>) -> Option<Ignore> {
