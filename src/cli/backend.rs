@@ -5,7 +5,9 @@ use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
 use crate::drift::{Drift, History};
-use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report, SavedPlan};
+use crate::engine::{
+    ArtifactLine, Checkup, Command, Errands, Event, ExecReport, FetchReport, Recording, Report, SavedPlan,
+};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Board;
@@ -116,6 +118,15 @@ pub trait Backend {
 
     /// Tells what is not as declared any more, and why.
     fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
+
+    /// Returns what each of `drift.notify` is to be told.
+    ///
+    /// # Errors
+    /// The history cannot be read or written: why.
+    fn errands(&self, project: &Self::Project, drift: &Drift, settings: &Settings) -> Result<Errands, String>;
+
+    /// Returns the time, for signatures.
+    fn now(&self) -> jiff::Timestamp;
 
     /// Returns what drift found over time.
     ///

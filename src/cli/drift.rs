@@ -5,6 +5,7 @@ use super::backend::{Ask, Backend};
 use super::duration;
 use super::error::CliError;
 use super::interrupt::Interrupts;
+use super::notify::{self, NotifyArgs};
 use super::output::Output;
 use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
@@ -16,6 +17,7 @@ use crate::model::{ExitCode, Level};
 use crate::view;
 use camino::{Utf8Path, Utf8PathBuf};
 use jiff::civil::Date;
+use std::io::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ use std::time::Duration;
   forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
   forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
   forge drift cluster.yaml --outliers          also which host is unlike the others of its kind
+  forge drift cluster.yaml --notify-dry-run    what those in `drift.notify` would be sent
   forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
   forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
 pub struct Args {
@@ -56,6 +59,8 @@ pub struct Args {
     /// Also show what few of the hosts that are alike have, against the majority of them; `count`: as found, so that forge ends with 2
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "show")]
     pub outliers: Option<OutlierMode>,
+    #[command(flatten)]
+    pub notify: NotifyArgs,
     #[command(flatten)]
     pub timer: TimerArgs,
 }
@@ -94,6 +99,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
+    args.notify.check(&cx.backend.project(&loaded.0).drift.notify)?;
     if args.timer.install_timer {
         return install(cx, &output, args, &target.path, &loaded.0);
     }
@@ -108,6 +114,11 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
         drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
         drift.outliers_count = mode == Some(OutlierMode::Count);
+        tokio::select! {
+            notified = notify::tell(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
+            () = stop.next() => return Err(CliError::interrupted("interrupted while telling people; who was not told is with the next run")),
+        }
+        notify::say(cx, &drift.notified);
         let exit = drift.exit_code();
         match cx.settings.format {
             Format::Ndjson => {
@@ -115,6 +126,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
                 output.file_beside(&|writer, out| writer.drift(&drift, exit, out))?;
             }
             _ => output.result(&|writer, out| writer.drift(&drift, exit, out))?,
+        }
+        if args.notify.notify_dry_run {
+            people(cx, &notify::dry(cx, &loaded.0, &drift)?)?;
         }
         if keep.output.is_some() {
             let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
@@ -124,6 +138,13 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         }
         Ok(exit)
     })
+}
+
+/// Writes for people: to stdout, or to stderr where a program reads that.
+fn people<B: Backend>(cx: &Cx<'_, B>, text: &str) -> Result<(), CliError> {
+    let mut out = if cx.settings.format == Format::Text { (cx.console.out)() } else { (cx.console.err)() };
+    let written = write!(out, "{text}").and_then(|()| out.flush());
+    written.map_err(|error| CliError::unexpected(format!("the output cannot be written: {error}")))
 }
 
 fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
@@ -177,6 +198,9 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
         flag("--level", format!("{:?}", args.level));
     }
     words.extend(args.outliers.map(|mode| format!("--outliers={}", mode.name())));
+    if args.notify.no_notify {
+        words.push("--no-notify".to_owned());
+    }
     if typed.trust {
         words.push("--trust".to_owned());
     }

@@ -213,6 +213,14 @@ impl Backend for Library {
         engine::drift(project, seen, &self.options(project, settings), log.as_ref())
     }
 
+    fn errands(&self, project: &Project, drift: &Drift, settings: &Settings) -> Result<engine::Errands, String> {
+        engine::errands(project, drift, &store(project, settings).drift())
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        now()
+    }
+
     fn drift_history(&self, project: &Project, since: Option<Since>, settings: &Settings) -> Result<History, String> {
         let since = match since {
             None => None,

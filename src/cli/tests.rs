@@ -111,6 +111,14 @@ impl Backend for Fake {
         sample::rich_drift()
     }
 
+    fn errands(&self, (): &(), _: &Drift, _: &Settings) -> Result<crate::engine::Errands, String> {
+        Err("nobody is told in these tests".to_owned())
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+
     fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
         Err("it is not there".to_owned())
     }

@@ -1,6 +1,7 @@
 //! `drift:` as it is meant: what drift passes over and until when, how long it remembers, what it may run.
 
 use super::filter::Pattern;
+use super::notify::Recipient;
 use crate::diag::Span;
 use jiff::civil::Date;
 
@@ -15,6 +16,8 @@ pub struct DriftPolicy {
     pub keep_days: u32,
     /// Whether a recipe's own checks run also where they cannot be kept from writing.
     pub unconfined: bool,
+    /// Who is told when what is found changes.
+    pub notify: Vec<Recipient>,
     /// Whether hosts that are alike are compared.
     pub outliers: Option<OutlierMode>,
 }
@@ -50,7 +53,7 @@ impl std::str::FromStr for OutlierMode {
 
 impl Default for DriftPolicy {
     fn default() -> Self {
-        Self { ignore: Vec::new(), keep_days: KEEP_DAYS, unconfined: false, outliers: None }
+        Self { ignore: Vec::new(), keep_days: KEEP_DAYS, unconfined: false, outliers: None, notify: Vec::new() }
     }
 }
 

@@ -13,6 +13,8 @@ pub mod health;
 mod history;
 mod last;
 mod model;
+mod news;
+mod notified;
 mod passing;
 
 pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
@@ -24,3 +26,5 @@ pub use history::{
 pub use model::{
     Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
 };
+pub use news::{Item, NOTICE_VERSION, News, Notice, news};
+pub use notified::{Notified, Telling};

@@ -1,6 +1,6 @@
 //! Drift as a value: what was found on which host, since when, why, and what could not be told.
 
-use super::{Cause, Known};
+use super::{Cause, Known, Notified, Telling};
 use crate::facts::outliers::Outliers;
 use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Warning};
@@ -42,6 +42,9 @@ pub struct Drift {
     /// Why no history is kept: then every finding looks new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
+    /// Who was told of what changed; empty where nobody is declared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notified: Vec<Notified>,
     /// What differs from the majority of hosts that are alike, where it was asked for. It is no finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Outliers>,
@@ -331,6 +334,8 @@ impl Drift {
     pub fn exit_code(&self) -> ExitCode {
         let unreachable = self.hosts.iter().any(|host| host.reach != Reach::Observed);
         let holds = [
+            // What was found stands; but nobody may take silence for "nothing changed".
+            (self.notified.iter().any(|one| one.state == Telling::Failed), ExitCode::Unexpected),
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
             (!self.findings.is_empty() || self.is_odd(), ExitCode::Changes),

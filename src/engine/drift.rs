@@ -73,6 +73,7 @@ impl Run<'_> {
             resolved: Vec::new(),
             ignored: std::mem::take(&mut found.ignored),
             no_history: None,
+            notified: Vec::new(),
             outliers: None,
             outliers_count: false,
             took: self.observed.took,

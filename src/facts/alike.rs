@@ -141,7 +141,9 @@ fn find(value: &Value, path: &str) -> Told {
         None => (path, ""),
     };
     match (&value, first) {
-        (Value::Array(list), "*") => list.iter().map(|entry| find(entry, rest)).collect::<Result<Vec<_>, _>>().map(Value::from),
+        (Value::Array(list), "*") => {
+            list.iter().map(|entry| find(entry, rest)).collect::<Result<Vec<_>, _>>().map(Value::from)
+        }
         _ => value.get(first).map_or(Ok(Value::Null), |inner| find(inner, rest)),
     }
 }
@@ -170,9 +172,9 @@ fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
     };
     let mut names: Vec<Value> = listed.iter().map(|(name, _)| name.as_str().into()).collect();
     names.sort_by_key(Value::to_string);
-    let fields = listed.iter().flat_map(|(name, entry)| {
-        fields.iter().map(move |field| (format!("[{name}].{field}"), find(entry, field)))
-    });
+    let fields = listed
+        .iter()
+        .flat_map(|(name, entry)| fields.iter().map(move |field| (format!("[{name}].{field}"), find(entry, field))));
     [(String::new(), Ok(names.into()))].into_iter().chain(fields).collect()
 }
 
@@ -180,7 +182,8 @@ fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
 fn tallied(value: &Value, fields: &[&str]) -> Result<Rows, String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for entry in list(value) {
-        let words: Vec<String> = fields.iter().map(|field| find(entry, field).map(|value| word(&value))).collect::<Result<_, _>>()?;
+        let words: Vec<String> =
+            fields.iter().map(|field| find(entry, field).map(|value| word(&value))).collect::<Result<_, _>>()?;
         *counts.entry(format!("[{}]", words.join(" "))).or_default() += 1;
     }
     Ok(counts.into_iter().map(|(kind, count)| (kind, Ok(count.into()))).collect())
@@ -214,8 +217,24 @@ fn per_of(value: &Value, key: &str, field: &str) -> Rows {
 
 /// Words of a kernel command line that name a disk, an address or the host itself.
 const OWN_WORDS: &[&str] = &[
-    "BOOT_IMAGE", "initrd", "root", "resume", "resume_offset", "ip", "nameserver", "BOOTIF", "hostname", "systemd.hostname",
-    "systemd.machine_id", "rd.luks.uuid", "rd.luks.name", "rd.lvm.lv", "rd.md.uuid", "cryptdevice", "nfsroot", "netroot",
+    "BOOT_IMAGE",
+    "initrd",
+    "root",
+    "resume",
+    "resume_offset",
+    "ip",
+    "nameserver",
+    "BOOTIF",
+    "hostname",
+    "systemd.hostname",
+    "systemd.machine_id",
+    "rd.luks.uuid",
+    "rd.luks.name",
+    "rd.lvm.lv",
+    "rd.md.uuid",
+    "cryptdevice",
+    "nfsroot",
+    "netroot",
     "rd.iscsi.initiator",
 ];
 
@@ -254,7 +273,10 @@ mod tests {
     fn shown(alike: &Alike, fact: &Value) -> Value {
         match alike.rows(fact) {
             Err(why) => json!({ "unknown": why }),
-            Ok(rows) => rows.into_iter().map(|(name, told)| (name, told.unwrap_or_else(|why| format!("? {why}").into()))).collect(),
+            Ok(rows) => rows
+                .into_iter()
+                .map(|(name, told)| (name, told.unwrap_or_else(|why| format!("? {why}").into())))
+                .collect(),
         }
     }
 

@@ -57,7 +57,14 @@ pub(super) const FACT: Fact = Fact {
         "modinfo -k RELEASE nvidia_peermem",
         "/sys/bus/pci/devices/*/{vendor,class,device}",
     ],
-    alike: &[same("path"), same("peermem.loaded"), same("peermem.version"), same("peermem.registered"), same("legacy"), same("dmabuf")],
+    alike: &[
+        same("path"),
+        same("peermem.loaded"),
+        same("peermem.version"),
+        same("peermem.registered"),
+        same("legacy"),
+        same("dmabuf"),
+    ],
     snippet: FactSnippet { name: "gdr", snippet: SNIPPET, timeout_s: 15, device: false, quick: true },
     parse,
 };

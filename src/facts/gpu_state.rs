@@ -51,7 +51,11 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
-    alike: &[each("", "bdf", &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"])],
+    alike: &[each(
+        "",
+        "bdf",
+        &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"],
+    )],
     snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
 };

@@ -48,7 +48,8 @@ mod tests {
     #[test]
     fn a_server_tells_its_maker_and_a_host_without_the_table_has_none() {
         // origin: reconstructed: one line a file, as `drivers/firmware/dmi-id.c` prints it
-        let text = "vendor\tSupermicro\nproduct\tSYS-821GE-TNHR  \nboard\tX13DEG-OAD\nbios\t2.1.V1\nbios_date\t05/17/2024\n";
+        let text =
+            "vendor\tSupermicro\nproduct\tSYS-821GE-TNHR  \nboard\tX13DEG-OAD\nbios\t2.1.V1\nbios_date\t05/17/2024\n";
         let expected = json!({"vendor": "Supermicro", "product": "SYS-821GE-TNHR", "board": "X13DEG-OAD", "bios": "2.1.V1", "bios_date": "05/17/2024"});
         assert_eq!(parsed(&FACT, text), Ok(expected));
         let none = json!({"vendor": null, "product": null, "board": null, "bios": null, "bios_date": null});

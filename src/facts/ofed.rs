@@ -59,7 +59,15 @@ pub(super) const FACT: Fact = Fact {
         "modinfo -k RELEASE mlx5_core",
         "/sys/module/mlx5_core/{version,srcversion}",
     ],
-    alike: &[same("version"), same("kind"), same("doca"), same("origin"), same("loaded"), same("loaded_version"), same("matches_disk")],
+    alike: &[
+        same("version"),
+        same("kind"),
+        same("doca"),
+        same("origin"),
+        same("loaded"),
+        same("loaded_version"),
+        same("matches_disk"),
+    ],
     snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
     parse,
 };

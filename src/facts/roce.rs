@@ -69,7 +69,11 @@ pub(super) const FACT: Fact = Fact {
         "mlnx_qos -i IF",
         "ethtool -a IF",
     ],
-    alike: &[each("", "hca", &["mtu", "dcbx", "trust", "pfc", "ecn", "cnp_dscp", "cnp_802p", "pause", "cma_mode", "cma_tos"])],
+    alike: &[each(
+        "",
+        "hca",
+        &["mtu", "dcbx", "trust", "pfc", "ecn", "cnp_dscp", "cnp_802p", "pause", "cma_mode", "cma_tos"],
+    )],
     snippet: FactSnippet { name: "roce", snippet: SNIPPET, timeout_s: 60, device: true, quick: false },
     parse,
 };

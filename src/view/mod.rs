@@ -9,6 +9,7 @@ pub mod fold;
 mod init;
 mod json;
 pub mod markdown;
+pub mod notify;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]
@@ -30,8 +31,8 @@ pub use words::{count, size, took};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::drift::{Drift, History};
-use crate::facts::outliers::Outliers;
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
+use crate::facts::outliers::Outliers;
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Sandbox;

@@ -1,8 +1,8 @@
 //! The table of exit codes: every number, and the order for every combination that a value can hold.
 
-use forge::facts::outliers::{Odd, Outliers};
-use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Standing, Unsure};
+use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Notified, Severity, Standing, Telling, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use forge::facts::outliers::{Odd, Outliers};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
 use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
 use std::time::Duration;
@@ -316,12 +316,24 @@ fn odd_one_out() -> Outliers {
 #[test]
 fn every_combination_of_drift() {
     type Has = (u8, fn(&mut Drift));
-    let all: [Has; 7] = [
+    let all: [Has; 8] = [
         (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
         // What is pending or blocked is a finding as any other.
         (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
         (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
         (9, |drift| drift.unknown.push(unsure())),
+        // Who cannot be told of a change makes it heard.
+        (1, |drift| {
+            let state = Telling::Failed;
+            drift.notified.push(Notified {
+                name: "x".into(),
+                service: "slack".into(),
+                state,
+                why: None,
+                items: 0,
+                left_out: 0,
+            });
+        }),
         // Hosts that are unlike the others are no drift, unless it was asked that they count.
         (0, |drift| drift.outliers = Some(odd_one_out())),
         (2, |drift| {
@@ -348,6 +360,7 @@ fn every_combination_of_drift() {
             resolved: vec![],
             ignored: vec![],
             no_history: None,
+            notified: Vec::new(),
             outliers: None,
             outliers_count: false,
             took: Duration::ZERO,

@@ -6,8 +6,13 @@ use serde_json::Value;
 /// Returns `path: common; odd hosts` of everything that is odd.
 fn told(document: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let hosts = |odd: &Value| list(&odd["odd"]).iter().map(|one| format!("{} on {}", one["value"], one["hosts"])).collect::<String>();
-    list(&document["odd"]).iter().map(|odd| format!("{}: {}; {}", odd["path"].as_str().unwrap(), odd["common"], hosts(odd))).collect()
+    let hosts = |odd: &Value| {
+        list(&odd["odd"]).iter().map(|one| format!("{} on {}", one["value"], one["hosts"])).collect::<String>()
+    };
+    list(&document["odd"])
+        .iter()
+        .map(|odd| format!("{}: {}; {}", odd["path"].as_str().unwrap(), odd["common"], hosts(odd)))
+        .collect()
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `drift:` as written.
 
+use super::notify;
 use crate::config::Node;
 use crate::config::cx::Cx;
 use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS, OutlierMode};
@@ -10,14 +11,16 @@ use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
 /// Keys of `drift`.
-pub(in crate::config) const KEYS: [&str; 4] = ["ignore", "keep", "unconfined", "outliers"];
+pub(in crate::config) const KEYS: [&str; 5] = ["ignore", "keep", "unconfined", "outliers", "notify"];
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
 pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
     let table = Table::open(node, "`drift`", &KEYS, &mut cx.diags)?;
     let items = table.items("ignore", &mut cx.diags);
+    let recipients = table.items("notify", &mut cx.diags);
     Some(DriftPolicy {
+        notify: notify::read(recipients, cx),
         ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
         // At most ten years, which fits.
         keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),

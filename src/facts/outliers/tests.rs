@@ -23,8 +23,12 @@ fn compare(hosts: &[Facts]) -> Outliers {
 
 /// Returns what is odd in short: `path: common N; value hosts`.
 fn said(outliers: &Outliers) -> Vec<String> {
-    let value = |odd: &OddValue| format!("; {} {}", odd.value, odd.hosts.iter().map(HostName::as_str).collect::<Vec<_>>().join(","));
-    let line = |odd: &Odd| format!("{}: {} {}{}", odd.path.raw(), odd.common, odd.hosts, odd.odd.iter().map(value).collect::<String>());
+    let value = |odd: &OddValue| {
+        format!("; {} {}", odd.value, odd.hosts.iter().map(HostName::as_str).collect::<Vec<_>>().join(","))
+    };
+    let line = |odd: &Odd| {
+        format!("{}: {} {}{}", odd.path.raw(), odd.common, odd.hosts, odd.odd.iter().map(value).collect::<String>())
+    };
     outliers.odd.iter().map(line).collect()
 }
 
@@ -99,8 +103,10 @@ fn the_rarest_stands_first() {
 
 #[test]
 fn hosts_that_the_inventory_treats_differently_are_not_compared() {
-    let (names, facts) = (["a", "b", "c", "d"].map(HostName::new), [kernel("1"), kernel("1"), kernel("1"), kernel("2")]);
-    let of = |(at, host): (usize, _)| Candidate { host, declared: (at == 3).to_string(), groups: &[], facts: &facts[at] };
+    let (names, facts) =
+        (["a", "b", "c", "d"].map(HostName::new), [kernel("1"), kernel("1"), kernel("1"), kernel("2")]);
+    let of =
+        |(at, host): (usize, _)| Candidate { host, declared: (at == 3).to_string(), groups: &[], facts: &facts[at] };
     let outliers = find(&names.iter().enumerate().map(of).collect::<Vec<_>>());
     assert_eq!((outliers.odd.len(), outliers.alone[0].hosts.len()), (0, 1));
 }

@@ -39,7 +39,10 @@ fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(St
         Err(why) => Some(Err(why.clone())),
         Ok(rows) => rows.get(name).cloned().or_else(|| alike.absent().map(Ok)),
     };
-    names.into_iter().map(|name| (at(name), rows.iter().map(|(host, rows)| (*host, vote(rows, name))).collect())).collect()
+    names
+        .into_iter()
+        .map(|name| (at(name), rows.iter().map(|(host, rows)| (*host, vote(rows, name))).collect()))
+        .collect()
 }
 
 /// Returns what a host tells of a part of a fact; nothing where the fact was not asked for.

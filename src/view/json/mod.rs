@@ -128,7 +128,8 @@ struct OutliersBody<'a> {
 
 impl<'a> OutliersBody<'a> {
     fn of(seen: &'a [HostSeen], outliers: &'a Outliers) -> Self {
-        let which = |keep: fn(&HostSeen) -> bool| seen.iter().filter(|seen| keep(seen)).map(|seen| &seen.host).collect();
+        let which =
+            |keep: fn(&HostSeen) -> bool| seen.iter().filter(|seen| keep(seen)).map(|seen| &seen.host).collect();
         Self { outliers, simulated: which(|seen| seen.simulated), unreachable: which(|seen| !seen.is_observed()) }
     }
 }

@@ -41,7 +41,12 @@ fn head(class: &Class) -> String {
         _ => format!("; in {}", words::some(&class.groups)),
     };
     let hardware = escape::short(class.hardware.raw(), VALUE_CHARS);
-    format!("{} alike ({hardware}{}): {}", count(class.hosts.len(), "host"), escape::line(&groups), folded(&class.hosts))
+    format!(
+        "{} alike ({hardware}{}): {}",
+        count(class.hosts.len(), "host"),
+        escape::line(&groups),
+        folded(&class.hosts)
+    )
 }
 
 fn folded(hosts: &[HostName]) -> String {
@@ -115,15 +120,33 @@ fn plain(value: &Value) -> String {
 fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
     for class in &outliers.alone {
         let few = format!("compared with nobody, fewer than {} are alike", crate::facts::outliers::LEAST);
-        writeln!(out, "{}", paint(DIM, format!("{few}: {} ({})", folded(&class.hosts), escape::short(class.hardware.raw(), VALUE_CHARS))))?;
+        writeln!(
+            out,
+            "{}",
+            paint(
+                DIM,
+                format!("{few}: {} ({})", folded(&class.hosts), escape::short(class.hardware.raw(), VALUE_CHARS))
+            )
+        )?;
     }
     for undecided in outliers.undecided.iter().filter(|_| all) {
         let values = count(undecided.values, "value");
-        writeln!(out, "no majority: {}: {values} on {}", escape::text(&undecided.path), count(undecided.hosts, "host"))?;
+        writeln!(
+            out,
+            "no majority: {}: {values} on {}",
+            escape::text(&undecided.path),
+            count(undecided.hosts, "host")
+        )?;
     }
     for untold in outliers.unknown.iter().filter(|untold| all || untold.class.is_none()) {
         let why = escape::short(untold.why.raw(), VALUE_CHARS);
-        writeln!(out, "{} {}: {why} — {}", paint(UNKNOWN, "unknown:"), escape::text(&untold.path), folded(&untold.hosts))?;
+        writeln!(
+            out,
+            "{} {}: {why} — {}",
+            paint(UNKNOWN, "unknown:"),
+            escape::text(&untold.path),
+            folded(&untold.hosts)
+        )?;
     }
     Ok(())
 }
@@ -135,10 +158,15 @@ fn closing(outliers: &Outliers) -> String {
     let odd: BTreeSet<&HostName> =
         outliers.odd.iter().flat_map(|odd| &odd.odd).flat_map(|value| &value.hosts).collect();
     let facts: BTreeSet<&str> = outliers.unknown.iter().map(|untold| untold.path.raw()).collect();
-    let open = words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
+    let open =
+        words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match (outliers.odd.len(), hosts) {
-        (_, 0) => format!("{} no {} hosts are alike, so none was compared{open}", paint(UNKNOWN, "outliers:"), crate::facts::outliers::LEAST),
+        (_, 0) => format!(
+            "{} no {} hosts are alike, so none was compared{open}",
+            paint(UNKNOWN, "outliers:"),
+            crate::facts::outliers::LEAST
+        ),
         (0, _) => format!("{} {hosts} hosts, {values} compared{open}", paint(GOOD, "no outliers:")),
         (some, _) => {
             let which = format!("{some} of {values} on {} of {}", odd.len(), count(hosts, "host"));
