@@ -125,6 +125,14 @@ pub trait Backend {
     /// The history cannot be read or written: why.
     fn errands(&self, project: &Self::Project, drift: &Drift, settings: &Settings) -> Result<Errands, String>;
 
+    /// Has hosts keep since when their findings are there, where it is declared. Returns those that could not, and why.
+    fn keep(
+        &self,
+        project: &Self::Project,
+        seen: &Self::Seen,
+        settings: &Settings,
+    ) -> impl Future<Output = Vec<(HostName, String)>>;
+
     /// Returns the time, for signatures.
     fn now(&self) -> jiff::Timestamp;
 

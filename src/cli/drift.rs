@@ -13,8 +13,8 @@ use super::saved::Keep;
 use super::timer::{self, TimerArgs};
 use crate::config::OutlierMode;
 use crate::engine;
-use crate::model::{ExitCode, Level};
-use crate::view;
+use crate::model::{ExitCode, HostName, Level};
+use crate::view::{self, escape};
 use camino::{Utf8Path, Utf8PathBuf};
 use jiff::civil::Date;
 use std::io::Write as _;
@@ -115,6 +115,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
         drift.outliers_count = mode == Some(OutlierMode::Count);
         tokio::select! {
+            unkept = cx.backend.keep(&loaded.0, &seen, cx.settings) => say_unkept(cx, &unkept),
+            () = stop.next() => return Err(CliError::interrupted("interrupted while hosts keep their findings")),
+        }
+        tokio::select! {
             notified = notify::tell(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
             () = stop.next() => return Err(CliError::interrupted("interrupted while telling people; who was not told is with the next run")),
         }
@@ -138,6 +142,16 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         }
         Ok(exit)
     })
+}
+
+/// Says which hosts could not keep their findings: the result is as good without, and the next run tries again.
+fn say_unkept<B>(cx: &Cx<'_, B>, unkept: &[(HostName, String)]) {
+    let mut err = (cx.console.err)();
+    for (host, why) in unkept {
+        // A stderr that is gone leaves nobody to tell.
+        let _ =
+            writeln!(err, "warning: {host} could not keep since when its findings are there: {}", escape::line(why));
+    }
 }
 
 /// Writes for people: to stdout, or to stderr where a program reads that.

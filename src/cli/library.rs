@@ -217,6 +217,14 @@ impl Backend for Library {
         engine::errands(project, drift, &store(project, settings).drift())
     }
 
+    async fn keep(&self, project: &Project, seen: &Observed, settings: &Settings) -> Vec<(HostName, String)> {
+        // What a recording tells is not of today.
+        if settings.replay.observed.is_some() {
+            return Vec::new();
+        }
+        engine::keep(project, seen, &self.options(project, settings), &store(project, settings).drift()).await
+    }
+
     fn now(&self) -> jiff::Timestamp {
         now()
     }

@@ -16,6 +16,8 @@ pub struct DriftPolicy {
     pub keep_days: u32,
     /// Whether a recipe's own checks run also where they cannot be kept from writing.
     pub unconfined: bool,
+    /// Whether hosts themselves keep since when their findings are there.
+    pub first_seen_on_host: bool,
     /// Who is told when what is found changes.
     pub notify: Vec<Recipient>,
     /// Whether hosts that are alike are compared.
@@ -53,7 +55,14 @@ impl std::str::FromStr for OutlierMode {
 
 impl Default for DriftPolicy {
     fn default() -> Self {
-        Self { ignore: Vec::new(), keep_days: KEEP_DAYS, unconfined: false, outliers: None, notify: Vec::new() }
+        Self {
+            ignore: Vec::new(),
+            keep_days: KEEP_DAYS,
+            unconfined: false,
+            outliers: None,
+            notify: Vec::new(),
+            first_seen_on_host: false,
+        }
     }
 }
 

@@ -192,6 +192,10 @@ fn drift(key: &str) -> Value {
             "Whether a recipe's own checks run also where they cannot be kept from writing.",
             json!({ "type": "boolean" }),
         ),
+        "first_seen" => said(
+            "Who keeps since when findings are there: `controller`, or also each `host`, on which drift then writes.",
+            json!({ "enum": ["controller", "host"] }),
+        ),
         "notify" => said("Who is told when what is found changes.", list_of(recipient())),
         "outliers" => said(
             "Whether hosts that are alike are compared: `show` tells what few of them have, `count` takes it as found.",

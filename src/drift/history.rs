@@ -175,6 +175,13 @@ impl Past {
         self.open.iter()
     }
 
+    /// Adds what is not known; returns whether it was not.
+    pub(super) fn learn(&mut self, known: &Known) -> bool {
+        let news = !self.open.contains_key(&known.key());
+        self.open.entry(known.key()).or_insert_with(|| known.clone());
+        news
+    }
+
     pub(super) fn has(&self, key: &Key) -> bool {
         self.open.contains_key(key)
     }

@@ -11,6 +11,7 @@ mod explain;
 mod find;
 pub mod health;
 mod history;
+mod kept;
 mod last;
 mod model;
 mod news;
@@ -23,6 +24,7 @@ pub use find::{Found, Look, find};
 pub use history::{
     ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,
 };
+pub use kept::Kept;
 pub use model::{
     Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
 };

@@ -77,6 +77,8 @@ struct Look<'a> {
     options: &'a Options,
     events: &'a Events,
     facts: &'a BTreeSet<String>,
+    /// Facts among them by which hosts are only compared.
+    beside: &'a BTreeSet<String>,
     /// Whether sessions stay open for what follows.
     keep: bool,
     /// Whether what could not be read is asked once more.
@@ -120,15 +122,18 @@ async fn look<S: Asked>(
     let expander = Expander::new(project);
     let facts = match purpose {
         _ if options.replay.record => every_fact(),
-        Purpose::Drift { outliers } => with_outliers(with_health(facts_used(project)), outliers),
+        Purpose::Drift { .. } => with_health(facts_used(project)),
         Purpose::Read | Purpose::Change => facts_used(project),
     };
+    let beside = only_compared(&facts, purpose);
+    let facts = &facts | &beside;
     let look = Look {
         project,
         expander: &expander,
         options,
         events,
         facts: &facts,
+        beside: &beside,
         keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
         careful: matches!(purpose, Purpose::Drift { .. }) && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
@@ -154,11 +159,14 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
     facts
 }
 
-fn with_outliers(mut facts: BTreeSet<String>, outliers: bool) -> BTreeSet<String> {
-    if outliers {
-        facts.extend(crate::facts::outliers::facts().map(str::to_owned));
+/// Returns the facts by which hosts are compared, and that are asked for nothing else.
+fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String> {
+    match purpose {
+        Purpose::Drift { outliers: true } => {
+            crate::facts::outliers::facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
+        }
+        _ => BTreeSet::new(),
     }
-    facts
 }
 
 /// A recording is of use beyond what its project reads.
@@ -296,6 +304,8 @@ impl Look<'_> {
         let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
         let mut failed: BTreeSet<Probe> = unread.map(|(name, _)| Probe::Fact { name: name.clone() }).collect();
         failed.extend(seen.observation.failed());
+        // What is only compared is told as unknown, and decides nothing: it is not worth a round trip.
+        failed.retain(|probe| !matches!(probe, Probe::Fact { name } if self.beside.contains(name)));
         if self.careful && seen.is_observed() && !failed.is_empty() {
             self.again(link, seen, &failed, secrets).await;
         }

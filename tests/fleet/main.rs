@@ -19,6 +19,7 @@ mod early;
 mod faults;
 mod harness;
 mod history;
+mod keeping;
 mod kill;
 mod kinds;
 mod library;

@@ -11,7 +11,7 @@ use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
 /// Keys of `drift`.
-pub(in crate::config) const KEYS: [&str; 5] = ["ignore", "keep", "unconfined", "outliers", "notify"];
+pub(in crate::config) const KEYS: [&str; 6] = ["ignore", "keep", "unconfined", "outliers", "notify", "first_seen"];
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
@@ -24,9 +24,21 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
         ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
         // At most ten years, which fits.
         keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
+        first_seen_on_host: table.get("first_seen").is_some_and(|node| on_host(node, cx)),
         outliers: table.get("outliers").and_then(|node| mode(node, cx)),
         unconfined: table.bool("unconfined", &mut cx.diags).unwrap_or(false),
     })
+}
+
+fn on_host(node: &Node, cx: &mut Cx<'_>) -> bool {
+    let text = table::text(node, "first_seen", &mut cx.diags);
+    if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
+        let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten(text));
+        let hint =
+            "`host`: hosts keep since when their findings are there, so drift writes a file on them when these change";
+        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+    }
+    text.as_deref() == Some("host")
 }
 
 fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
