@@ -29,6 +29,8 @@ pub mod resource;
 
 pub mod facts;
 
+pub mod notify;
+
 pub mod artifact;
 pub mod kube;
 pub mod state;

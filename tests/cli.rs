@@ -26,6 +26,8 @@ mod help;
 mod hostile;
 #[path = "cli/init.rs"]
 mod init;
+#[path = "cli/notify.rs"]
+mod notify;
 #[path = "cli/offline.rs"]
 mod offline;
 #[path = "cli/past.rs"]
@@ -34,6 +36,8 @@ mod past;
 mod recordings;
 #[path = "cli/saved.rs"]
 mod saved;
+#[path = "common/server.rs"]
+mod server;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/usage.rs"]

@@ -181,6 +181,10 @@ fn every_fact_is_in_the_reference() {
         for (field, doc) in fact.fields {
             page += &format!("- `{field}`: {doc}\n");
         }
+        let compared: Vec<String> = fact.alike.iter().map(|part| part.to_string()).collect();
+        if !compared.is_empty() {
+            page += &format!("\nOught to be equal on hosts that are alike: {}\n", compared.join(", "));
+        }
         let reads: Vec<String> = fact.reads.iter().map(|source| format!("`{source}`")).collect();
         page += &format!("\nReads: {}\n", reads.join(", "));
     }

@@ -132,6 +132,34 @@ fn a_board_is_shown_and_this_machine_stays_as_it_is() {
     });
 }
 
+/// Six simulated nodes of which one differs, and what is told of it.
+const ALIKE: &str = "cluster: lab\nconnect: { transport: sandbox, hardware: h100x8-ndr }\nhosts:\n  gpu-[01:06]:\n  spare: { connect: { hardware: a100x8 } }\n\
+                     groups: { gpu: { hosts: [\"gpu-*\"] } }\n";
+
+#[test]
+fn the_odd_one_of_six_is_named() {
+    as_everybody(|lab| {
+        lab.file("alike.yaml", ALIKE);
+        let head = "exit 0\nsimulated, no real hardware: gpu-[01:06],spare\n\n";
+        let alone = "compared with nobody, fewer than 3 are alike: spare (A100)\n";
+        let quiet = lab.forge(&["facts", "alike.yaml", "--outliers"]);
+        assert!(quiet.starts_with(&format!("{head}{alone}no outliers: 6 hosts, ")), "{quiet}");
+        let card = "d=/sys/bus/pci/devices/0000:1b:00.0; echo 8 >$d/current_link_width; rm -r /sys/bus/pci/devices/0000:9d:00.0
+                    echo 1 >/proc/sys/kernel/numa_balancing; echo here";
+        assert_eq!(lab.inside("alike.yaml", "gpu-03", card), "here\n");
+        assert_eq!(lab.inside("alike.yaml", "gpu-05", "echo 0 >/proc/sys/kernel/numa_balancing; echo here"), "here\n");
+        let told = lab.forge(&["facts", "alike.yaml", "--outliers"]);
+        let odd = "6 hosts alike (H100 SXM; in gpu): gpu-[01:06]\n  \
+                   pci[0x10de 0x2330 -]: 8 — 5 hosts; odd: 7 — gpu-03\n  \
+                   gpus: 8 entries — 5 hosts; odd: without 0000:9d:00.0 — gpu-03\n  \
+                   gpus[0000:1b:00.0].pcie.width: 16 — 5 hosts; odd: 8 — gpu-03\n  \
+                   governor.numa_balancing: false — 5 hosts; odd: true — gpu-03\n";
+        assert!(told.starts_with(&format!("{head}{odd}{alone}outliers: 4 of ")), "{told}");
+        lab.forge(&["sandbox", "reset", "-i", "alike.yaml"]);
+        lab.nothing_is_left();
+    });
+}
+
 #[test]
 fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
     as_everybody(|lab| {

@@ -21,6 +21,7 @@ const ROOMS: &[&str] = &[
     "graph",
     "resource",
     "facts",
+    "notify",
     "artifact",
     "kube",
     "state",
@@ -53,8 +54,8 @@ const BANS: &[Ban] = &[
     Ban {
         words: &["ureq", "rustls", "rustls_native_certs"],
         within: &[],
-        but: &["artifact/"],
-        reason: "only `artifact` decides what is fetched",
+        but: &["artifact/", "notify/"],
+        reason: "only `artifact` decides what is fetched, and only `notify` sends what people are told",
     },
     Ban { words: &["::kube", "k8s_openapi"], within: &[], but: &["kube/"], reason: "only `kube` talks to the cluster" },
     Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },

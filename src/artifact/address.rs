@@ -40,6 +40,13 @@ impl Address {
         self.https
     }
 
+    /// Returns whether it names this machine, whose traffic nobody else sees.
+    pub fn is_this_machine(&self) -> bool {
+        let (_, host, _) = self.origin();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     /// Returns scheme, host and port, the port written out.
     fn origin(&self) -> (bool, &str, &str) {
         // In brackets, colons belong to an address of IPv6.

@@ -35,16 +35,15 @@ pub(super) struct Answer {
 impl Client {
     /// Trusts what this machine trusts: its store of certificates, or `SSL_CERT_FILE`.
     pub fn new() -> Self {
-        let found = rustls_native_certs::load_native_certs();
-        Self::trusting(found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
+        Self::with(trusted())
     }
 
     /// Trusts these certificates, and no others.
     pub fn trusting(roots: Vec<Certificate<'static>>) -> Self {
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::Specific(Arc::new(roots)))
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
+        Self::with(trusting(roots))
+    }
+
+    fn with(tls: TlsConfig) -> Self {
         let config = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
@@ -97,6 +96,19 @@ impl Client {
         }
         request.call()
     }
+}
+
+/// Trusts what this machine trusts: its store of certificates, or `SSL_CERT_FILE`.
+pub fn trusted() -> TlsConfig {
+    let found = rustls_native_certs::load_native_certs();
+    trusting(found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
+}
+
+fn trusting(roots: Vec<Certificate<'static>>) -> TlsConfig {
+    TlsConfig::builder()
+        .root_certs(RootCerts::Specific(Arc::new(roots)))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build()
 }
 
 impl Default for Client {

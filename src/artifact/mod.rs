@@ -13,7 +13,7 @@ mod http;
 mod lock;
 #[cfg(test)]
 #[path = "../../tests/common/server.rs"]
-mod server;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ pub use address::Address;
 pub use cache::{Cache, Held};
 pub use depot::{Depot, Fetched, Told};
 pub use error::FetchError;
-pub use http::Client;
+pub use http::{Client, trusted};
 pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};
 
 use camino::Utf8PathBuf;

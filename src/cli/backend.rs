@@ -5,7 +5,9 @@ use super::settings::Settings;
 use crate::config;
 use crate::diag::{Diag, Diags, Sources};
 use crate::drift::{Drift, History};
-use crate::engine::{ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Recording, Report, SavedPlan};
+use crate::engine::{
+    ArtifactLine, Checkup, Command, Errands, Event, ExecReport, FetchReport, Recording, Report, SavedPlan,
+};
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Board;
@@ -25,7 +27,10 @@ pub enum Ask {
     /// The same, with sessions left open for the changes that follow.
     Change,
     /// What the declared steps and verifications need, and how the hardware is; what fails is asked once more.
-    Drift,
+    Drift {
+        /// Whether every fact is asked that hosts are compared by.
+        outliers: bool,
+    },
     /// Every fact.
     Facts,
 }
@@ -122,6 +127,23 @@ pub trait Backend {
         drift: &mut Drift,
         settings: &Settings,
     ) -> impl Future<Output = ()>;
+
+    /// Returns what each of `drift.notify` is to be told.
+    ///
+    /// # Errors
+    /// The history cannot be read or written: why.
+    fn errands(&self, project: &Self::Project, drift: &Drift, settings: &Settings) -> Result<Errands, String>;
+
+    /// Has hosts keep since when their findings are there, where it is declared. Returns those that could not, and why.
+    fn keep(
+        &self,
+        project: &Self::Project,
+        seen: &Self::Seen,
+        settings: &Settings,
+    ) -> impl Future<Output = Vec<(HostName, String)>>;
+
+    /// Returns the time, for signatures.
+    fn now(&self) -> jiff::Timestamp;
 
     /// Returns what drift found over time.
     ///

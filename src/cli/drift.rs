@@ -5,15 +5,20 @@ use super::backend::{Ask, Backend};
 use super::duration;
 use super::error::CliError;
 use super::interrupt::Interrupts;
+use super::notify::{self, NotifyArgs};
 use super::output::{Output, Render};
 use super::recorded::Recorded;
 use super::report::{self, Found, Report};
 use super::run::{Cx, Ending, block_on};
 use super::saved::Keep;
 use super::timer::{self, TimerArgs};
-use crate::model::{ExitCode, Level};
+use crate::config::OutlierMode;
+use crate::engine;
+use crate::model::{ExitCode, HostName, Level};
+use crate::view::escape;
 use camino::{Utf8Path, Utf8PathBuf};
 use jiff::civil::Date;
+use std::io::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -32,6 +37,8 @@ use std::time::Duration;
   forge drift cluster.yaml --report html=drift.html --report prometheus=/var/lib/node_exporter/forge.prom
   forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
   forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
+  forge drift cluster.yaml --outliers          also which host is unlike the others of its kind
+  forge drift cluster.yaml --notify-dry-run    what those in `drift.notify` would be sent
   forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
   forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
 pub struct Args {
@@ -54,6 +61,11 @@ pub struct Args {
     /// With --history: from then on: 12h, 7d, or a day as in 2026-11-21
     #[arg(long, value_name = "TIME", requires = "history")]
     pub since: Option<Since>,
+    /// Also show what few of the hosts that are alike have, against the majority of them; `count`: as found, so that forge ends with 2
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "show")]
+    pub outliers: Option<OutlierMode>,
+    #[command(flatten)]
+    pub notify: NotifyArgs,
     #[command(flatten)]
     pub timer: TimerArgs,
 }
@@ -93,6 +105,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     report::check(&args.report)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
+    args.notify.check(&cx.backend.project(&loaded.0).drift.notify)?;
     if args.timer.install_timer {
         return install(cx, &output, args, &target.path, &loaded.0);
     }
@@ -101,19 +114,34 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     }
     block_on(async {
         let mut stop = Interrupts::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift).await?;
+        let mode = args.outliers.or(cx.backend.project(&loaded.0).drift.outliers);
+        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift { outliers: mode.is_some() }).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
+        drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
+        drift.outliers_count = mode == Some(OutlierMode::Count);
         tokio::select! {
             () = cx.backend.accuse(&loaded.0, &seen, &mut drift, cx.settings) => {}
             () = stop.next() => {
                 return Err(CliError::interrupted("interrupted while asking who it was; nothing was changed"));
             }
         }
+        tokio::select! {
+            unkept = cx.backend.keep(&loaded.0, &seen, cx.settings) => say_unkept(cx, &unkept),
+            () = stop.next() => return Err(CliError::interrupted("interrupted while hosts keep their findings")),
+        }
+        tokio::select! {
+            notified = notify::tell(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
+            () = stop.next() => return Err(CliError::interrupted("interrupted while telling people; who was not told is with the next run")),
+        }
+        notify::say(cx, &drift.notified);
         let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
         let found = Found::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
         told(cx, &output, &found)?;
         found.write_all(&args.report, &output.text())?;
+        if args.notify.notify_dry_run {
+            people(cx, &notify::dry(cx, &loaded.0, &found.drift)?)?;
+        }
         if keep.output.is_some() {
             let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
             let saved = keep.bind(repair, &loaded, &seen, &plan).await;
@@ -134,6 +162,23 @@ fn told<B>(cx: &Cx<'_, B>, output: &Output<'_>, found: &Found) -> Result<(), Cli
             output.file_beside(render)
         }
     }
+}
+
+/// Says which hosts could not keep their findings: the result is as good without, and the next run tries again.
+fn say_unkept<B>(cx: &Cx<'_, B>, unkept: &[(HostName, String)]) {
+    let mut err = (cx.console.err)();
+    for (host, why) in unkept {
+        // A stderr that is gone leaves nobody to tell.
+        let _ =
+            writeln!(err, "warning: {host} could not keep since when its findings are there: {}", escape::line(why));
+    }
+}
+
+/// Writes for people: to stdout, or to stderr where a program reads that.
+fn people<B: Backend>(cx: &Cx<'_, B>, text: &str) -> Result<(), CliError> {
+    let mut out = if cx.settings.format == Format::Text { (cx.console.out)() } else { (cx.console.err)() };
+    let written = write!(out, "{text}").and_then(|()| out.flush());
+    written.map_err(|error| CliError::unexpected(format!("the output cannot be written: {error}")))
 }
 
 fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
@@ -188,6 +233,10 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
     }
     if args.level != Level::L4 {
         flag("--level", format!("{:?}", args.level));
+    }
+    words.extend(args.outliers.map(|mode| format!("--outliers={}", mode.name())));
+    if args.notify.no_notify {
+        words.push("--no-notify".to_owned());
     }
     if typed.trust {
         words.push("--trust".to_owned());

@@ -5,6 +5,7 @@ use super::backend::{Ask, Backend};
 use super::interrupt::Interrupts;
 use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
+use crate::engine;
 use crate::model::ExitCode;
 use crate::plan::HostSeen;
 
@@ -15,6 +16,7 @@ use crate::plan::HostSeen;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge facts cluster.yaml --on gpu
+  forge facts cluster.yaml --outliers          which host is unlike the others of its kind, and in what
   forge facts cluster.yaml -v                  long lists in full
   forge facts cluster.yaml --record seen.json  keep the raw answers; --observed reads them again
   forge facts cluster.yaml --format json | jq '.facts[] | {host, kernel: .facts.kernel.value}'")]
@@ -23,6 +25,9 @@ pub struct Args {
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub recorded: Recorded,
+    /// Show what few of the hosts that are alike have, against the majority of them, rarest first
+    #[arg(long)]
+    pub outliers: bool,
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
@@ -37,6 +42,11 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let seen = seen.as_ref();
         let exit = exit_code(seen);
+        if args.outliers {
+            let outliers = engine::outliers(cx.backend.project(&loaded.0), seen);
+            output.result(&|writer, out| writer.outliers(seen, &outliers, exit, out))?;
+            return Ok(exit);
+        }
         output.result(&|writer, out| writer.facts(seen, exit, out))?;
         Ok(exit)
     })

@@ -166,7 +166,7 @@ impl Backend for Library {
         match ask {
             Ask::Declared => engine::observe(project, hosts, &options, &events).await,
             Ask::Change => engine::observe_to_change(project, hosts, &options, &events).await,
-            Ask::Drift => engine::observe_drift(project, hosts, &options, &events).await,
+            Ask::Drift { outliers } => engine::observe_drift(project, hosts, outliers, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
@@ -215,6 +215,22 @@ impl Backend for Library {
 
     async fn accuse(&self, project: &Project, seen: &Observed, drift: &mut Drift, settings: &Settings) {
         engine::accuse(project, seen, drift, &self.options(project, settings)).await;
+    }
+
+    fn errands(&self, project: &Project, drift: &Drift, settings: &Settings) -> Result<engine::Errands, String> {
+        engine::errands(project, drift, &store(project, settings).drift())
+    }
+
+    async fn keep(&self, project: &Project, seen: &Observed, settings: &Settings) -> Vec<(HostName, String)> {
+        // What a recording tells is not of today.
+        if settings.replay.observed.is_some() {
+            return Vec::new();
+        }
+        engine::keep(project, seen, &self.options(project, settings), &store(project, settings).drift()).await
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        now()
     }
 
     fn drift_history(&self, project: &Project, since: Option<Since>, settings: &Settings) -> Result<History, String> {

@@ -25,6 +25,7 @@ mod inventory;
 mod library;
 mod logs;
 mod man;
+mod notify;
 mod output;
 mod past;
 mod plan;

@@ -113,6 +113,18 @@ impl Backend for Fake {
 
     async fn accuse(&self, (): &(), _: &Vec<HostSeen>, _: &mut Drift, _: &Settings) {}
 
+    fn errands(&self, (): &(), _: &Drift, _: &Settings) -> Result<crate::engine::Errands, String> {
+        Err("nobody is told in these tests".to_owned())
+    }
+
+    async fn keep(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Vec<(HostName, String)> {
+        Vec::new()
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+
     fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
         Err("it is not there".to_owned())
     }

@@ -1,5 +1,6 @@
 //! What every part of a load shares: mistakes found so far, secrets, and the tree that files may come from.
 
+use super::notify::LateSecret;
 use super::{Data, LoadOptions, Node, table};
 use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};
 use crate::model::SecretStore;
@@ -86,6 +87,48 @@ impl<'o> Cx<'o> {
                 None
             }
         }
+    }
+
+    /// As [`secret`](Self::secret), for one that only sending needs: that it is not there is told when it is needed.
+    pub fn late_secret(&mut self, node: &Node, what: &str) -> Option<LateSecret> {
+        if !matches!(node.data, Data::Map(_)) {
+            // Written down it is refused, with the words of every other secret.
+            self.secret(node, what);
+            return None;
+        }
+        let table = table::Table::open(node, "a secret", &["env", "file"], &mut self.diags)?;
+        match (table.get("env"), table.get("file")) {
+            (Some(env), None) => {
+                let name = table::text(env, "env", &mut self.diags)?;
+                let value = match (self.options.env)(&name) {
+                    Some(value) => Ok(self.keep(&name, value, env.span)?),
+                    None => Err(format!("the environment variable `{name}` is not set")),
+                };
+                Some(LateSecret { label: format!("env {name}"), value })
+            }
+            (None, Some(file)) => self.late_file(file),
+            _ => {
+                self.push(Diag::error(Code::Exclusive, "a secret needs either `env` or `file`").at(node.span));
+                None
+            }
+        }
+    }
+
+    fn late_file(&mut self, node: &Node) -> Option<LateSecret> {
+        let text = table::text(node, "file", &mut self.diags)?;
+        let failed = |why: String| Err(format!("the secret file `{text}` cannot be read: {why}"));
+        let value = match self.secret_path(&text, node.span) {
+            Err(diag) if diag.code == Code::Escape => {
+                self.push(*diag);
+                return None;
+            }
+            Err(_) => failed("it is not there".to_owned()),
+            Ok(path) => match read_text(&path) {
+                Ok(value) => Ok(self.keep(&text, value.trim_end_matches(['\n', '\r']).to_owned(), node.span)?),
+                Err(why) => failed(why),
+            },
+        };
+        Some(LateSecret { label: format!("file {text}"), value })
     }
 
     fn secret_env(&mut self, node: &Node) -> Option<String> {

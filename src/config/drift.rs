@@ -1,6 +1,7 @@
 //! `drift:` as it is meant: what drift passes over and until when, how long it remembers, what it may run.
 
 use super::filter::Pattern;
+use super::notify::Recipient;
 use crate::diag::Span;
 use jiff::civil::Date;
 
@@ -15,11 +16,53 @@ pub struct DriftPolicy {
     pub keep_days: u32,
     /// Whether a recipe's own checks run also where they cannot be kept from writing.
     pub unconfined: bool,
+    /// Whether hosts themselves keep since when their findings are there.
+    pub first_seen_on_host: bool,
+    /// Who is told when what is found changes.
+    pub notify: Vec<Recipient>,
+    /// Whether hosts that are alike are compared.
+    pub outliers: Option<OutlierMode>,
+}
+
+/// What is done about hosts that are unlike the others of their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutlierMode {
+    /// They are shown.
+    Show,
+    /// They are shown, and count as found.
+    Count,
+}
+
+impl OutlierMode {
+    pub const ALL: [Self; 2] = [Self::Show, Self::Count];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Show => "show",
+            Self::Count => "count",
+        }
+    }
+}
+
+impl std::str::FromStr for OutlierMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| "it is `show` or `count`".to_owned())
+    }
 }
 
 impl Default for DriftPolicy {
     fn default() -> Self {
-        Self { ignore: Vec::new(), keep_days: KEEP_DAYS, unconfined: false }
+        Self {
+            ignore: Vec::new(),
+            keep_days: KEEP_DAYS,
+            unconfined: false,
+            outliers: None,
+            notify: Vec::new(),
+            first_seen_on_host: false,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
+use super::inventory::notify;
 use super::inventory::{CONNECT_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
@@ -190,6 +191,54 @@ fn drift(key: &str) -> Value {
         "unconfined" => said(
             "Whether a recipe's own checks run also where they cannot be kept from writing.",
             json!({ "type": "boolean" }),
+        ),
+        "first_seen" => said(
+            "Who keeps since when findings are there: `controller`, or also each `host`, on which drift then writes.",
+            json!({ "enum": ["controller", "host"] }),
+        ),
+        "notify" => said("Who is told when what is found changes.", list_of(recipient())),
+        "outliers" => said(
+            "Whether hosts that are alike are compared: `show` tells what few of them have, `count` takes it as found.",
+            json!({ "enum": ["show", "count"] }),
+        ),
+        _ => json!({}),
+    }
+}
+
+/// Exactly one service, by its key.
+fn recipient() -> Value {
+    let mut entry = object(&notify::KEYS, recipient_key, &[]);
+    let one: Vec<Value> = notify::SERVICES.iter().map(|service| json!({ "required": [service] })).collect();
+    entry["oneOf"] = one.into();
+    entry
+}
+
+fn recipient_key(key: &str) -> Value {
+    match key {
+        "name" => said(
+            "What it is remembered by; the service without it.",
+            json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" }),
+        ),
+        "webhook" => said("A notice as JSON, by POST.", object(&notify::WEBHOOK_KEYS, service_key, &["url"])),
+        "slack" => said("An incoming webhook of Slack.", object(&notify::CHAT_KEYS, service_key, &["url"])),
+        "feishu" => said("A custom bot of Feishu (Lark).", object(&notify::SIGNED_KEYS, service_key, &["url"])),
+        "dingtalk" => said("A custom bot of DingTalk.", object(&notify::SIGNED_KEYS, service_key, &["url"])),
+        "wecom" => said("A group bot of WeCom.", object(&notify::CHAT_KEYS, service_key, &["url"])),
+        "email" => said("Mail, handed to `sendmail -t`.", object(&notify::EMAIL_KEYS, service_key, &["to"])),
+        _ => json!({}),
+    }
+}
+
+fn service_key(key: &str) -> Value {
+    match key {
+        "url" => said("Where it is sent to: who knows it can write there, so it is a secret.", secret()),
+        "token" => said("Sent as `Authorization: Bearer`.", secret()),
+        "secret" => said("The key that messages are signed with.", secret()),
+        "to" => said("Addresses.", json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })),
+        "from" => said("The sender's address.", text()),
+        "sendmail" => said(
+            "Another program than `/usr/sbin/sendmail`; takes `--trust`.",
+            json!({ "type": "string", "pattern": "^/" }),
         ),
         _ => json!({}),
     }

@@ -21,7 +21,7 @@ pub const ENTRY_VERSION: u32 = 1;
 const FLAPPING: SignedDuration = SignedDuration::from_hours(24);
 
 /// What names a finding over time: host, recipe, step, attribute.
-type Key = (HostName, String, String, String);
+pub(super) type Key = (HostName, String, String, String);
 
 /// One run of `drift`: a line of its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,7 +93,7 @@ pub struct Past {
 }
 
 impl Known {
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
@@ -161,6 +161,34 @@ impl Past {
         for known in &entry.dropped {
             self.open.remove(&known.key());
         }
+    }
+
+    /// Returns what was open before the first of the entries that are kept.
+    pub(super) fn begin(first: Option<&Entry>) -> Self {
+        let mut past = Self::default();
+        let before = first.and_then(|first| first.before.clone()).unwrap_or_default();
+        past.open = before.open.into_iter().map(|known| (known.key(), known)).collect();
+        past
+    }
+
+    pub(super) fn open(&self) -> impl Iterator<Item = (&Key, &Known)> {
+        self.open.iter()
+    }
+
+    /// Adds what is not known; returns whether it was not.
+    pub(super) fn learn(&mut self, known: &Known) -> bool {
+        let news = !self.open.contains_key(&known.key());
+        self.open.entry(known.key()).or_insert_with(|| known.clone());
+        news
+    }
+
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.open.contains_key(key)
+    }
+
+    /// Returns whether it was open too, and was another value or had another cause.
+    pub(super) fn differs(&self, key: &Key, known: &Known) -> bool {
+        self.open.get(key).is_some_and(|before| before.print != known.print)
     }
 
     /// Returns all of it, for the entry that begins a file, without what was put right longer than a day before `now`.

@@ -12,8 +12,11 @@ mod explain;
 mod find;
 pub mod health;
 mod history;
+mod kept;
 mod last;
 mod model;
+mod news;
+mod notified;
 mod passing;
 
 pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
@@ -23,6 +26,9 @@ pub use find::{Found, Look, find};
 pub use history::{
     ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,
 };
+pub use kept::Kept;
 pub use model::{
     Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
 };
+pub use news::{Item, NOTICE_VERSION, News, Notice, news};
+pub use notified::{Notified, Telling};

@@ -1,6 +1,7 @@
 //! Drift as a value: what was found on which host, since when, why, and what could not be told.
 
-use super::{Cause, Culprit, Known};
+use super::{Cause, Culprit, Known, Notified, Telling};
+use crate::facts::outliers::Outliers;
 use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
 use crate::plan::{Reach, Warning};
 use schemars::JsonSchema;
@@ -41,6 +42,15 @@ pub struct Drift {
     /// Why no history is kept: then every finding looks new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
+    /// Who was told of what changed; empty where nobody is declared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notified: Vec<Notified>,
+    /// What differs from the majority of hosts that are alike, where it was asked for. It is no finding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Outliers>,
+    /// Whether it was asked that outliers count as found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outliers_count: bool,
     pub took: Duration,
 }
 
@@ -327,11 +337,20 @@ impl Drift {
     pub fn exit_code(&self) -> ExitCode {
         let unreachable = self.hosts.iter().any(|host| host.reach != Reach::Observed);
         let holds = [
+            // What was found stands; but nobody may take silence for "nothing changed".
+            (self.notified.iter().any(|one| one.state == Telling::Failed), ExitCode::Unexpected),
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
-            (!self.findings.is_empty(), ExitCode::Changes),
+            (!self.findings.is_empty() || self.is_odd(), ExitCode::Changes),
         ];
         ExitCode::worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))
+    }
+}
+
+impl Drift {
+    /// Returns whether hosts differ from the majority, and it was asked that this counts.
+    fn is_odd(&self) -> bool {
+        self.outliers_count && self.outliers.as_ref().is_some_and(|outliers| !outliers.odd.is_empty())
     }
 }
 

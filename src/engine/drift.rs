@@ -1,6 +1,7 @@
 //! Drift: what is declared, judged once from one observation by sessions that take probes only. Nothing is changed on hosts;
 //! what was found is kept on the controller.
 
+use super::keeper::kept;
 use super::observe::Observed;
 use super::run::Options;
 use super::verify::{inputs, plan};
@@ -73,6 +74,9 @@ impl Run<'_> {
             resolved: Vec::new(),
             ignored: std::mem::take(&mut found.ignored),
             no_history: None,
+            notified: Vec::new(),
+            outliers: None,
+            outliers_count: false,
             took: self.observed.took,
         };
         (drift, found)
@@ -82,11 +86,13 @@ impl Run<'_> {
         let turn = log.turn()?;
         let grown = self.counters(log, &turn)?;
         let (mut drift, found) = self.forgetful(&grown);
-        let past = Past::of(&drift::entries(log.lines(Some(DAYS))?.iter().map(String::as_str)));
+        let mut past = Past::of(&drift::entries(log.lines(Some(DAYS))?.iter().map(String::as_str)));
+        let recalled = self.recall(&mut past, &drift.time);
         let admits = |recipe: &str, step: &str| self.looks_at(recipe, step);
         let entry = drift::settle(&mut drift, &past, &Scope { admits: &admits, found: &found });
         let today = self.today();
-        let before = turn.begins(&today).then(|| past.snapshot(&drift.time));
+        // What hosts knew better stands in the history from now on.
+        let before = (recalled || turn.begins(&today)).then(|| past.snapshot(&drift.time));
         turn.append(&today, &line(entry, before))?;
         let keep = i64::from(self.project.drift.keep_days);
         // A day so long ago that there is none keeps everything.
@@ -94,6 +100,13 @@ impl Run<'_> {
             turn.forget(&oldest.strftime("%Y-%m-%d").to_string())?;
         }
         Ok(drift)
+    }
+
+    /// Adds what hosts kept of their findings, where it is declared that they do. Returns whether that was any news.
+    fn recall(&self, past: &mut Past, now: &str) -> bool {
+        let hosts =
+            self.observed.seen.iter().filter(|seen| self.project.drift.first_seen_on_host && seen.is_observed());
+        hosts.filter_map(|seen| kept(self.project, seen, now)).fold(false, |news, kept| past.recall(&kept) | news)
     }
 
     /// Whether the run was to judge a step or verification at all. What is declared no more is judged by its record.

@@ -64,7 +64,10 @@ type Sessions<S> = BTreeMap<HostName, S>;
 enum Purpose {
     Read,
     Change,
-    Drift,
+    Drift {
+        /// Whether every fact is asked that hosts are compared by.
+        outliers: bool,
+    },
 }
 
 /// Where a look stands: what every host's first trip needs.
@@ -74,6 +77,8 @@ struct Look<'a> {
     options: &'a Options,
     events: &'a Events,
     facts: &'a BTreeSet<String>,
+    /// Facts among them by which hosts are only compared.
+    beside: &'a BTreeSet<String>,
     /// Whether sessions stay open for what follows.
     keep: bool,
     /// Whether what could not be read is asked once more.
@@ -88,10 +93,17 @@ pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, e
 }
 
 /// Observes `hosts` for drift: what could not be read is asked once more before it counts, and hardware that the project
-/// is about is asked how it is. Checks of recipes are kept from writing.
-pub async fn observe_drift(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+/// is about is asked how it is. Checks of recipes are kept from writing. With `outliers`, facts that hosts are compared by are
+/// asked too, in the same round trip.
+pub async fn observe_drift(
+    project: &Project,
+    hosts: &[HostName],
+    outliers: bool,
+    options: &Options,
+    events: &Events,
+) -> Observed {
     let options = Options { confined: !project.drift.unconfined, ..options.clone() };
-    look::<Glance>(project, hosts, &options, events, Purpose::Drift).await.0
+    look::<Glance>(project, hosts, &options, events, Purpose::Drift { outliers }).await.0
 }
 
 /// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
@@ -110,17 +122,20 @@ async fn look<S: Asked>(
     let expander = Expander::new(project);
     let facts = match purpose {
         _ if options.replay.record => every_fact(),
-        Purpose::Drift => with_health(facts_used(project)),
+        Purpose::Drift { .. } => with_health(facts_used(project)),
         Purpose::Read | Purpose::Change => facts_used(project),
     };
+    let beside = only_compared(&facts, purpose);
+    let facts = &facts | &beside;
     let look = Look {
         project,
         expander: &expander,
         options,
         events,
         facts: &facts,
+        beside: &beside,
         keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
-        careful: purpose == Purpose::Drift && options.replay.observed.is_none(),
+        careful: matches!(purpose, Purpose::Drift { .. }) && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
@@ -142,6 +157,16 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
         }
     }
     facts
+}
+
+/// Returns the facts by which hosts are compared, and that are asked for nothing else.
+fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String> {
+    match purpose {
+        Purpose::Drift { outliers: true } => {
+            crate::facts::outliers::facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
+        }
+        _ => BTreeSet::new(),
+    }
 }
 
 /// A recording is of use beyond what its project reads.
@@ -279,6 +304,8 @@ impl Look<'_> {
         let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
         let mut failed: BTreeSet<Probe> = unread.map(|(name, _)| Probe::Fact { name: name.clone() }).collect();
         failed.extend(seen.observation.failed());
+        // What is only compared is told as unknown, and decides nothing: it is not worth a round trip.
+        failed.retain(|probe| !matches!(probe, Probe::Fact { name } if self.beside.contains(name)));
         if self.careful && seen.is_observed() && !failed.is_empty() {
             self.again(link, seen, &failed, secrets).await;
         }

@@ -1,5 +1,6 @@
 //! `acs`: PCI bridges that send traffic between devices up to the root.
 
+use super::alike::{each, same};
 use super::command::lspci_acs::{self, Bridge};
 use super::read::{done, failed, guarded, parts, ran};
 use super::{Fact, Shape};
@@ -21,6 +22,7 @@ pub(super) const FACT: Fact = Fact {
         ("redirecting", "list of those that redirect: `bdf` and `flags`, the controls that are on"),
     ],
     reads: &["/sys/bus/pci/devices/*", "/proc/*/stat", "lspci -D -vvv -d ::0604"],
+    alike: &[same("bridges"), each("redirecting", "bdf", &["flags"])],
     snippet: FactSnippet { name: "acs", snippet: SNIPPET, timeout_s: 30, device: true, quick: false },
     parse,
 };

@@ -15,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
         ("btime", "when the kernel started, in whole seconds since the epoch, from `/proc/stat`"),
     ],
     reads: &["/proc/sys/kernel/random/boot_id", "/proc/stat"],
+    alike: &[],
     snippet: FactSnippet {
         name: "boot",
         snippet: "read -r i </proc/sys/kernel/random/boot_id || exit; printf 'id\\t%s\\n' \"$i\"\n\

@@ -1,5 +1,6 @@
 //! `cpu`: processors.
 
+use super::alike::same;
 use super::read::{done, field, text_or_null, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -15,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),
     ],
     reads: &["/sys/devices/system/cpu/online", "/proc/cpuinfo"],
+    alike: &[same("count"), same("model")],
     snippet: FactSnippet {
         name: "cpu",
         snippet: "read -r o </sys/devices/system/cpu/online || exit; printf 'online\\t%s\\n' \"$o\"\n\

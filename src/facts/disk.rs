@@ -1,5 +1,6 @@
 //! `disk`: room on the filesystems that provisioning fills.
 
+use super::alike::each;
 use super::read::unread;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -15,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("total", "size of the filesystem it is on, in bytes"),
     ],
     reads: &["df -B1 --output=avail,size,file / /boot /var /tmp"],
+    alike: &[each("", "", &["total"])],
     snippet: FactSnippet {
         name: "disk",
         snippet: "need df; df -B1 --output=avail,size,file / /boot /var /tmp",

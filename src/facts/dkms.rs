@@ -1,5 +1,6 @@
 //! `dkms`: modules that are built on the host.
 
+use super::alike::tally;
 use super::command::dkms;
 use super::read::done;
 use super::{Fact, Shape};
@@ -20,6 +21,7 @@ pub(super) const FACT: Fact = Fact {
         ("note", "what dkms warns of, null without a warning"),
     ],
     reads: &["dkms status"],
+    alike: &[tally("", &["module", "version", "kernel", "state"])],
     snippet: FactSnippet {
         name: "dkms",
         snippet: "command -v dkms >/dev/null 2>&1 || exit 0; LC_ALL=C dkms status",

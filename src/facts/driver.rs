@@ -1,5 +1,6 @@
 //! `driver`: the NVIDIA driver as it is loaded, on disk, in userspace and as a package.
 
+use super::alike::{entries, same};
 use super::command::modinfo::{self, Module};
 use super::command::nvidia_version::{self, is_version};
 use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
@@ -81,6 +82,18 @@ pub(super) const FACT: Fact = Fact {
         "dpkg -S /usr/bin/nvidia-smi",
         "dpkg-query -W -f='${Version}' PACKAGE",
         "rpm -qf --qf '%{NAME}\\t%{VERSION}' /usr/bin/nvidia-smi",
+    ],
+    alike: &[
+        same("loaded"),
+        same("flavor"),
+        same("disk"),
+        same("disk_flavor"),
+        same("userspace"),
+        same("package"),
+        same("packaged"),
+        same("method"),
+        entries("params"),
+        same("gpus"),
     ],
     snippet: FactSnippet { name: "driver", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
     parse,

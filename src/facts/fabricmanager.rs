@@ -1,5 +1,6 @@
 //! `fabricmanager`: the version of the fabric manager's program.
 
+use super::alike::same;
 use super::command::nvidia_version::is_version;
 use super::read::{done, unread};
 use super::{Fact, Shape};
@@ -13,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Map,
     fields: &[("version", "`560.35.03`, null where it is not installed")],
     reads: &["nv-fabricmanager --version"],
+    alike: &[same("version")],
     snippet: FactSnippet {
         name: "fabricmanager",
         snippet: "command -v nv-fabricmanager >/dev/null 2>&1 || { printf 'none\\n'; exit 0; }; LC_ALL=C nv-fabricmanager --version 2>&1",

@@ -1,5 +1,6 @@
 //! `gdr`: how adapters reach the memory of GPUs.
 
+use super::alike::same;
 use super::command::modinfo;
 use super::command::nvidia_version;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
@@ -56,6 +57,14 @@ pub(super) const FACT: Fact = Fact {
         "/sys/kernel/mm/memory_peers/{nv_mem,nv_mem_nc}/version",
         "modinfo -k RELEASE nvidia_peermem",
         "/sys/bus/pci/devices/*/{vendor,class,device}",
+    ],
+    alike: &[
+        same("path"),
+        same("peermem.loaded"),
+        same("peermem.version"),
+        same("peermem.registered"),
+        same("legacy"),
+        same("dmabuf"),
     ],
     snippet: FactSnippet { name: "gdr", snippet: SNIPPET, timeout_s: 15, device: false, quick: true },
     parse,

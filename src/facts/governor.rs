@@ -1,5 +1,6 @@
 //! `governor`: how the processors' clocks and memory placement are governed.
 
+use super::alike::{self, same, tidied};
 use super::read::{done, field};
 use super::secure_boot::bracketed;
 use super::{Fact, Shape};
@@ -34,6 +35,7 @@ pub(super) const FACT: Fact = Fact {
         "/proc/sys/kernel/numa_balancing",
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
+    alike: &[tidied("governors", alike::keys), same("numa_balancing"), same("thp")],
     snippet: FactSnippet { name: "governor", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `gpu_state`: the state of each GPU as `nvidia-smi -q` tells it.
 
+use super::alike::each;
 use super::command::nvidia_smi::{self, Cell, Gpu};
 use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
 use super::{Fact, Shape};
@@ -51,6 +52,11 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
+    alike: &[each(
+        "",
+        "bdf",
+        &["persistence", "ecc.current", "mig.current", "fabric.state", "fabric.status", "recovery"],
+    )],
     snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `gpus`: the GPUs of a host, as the bus and the driver's files tell.
 
+use super::alike::each;
 use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
 use super::table;
 use super::{Fact, Shape};
@@ -72,6 +73,23 @@ pub(super) const FACT: Fact = Fact {
         "/proc/driver/nvidia/version",
         "/proc/driver/nvidia/gpus/*/information",
     ],
+    alike: &[each(
+        "",
+        "bdf",
+        &[
+            "device",
+            "driver",
+            "numa",
+            "pcie.width",
+            "pcie.max_width",
+            "pcie.max_speed",
+            "answers",
+            "model",
+            "vbios",
+            "gsp",
+            "gsp_firmware",
+        ],
+    )],
     snippet: FactSnippet { name: "gpus", snippet: SNIPPET, timeout_s: 15, device: true, quick: false },
     parse,
 };

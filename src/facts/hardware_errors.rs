@@ -45,6 +45,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["journalctl -k -b", "dmesg"],
+    alike: &[],
     snippet: FactSnippet { name: "hardware_errors", snippet: SNIPPET, timeout_s: 45, device: false, quick: false },
     parse,
 };

@@ -69,6 +69,7 @@ pub(super) const FACT: Fact = Fact {
         "id -un UID",
         "/var/log/pods/*",
     ],
+    alike: &[],
     snippet: FactSnippet { name: "holders", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `hugepages`: memory in large pages.
 
+use super::alike::same;
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -27,6 +28,7 @@ pub(super) const FACT: Fact = Fact {
         ("nodes", "list by NUMA node and size: `node`, `size_kb`, `total`, `free`"),
     ],
     reads: &["/proc/meminfo", "/sys/devices/system/node/node*/hugepages/hugepages-*kB/{nr_hugepages,free_hugepages}"],
+    alike: &[same("default_kb"), same("total")],
     snippet: FactSnippet { name: "hugepages", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -21,6 +21,7 @@ pub(super) const FACT: Fact = Fact {
         ("hostname", "the kernel's host name"),
     ],
     reads: &["/etc/machine-id", "/sys/class/dmi/id/product_uuid", "/proc/sys/kernel/hostname"],
+    alike: &[],
     snippet: FactSnippet { name: "identity", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `iommu`: whether devices' addresses are translated.
 
+use super::alike::same;
 use super::read::done;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -17,6 +18,7 @@ pub(super) const FACT: Fact = Fact {
         ("mode", "`off`, `passthrough` (all groups), `translated` (none), `mixed`"),
     ],
     reads: &["/sys/kernel/iommu_groups/*/type"],
+    alike: &[same("mode")],
     snippet: FactSnippet {
         name: "iommu",
         snippet: "[ -d /sys/kernel ] || { printf '/sys is not mounted\\n' >&2; exit 1; }\n\

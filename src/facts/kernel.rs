@@ -1,5 +1,6 @@
 //! `kernel`: what runs.
 
+use super::alike::{self, same, tidied};
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -16,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
         ("cmdline", "the command line it was booted with, as text"),
     ],
     reads: &["uname -r -m", "/proc/cmdline"],
+    alike: &[same("release"), same("arch"), tidied("cmdline", alike::cmdline)],
     snippet: FactSnippet {
         name: "kernel",
         snippet: "uname -r -m && read -r c </proc/cmdline && printf '%s\\n' \"$c\"",

@@ -1,5 +1,6 @@
 //! `kernels`: which kernels are installed, and for which of them modules can be built.
 
+use super::alike::{same, tally};
 use super::read::{done, field, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -31,6 +32,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["uname -r", "/lib/modules/*", "/lib/modules/*/build/Makefile", "/boot/vmlinuz-*"],
+    alike: &[same("headers"), tally("installed", &["release"])],
     snippet: FactSnippet { name: "kernels", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `limits`: how much memory processes may lock.
 
+use super::alike::{each, same};
 use super::read::{done, parts, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -30,6 +31,7 @@ pub(super) const FACT: Fact = Fact {
         ("services", "running service to the same two: `containerd`, `kubelet`, `slurmd`"),
     ],
     reads: &["/proc/self/limits", "systemctl show -p Id,MainPID UNIT…", "/proc/PID/limits"],
+    alike: &[same("memlock.soft"), same("memlock.hard"), each("services", "", &["soft", "hard"])],
     snippet: FactSnippet { name: "limits", snippet: SNIPPET, timeout_s: 10, device: false, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `memory`: main memory.
 
+use super::alike::{self, tidied};
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -12,6 +13,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Map,
     fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
     reads: &["/proc/meminfo"],
+    alike: &[tidied("total", alike::roughly)],
     snippet: FactSnippet {
         name: "memory",
         snippet: "while read -r k v u; do [ \"$k\" != MemTotal: ] || { printf '%s %s\\n' \"$v\" \"$u\"; break; }; done </proc/meminfo",

@@ -8,6 +8,7 @@
 //! has no such thing.
 
 mod acs;
+pub mod alike;
 mod boot;
 mod cgroup;
 pub mod command;
@@ -28,12 +29,14 @@ mod iommu;
 mod kernel;
 mod kernels;
 mod limits;
+mod machine;
 mod memory;
 mod modules;
 mod network;
 mod nvswitch;
 mod ofed;
 mod os;
+pub mod outliers;
 mod packages;
 mod pci;
 mod rdma;
@@ -56,6 +59,7 @@ mod virtualization;
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Output, Probe, Unknown};
+use alike::Alike;
 use std::collections::BTreeMap;
 
 /// What `fields` of a fact are the fields of.
@@ -82,6 +86,8 @@ pub struct Fact {
     pub fields: &'static [(&'static str, &'static str)],
     /// The files and commands that it reads, as far as they are there: what a simulated host has to answer.
     pub reads: &'static [&'static str],
+    /// What of it ought to be equal on hosts that are alike; empty for what tells hosts apart, and for what counts.
+    pub alike: &'static [Alike],
     pub snippet: FactSnippet,
     /// Reads the snippet's output. Lenient in form, never inventing a value.
     pub parse: fn(&Output) -> Result<Value, Unknown>,
@@ -92,11 +98,12 @@ pub struct Fact {
 pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
 
 /// Every fact, in the order of the reference. Those that touch filesystems stand after those that do not.
-static ALL: [Fact; 42] = [
+static ALL: [Fact; 43] = [
     os::FACT,
     kernel::FACT,
     boot::FACT,
     identity::FACT,
+    machine::FACT,
     cpu::FACT,
     memory::FACT,
     pci::FACT,

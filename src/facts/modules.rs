@@ -1,5 +1,6 @@
 //! `modules`: loaded kernel modules, and which of them use which.
 
+use super::alike::names;
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -15,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
         ("used_by", "the modules that use it"),
     ],
     reads: &["/proc/modules"],
+    alike: &[names("")],
     snippet: FactSnippet {
         name: "modules",
         snippet: "[ -e /proc/modules ] || exit 0; printf 'modules\\n'; cat /proc/modules",

@@ -1,5 +1,6 @@
 //! `network`: interfaces and their addresses.
 
+use super::alike::per;
 use super::read::{done, text_or_null, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -29,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
         ("addresses", "list of `ADDRESS/PREFIX`, IPv4 and IPv6"),
     ],
     reads: &["ip -json addr show", "/sys/class/net/*/device/driver"],
+    alike: &[per("", "driver", "mtu"), per("", "driver", "state")],
     snippet: FactSnippet { name: "network", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

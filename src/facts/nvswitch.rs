@@ -1,5 +1,6 @@
 //! `nvswitch`: whether GPUs are joined by switches, and what has to manage them.
 
+use super::alike::same;
 use super::read::{done, field, unknown_part};
 use super::table;
 use super::{Fact, Shape};
@@ -54,6 +55,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,class,device,vpd}", "/proc/driver/nvidia-nvswitch/devices/*"],
+    alike: &[same("count"), same("driver_devices"), same("required"), same("imex")],
     snippet: FactSnippet { name: "nvswitch", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,
 };

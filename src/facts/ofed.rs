@@ -1,5 +1,6 @@
 //! `ofed`: the RDMA stack: installed, on disk for each kernel, and loaded.
 
+use super::alike::same;
 use super::command::modinfo::{self, Module};
 use super::command::ofed_info;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
@@ -58,6 +59,15 @@ pub(super) const FACT: Fact = Fact {
         "/lib/modules/*/modules.dep",
         "modinfo -k RELEASE mlx5_core",
         "/sys/module/mlx5_core/{version,srcversion}",
+    ],
+    alike: &[
+        same("version"),
+        same("kind"),
+        same("doca"),
+        same("origin"),
+        same("loaded"),
+        same("loaded_version"),
+        same("matches_disk"),
     ],
     snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
     parse,

@@ -1,5 +1,6 @@
 //! `os`: the distribution.
 
+use super::alike::same;
 use super::read::{done, text_or_null, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -18,6 +19,7 @@ pub(super) const FACT: Fact = Fact {
         ("pretty_name", "`PRETTY_NAME`, for people"),
     ],
     reads: &["/etc/os-release", "/usr/lib/os-release"],
+    alike: &[same("id"), same("version_id")],
     snippet: FactSnippet {
         name: "os",
         snippet: "cat /etc/os-release 2>/dev/null || cat /usr/lib/os-release",

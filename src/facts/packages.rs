@@ -1,5 +1,6 @@
 //! `packages`: the package manager, and what is installed.
 
+use super::alike::{entries, same};
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -19,6 +20,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &["dpkg-query -W", "rpm -qa"],
+    alike: &[same("manager"), entries("installed")],
     snippet: FactSnippet {
         name: "packages",
         snippet: "if command -v apt-get >/dev/null 2>&1; then\n\

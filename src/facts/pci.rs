@@ -1,5 +1,6 @@
 //! `pci`: devices on the PCI bus.
 
+use super::alike::tally;
 use super::read::{done, text_or_null};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -29,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
         ("numa", "number of the NUMA node, null where the firmware names none"),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,device,class,numa_node,driver}"],
+    alike: &[tally("", &["vendor", "device", "driver"])],
     snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

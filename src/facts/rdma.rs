@@ -1,5 +1,6 @@
 //! `rdma`: RDMA devices, their ports and addresses.
 
+use super::alike::{each, per};
 use super::command::rate::{self, Rate};
 use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
 use super::{Fact, Shape};
@@ -82,6 +83,30 @@ pub(super) const FACT: Fact = Fact {
         "/sys/class/infiniband/*/ports/*/gids/*",
         "/sys/class/infiniband/*/ports/*/gid_attrs/{types,ndevs}/*",
         "/sys/bus/pci/devices/*/{vendor,class}",
+    ],
+    alike: &[
+        each(
+            "",
+            "bdf",
+            &[
+                "name",
+                "device",
+                "psid",
+                "numa",
+                "driver",
+                "bridge",
+                "ports.*.class",
+                "ports.*.state",
+                "ports.*.phys_state",
+                "ports.*.rate",
+                "ports.*.width",
+                "ports.*.speed",
+                "ports.*.lanes",
+                "ports.*.gids.*.type",
+                "ports.*.roce_gid_index",
+            ],
+        ),
+        per("", "psid", "firmware"),
     ],
     snippet: FactSnippet { name: "rdma", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,

@@ -23,6 +23,7 @@ pub(super) const FACT: Fact = Fact {
         ("counters", "by name: `link_downed`, `symbol_error`, `port_rcv_errors`, `out_of_sequence`, `np_cnp_sent` …"),
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{counters,hw_counters}/*"],
+    alike: &[],
     snippet: FactSnippet { name: "rdma_counters", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
     parse,
 };

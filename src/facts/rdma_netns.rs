@@ -1,5 +1,6 @@
 //! `rdma_netns`: whether RDMA devices are shared between network namespaces.
 
+use super::alike::same;
 use super::read::{done, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -17,6 +18,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Value,
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
+    alike: &[same("")],
     snippet: FactSnippet { name: "rdma_netns", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

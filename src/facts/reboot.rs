@@ -1,5 +1,6 @@
 //! `reboot`: whether packages ask for a reboot.
 
+use super::alike::same;
 use super::read::done;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -29,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
         ("packages", "the packages that ask for it, sorted; empty where the mark names none"),
     ],
     reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
+    alike: &[same("required")],
     snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

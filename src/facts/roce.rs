@@ -1,5 +1,6 @@
 //! `roce`: what keeps RDMA traffic over Ethernet from being dropped.
 
+use super::alike::each;
 use super::command::mlnx_qos;
 use super::read::{Part, done, guarded, parts, ran, text_or_null, unknown_part};
 use super::{Fact, Shape};
@@ -69,6 +70,11 @@ pub(super) const FACT: Fact = Fact {
         "mlnx_qos -i IF",
         "ethtool -a IF",
     ],
+    alike: &[each(
+        "",
+        "hca",
+        &["mtu", "dcbx", "trust", "pfc", "ecn", "cnp_dscp", "cnp_802p", "pause", "cma_mode", "cma_tos"],
+    )],
     snippet: FactSnippet { name: "roce", snippet: SNIPPET, timeout_s: 60, device: true, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
+use super::alike::same;
 use super::read::{done, field, unknown_part};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -29,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
         "mokutil --sb-state",
         "/sys/kernel/security/lockdown",
     ],
+    alike: &[same("enabled"), same("lockdown")],
     snippet: FactSnippet { name: "secure_boot", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `services`: the units that the GPU and RDMA stacks bring along.
 
+use super::alike::each;
 use super::read::{done, text_or_null, unread};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -28,6 +29,7 @@ pub(super) const FACT: Fact = Fact {
     reads: &[
         "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
     ],
+    alike: &[each("", "", &["exists", "active", "sub", "enabled", "needs_reload", "memlock"])],
     snippet: FactSnippet { name: "services", snippet: SNIPPET, timeout_s: 15, device: false, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `simulated`: whether what a host shows of its hardware is a stand-in.
 
+use super::alike::same;
 use super::read::{done, text_or_null};
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -14,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Value,
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
+    alike: &[same("")],
     snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

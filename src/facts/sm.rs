@@ -1,5 +1,6 @@
 //! `sm`: the subnet manager that this host hears.
 
+use super::alike::same;
 use super::command::sminfo;
 use super::read::{done, failed, guarded, parts, ran};
 use super::{Fact, Shape};
@@ -28,6 +29,7 @@ pub(super) const FACT: Fact = Fact {
         ("activity", "a count that grows while it lives"),
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
+    alike: &[same("guid")],
     snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `time`: whether the clock is synchronized.
 
+use super::alike::same;
 use super::read::field;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -28,6 +29,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Map,
     fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
+    alike: &[same("synchronized")],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `tools`: which programs exist.
 
+use super::alike::entries;
 use super::read::done;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -20,6 +21,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Value,
     fields: &[],
     reads: &["the folders of PATH"],
+    alike: &[entries("")],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,
 };

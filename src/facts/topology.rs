@@ -1,5 +1,6 @@
 //! `topology`: how GPUs and adapters are joined.
 
+use super::alike::entries;
 use super::command::nvidia_topo;
 use super::read::{done, failed, guarded, parts, ran, unread};
 use super::{Fact, Shape};
@@ -23,6 +24,7 @@ pub(super) const FACT: Fact = Fact {
         ("cpus", "a GPU to its processors: `0-47,96-143`; those without are not in it"),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
+    alike: &[entries("links"), entries("nics"), entries("cpus")],
     snippet: FactSnippet { name: "topology", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
     parse,
 };

@@ -1,5 +1,6 @@
 //! `units`: failed units, and how many there are.
 
+use super::alike::same;
 use super::read::done;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -16,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
     ],
     reads: &["systemctl list-units --all --plain --full --no-legend --no-pager"],
+    alike: &[same("failed")],
     snippet: FactSnippet {
         name: "units",
         snippet: "need systemctl; systemctl list-units --all --plain --full --no-legend --no-pager",

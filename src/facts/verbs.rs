@@ -1,5 +1,6 @@
 //! `verbs`: the RDMA devices that programs see.
 
+use super::alike::each;
 use super::command::ibv_devinfo::{self, Device, Port};
 use super::read::{done, failed, guarded, parts, ran};
 use super::{Fact, Shape};
@@ -22,6 +23,7 @@ pub(super) const FACT: Fact = Fact {
         ("ports", "list of `port`, `state` (`ACTIVE`), `max_mtu` and `active_mtu` (bytes), `link_layer`"),
     ],
     reads: &["/sys/class/infiniband/*", "/proc/*/stat", "ibv_devinfo"],
+    alike: &[each("", "name", &["ports.*.max_mtu", "ports.*.active_mtu"])],
     snippet: FactSnippet { name: "verbs", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
     parse,
 };

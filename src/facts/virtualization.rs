@@ -1,5 +1,6 @@
 //! `virtualization`: what the host runs in.
 
+use super::alike::same;
 use super::read::unread;
 use super::{Fact, Shape};
 use crate::model::Value;
@@ -11,6 +12,7 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Value,
     fields: &[],
     reads: &["systemd-detect-virt"],
+    alike: &[same("")],
     snippet: FactSnippet {
         name: "virtualization",
         snippet: "need systemd-detect-virt; systemd-detect-virt",

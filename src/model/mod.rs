@@ -12,7 +12,7 @@ mod verdict;
 pub use disruption::Disruption;
 pub use exit::ExitCode;
 pub use hex::{hex, push_hex};
-pub use name::{HostName, StepId};
+pub use name::{HostName, StepId, kept_name};
 pub use phase::{Level, Phase, Scope};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, Placeholder, SecretStore};
 pub use untrusted::Untrusted;

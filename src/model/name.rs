@@ -53,6 +53,11 @@ impl StepId {
     }
 }
 
+/// Returns the name of the file beside the records in which a host keeps its findings for a cluster: no step has such a name.
+pub fn kept_name(cluster: &str) -> String {
+    format!("{}@@findings.json", escaped(cluster))
+}
+
 fn escaped(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {

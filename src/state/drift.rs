@@ -10,6 +10,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
+/// The file that tells up to which run each recipient knows everything.
+const TOLD: &str = "told.json";
+
 /// The history of one cluster's drift.
 #[derive(Clone, Debug)]
 pub struct DriftLog {
@@ -21,6 +24,23 @@ pub struct DriftLog {
 pub struct DriftTurn<'l> {
     log: &'l DriftLog,
     _lock: File,
+}
+
+/// The right to tell people: whoever else wants to waits.
+#[derive(Debug)]
+pub struct Telling {
+    log: DriftLog,
+    _lock: File,
+}
+
+impl Telling {
+    /// Remembers who was told what.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn remember<T: Serialize>(&self, told: &T) -> Result<(), StoreError> {
+        self.log.replace(TOLD, told)
+    }
 }
 
 impl Store {
@@ -64,6 +84,14 @@ impl DriftLog {
         Ok(lines)
     }
 
+    /// Returns the text of the file that tells who was told what.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn told(&self) -> Result<Option<String>, StoreError> {
+        self.text(TOLD)
+    }
+
     /// Returns the text of a file beside them; `None` when it is not there.
     ///
     /// # Errors
@@ -75,6 +103,27 @@ impl DriftLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError { path, source }),
         }
+    }
+
+    /// Waits for the turn to tell people: nobody is told the same by two runs beside each other.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn telling(&self) -> Result<Telling, StoreError> {
+        let failed = |source| StoreError { path: self.path.clone(), source };
+        let lock = open(&self.path.join(".telling")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        Ok(Telling { log: self.clone(), _lock: lock })
+    }
+
+    fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        let failed = |source: std::io::Error| StoreError { path: path.clone(), source };
+        let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.as_file().sync_data().map_err(failed)?;
+        file.persist(&path).map(drop).map_err(|error| failed(error.error))
     }
 
     /// Returns the names of the files, oldest first.
@@ -134,12 +183,7 @@ impl DriftTurn<'_> {
     /// # Errors
     /// The file cannot be written.
     pub fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
-        let path = self.log.path.join(name);
-        let failed = |source: std::io::Error| StoreError { path: path.clone(), source };
-        let text = serde_json::to_string(value).map_err(|error| failed(error.into()))?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.log.path).map_err(failed)?;
-        file.write_all(text.as_bytes()).map_err(failed)?;
-        file.persist(&path).map(drop).map_err(|error| failed(error.error))
+        self.log.replace(name, value)
     }
 
     /// Removes files of days before `oldest` (`2026-08-23`).

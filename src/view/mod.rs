@@ -10,6 +10,7 @@ pub mod fold;
 mod init;
 mod json;
 pub mod markdown;
+pub mod notify;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage}
 use crate::diag::Code;
 use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
+use crate::facts::outliers::Outliers;
 use crate::model::ExitCode;
 use crate::plan::{HostSeen, Plan};
 use crate::transport::Sandbox;
@@ -61,6 +63,8 @@ pub trait Writer {
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is known of hosts.
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes what differs from the majority of hosts that are alike.
+    fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes which sandboxes there are, or were ended.
     fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is wrong in inventories, or that nothing is.

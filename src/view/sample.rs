@@ -2,7 +2,7 @@
 
 mod drift;
 
-pub use drift::{drift, finding, rich_drift};
+pub use drift::{drift, finding, outliers, rich_drift};
 
 use crate::engine::{
     Checkup, Command, ExecHost, ExecReport, Failure, Finding, HostHealth, HostReport, Report, StepReport, StepResult,

@@ -1,7 +1,7 @@
 //! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
 
 use crate::artifact::Lock;
-use crate::drift::{Drift, Entry, History};
+use crate::drift::{Drift, Entry, History, Notice};
 use crate::engine::{Event, Recording, Report, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
@@ -29,7 +29,7 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 14] = [
+    let files: [(&'static str, &'static str, Maker); 15] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
@@ -49,6 +49,7 @@ pub fn all() -> impl Iterator<Item = Schema> {
             schemars::schema_for!(History).into()
         }),
         ("drift-entry", "a line of the history of drift on the controller", || schemars::schema_for!(Entry).into()),
+        ("drift-notice", "what a webhook of `drift.notify` is sent", || schemars::schema_for!(Notice).into()),
         ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),

@@ -55,6 +55,13 @@ fn entries_of_ignore_need_a_reason_and_a_day() {
         let said = place(entry).forge(&["validate", "c.yaml"]);
         assert!(said.starts_with("exit 65\n") && said.contains(message), "{entry}: {said}");
     }
+    let outliers = Place::new().file("c.yaml", &format!("{INVENTORY}drift: {{ outliers: yes }}\n"));
+    let said = outliers.forge(&["validate", "c.yaml"]);
+    let expected = "`outliers` must be `show` or `count`, found `yes`\n --> c.yaml:3:";
+    assert!(said.starts_with("exit 65\n") && said.contains(expected), "{said}");
+    let first = Place::new().file("c.yaml", &format!("{INVENTORY}drift: {{ first_seen: hosts }}\n"));
+    let said = first.forge(&["validate", "c.yaml"]);
+    assert!(said.contains("`first_seen` must be `controller` or `host`, found `hosts`\n --> c.yaml:3:"), "{said}");
     let said = place("{ step: base/motd, why: banner, until: 2027-01-01 }").forge(&["validate", "c.yaml"]);
     assert!(said.starts_with("exit 0\n"), "{said}");
 }

@@ -1,7 +1,8 @@
 //! The table of exit codes: every number, and the order for every combination that a value can hold.
 
-use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Severity, Standing, Unsure};
+use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Notified, Severity, Standing, Telling, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
+use forge::facts::outliers::{Odd, Outliers};
 use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
 use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
 use std::time::Duration;
@@ -300,15 +301,46 @@ fn looked_at(reach: Reach) -> HostDrift {
     HostDrift { host, reach, settled: 1, follow: 0, warnings: vec![], took: Duration::ZERO }
 }
 
+fn odd_one_out() -> Outliers {
+    let odd = Odd {
+        class: 0,
+        fact: "kernel".into(),
+        path: "kernel.release".into(),
+        common: "a".into(),
+        hosts: 2,
+        odd: vec![],
+        unknown: 0,
+    };
+    Outliers { odd: vec![odd], ..Outliers::default() }
+}
+
 #[test]
 fn every_combination_of_drift() {
     type Has = (u8, fn(&mut Drift));
-    let all: [Has; 5] = [
+    let all: [Has; 8] = [
         (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
         // What is pending or blocked is a finding as any other.
         (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
         (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
         (9, |drift| drift.unknown.push(unsure())),
+        // Who cannot be told of a change makes it heard.
+        (1, |drift| {
+            let state = Telling::Failed;
+            drift.notified.push(Notified {
+                name: "x".into(),
+                service: "slack".into(),
+                state,
+                why: None,
+                items: 0,
+                left_out: 0,
+            });
+        }),
+        // Hosts that are unlike the others are no drift, unless it was asked that they count.
+        (0, |drift| drift.outliers = Some(odd_one_out())),
+        (2, |drift| {
+            drift.outliers = Some(odd_one_out());
+            drift.outliers_count = true;
+        }),
         (4, |drift| {
             drift.hosts.push(looked_at(Reach::Unreachable(Unreachable { why: "why".into(), hint: None })));
         }),
@@ -329,6 +361,9 @@ fn every_combination_of_drift() {
             resolved: vec![],
             ignored: vec![],
             no_history: None,
+            notified: Vec::new(),
+            outliers: None,
+            outliers_count: false,
             took: Duration::ZERO,
         };
         holds.iter().for_each(|(_, hold)| hold(&mut drift));

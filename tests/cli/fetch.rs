@@ -1,10 +1,7 @@
 //! `forge fetch`: the cache, the lock file, and what `--offline` forbids. No host is contacted.
 
+use super::server::{Reply, Server};
 use super::support::Place;
-
-#[path = "../common/server.rs"]
-mod server;
-use server::{Reply, Server};
 
 const BODY: &[u8] = b"a driver";
 /// Of [`BODY`].

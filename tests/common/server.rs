@@ -21,6 +21,9 @@ pub struct Request {
     /// The byte that `Range: bytes=N-` names.
     pub from: Option<usize>,
     pub authorization: Option<String>,
+    pub method: String,
+    /// What came with it, as long as its length was told.
+    pub body: String,
 }
 
 /// What is answered.
@@ -103,7 +106,9 @@ fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
     if !stream.read_line(&mut line).is_ok_and(|count| count > 0) {
         return;
     }
-    let mut request = Request { path: line.split(' ').nth(1).unwrap_or_default().to_owned(), ..Request::default() };
+    let word = |at: usize| line.split(' ').nth(at).unwrap_or_default().to_owned();
+    let mut request = Request { path: word(1), method: word(0), ..Request::default() };
+    let mut length = 0;
     loop {
         let mut line = String::new();
         if stream.read_line(&mut line).is_err() || line.trim().is_empty() {
@@ -114,9 +119,14 @@ fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
             "range" => {
                 request.from = value.trim().strip_prefix("bytes=").and_then(|v| v.strip_suffix('-')?.parse().ok())
             }
+            "content-length" => length = value.trim().parse().unwrap_or_default(),
             "authorization" => request.authorization = Some(value.trim().to_owned()),
             _ => {}
         }
+    }
+    let mut body = vec![0; length];
+    if stream.read_exact(&mut body).is_ok() {
+        request.body = String::from_utf8_lossy(&body).into_owned();
     }
     noted.lock().unwrap().push(request.clone());
     let reply = answer(&request);

@@ -1,8 +1,9 @@
 //! `drift:` as written.
 
+use super::notify;
 use crate::config::Node;
 use crate::config::cx::Cx;
-use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS};
+use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS, OutlierMode};
 use crate::config::filter::Pattern;
 use crate::config::scalar;
 use crate::config::table::{self, Table};
@@ -10,19 +11,45 @@ use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
 /// Keys of `drift`.
-pub(in crate::config) const KEYS: [&str; 3] = ["ignore", "keep", "unconfined"];
+pub(in crate::config) const KEYS: [&str; 6] = ["ignore", "keep", "unconfined", "outliers", "notify", "first_seen"];
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
 pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
     let table = Table::open(node, "`drift`", &KEYS, &mut cx.diags)?;
     let items = table.items("ignore", &mut cx.diags);
+    let recipients = table.items("notify", &mut cx.diags);
     Some(DriftPolicy {
+        notify: notify::read(recipients, cx),
         ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
         // At most ten years, which fits.
         keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
+        first_seen_on_host: table.get("first_seen").is_some_and(|node| on_host(node, cx)),
+        outliers: table.get("outliers").and_then(|node| mode(node, cx)),
         unconfined: table.bool("unconfined", &mut cx.diags).unwrap_or(false),
     })
+}
+
+fn on_host(node: &Node, cx: &mut Cx<'_>) -> bool {
+    let text = table::text(node, "first_seen", &mut cx.diags);
+    if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
+        let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten(text));
+        let hint =
+            "`host`: hosts keep since when their findings are there, so drift writes a file on them when these change";
+        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+    }
+    text.as_deref() == Some("host")
+}
+
+fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
+    let text = table::text(node, "outliers", &mut cx.diags)?;
+    let mode = text.parse().ok();
+    if mode.is_none() {
+        let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten(&text));
+        let hint = "`show` tells which hosts are unlike the others of their kind; `count` also ends with 2 where there are any";
+        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+    }
+    mode
 }
 
 fn ignore(node: &Node, cx: &mut Cx<'_>) -> Option<Ignore> {

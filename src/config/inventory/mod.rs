@@ -13,6 +13,7 @@ pub(crate) mod selector;
 
 pub(super) use apply::Entry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
+pub(super) mod notify;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;

@@ -92,6 +92,9 @@ fn run(saw: &Saw, time: &str) -> (Drift, Found) {
         resolved: Vec::new(),
         ignored: Vec::new(),
         no_history: None,
+        notified: Vec::new(),
+        outliers: None,
+        outliers_count: false,
         took: Duration::from_millis(1500),
     };
     (drift, found)

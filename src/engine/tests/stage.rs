@@ -228,7 +228,7 @@ impl Stage {
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let observed = observe_drift(&project, &hosts, &options, &events).await;
+            let observed = observe_drift(&project, &hosts, false, &options, &events).await;
             let log = Store::new(&self.path().join(".forge"), "test").drift();
             let mut drift = drift(&project, &observed, &options, Some(&log));
             between();

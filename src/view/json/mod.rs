@@ -14,6 +14,7 @@ use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage}
 use crate::diag::Code;
 use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
+use crate::facts::outliers::Outliers;
 use crate::model::{ExitCode, HostName, Value};
 use crate::plan::{Counts, HostSeen, Plan, Reach};
 use schemars::JsonSchema;
@@ -132,6 +133,22 @@ enum Fact<'a> {
 }
 
 #[derive(Serialize)]
+struct OutliersBody<'a> {
+    outliers: &'a Outliers,
+    /// Hosts that are not real, or whose hardware is a stand-in.
+    simulated: Vec<&'a HostName>,
+    unreachable: Vec<&'a HostName>,
+}
+
+impl<'a> OutliersBody<'a> {
+    fn of(seen: &'a [HostSeen], outliers: &'a Outliers) -> Self {
+        let which =
+            |keep: fn(&HostSeen) -> bool| seen.iter().filter(|seen| keep(seen)).map(|seen| &seen.host).collect();
+        Self { outliers, simulated: which(|seen| seen.simulated), unreachable: which(|seen| !seen.is_observed()) }
+    }
+}
+
+#[derive(Serialize)]
 struct SandboxesBody<'a> {
     /// Whether they were ended just now.
     ended: bool,
@@ -167,6 +184,10 @@ impl Writer for Json {
 
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("facts", exit, FactsBody { facts: seen.iter().map(HostFacts::of).collect() }, out)
+    }
+
+    fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("outliers", exit, OutliersBody::of(seen, outliers), out)
     }
 
     fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -4,7 +4,8 @@ use super::host;
 use crate::drift::{
     Action, Aspect, Cause, Drift, Finding, HostDrift, IgnoredLine, Known, LastApplied, Severity, Standing, Unsure,
 };
-use crate::model::{BlockClass, Disruption, Level, Untrusted, Verdict};
+use crate::facts::outliers::{Class, Odd, OddValue, Outliers, Undecided, Untold};
+use crate::model::{BlockClass, Disruption, Level, Untrusted, Value, Verdict};
 use crate::plan::{Reach, Unreachable, Warning};
 use std::time::Duration;
 
@@ -99,6 +100,9 @@ pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
         resolved: Vec::new(),
         ignored: Vec::new(),
         no_history: None,
+        notified: Vec::new(),
+        outliers: None,
+        outliers_count: false,
         took: Duration::from_millis(1200),
     }
 }
@@ -192,4 +196,55 @@ pub fn rich_drift() -> Drift {
         place: "recipes/base.yaml:9:5".into(),
     }];
     drift
+}
+
+/// Six hosts of which few differ; `said` is what a host says.
+pub fn outliers(said: &str) -> Outliers {
+    let hosts = |names: &[&str]| names.iter().map(|name| host(name)).collect::<Vec<_>>();
+    let odd = |fact: &str, path: String, common: Value, odd: Vec<(Value, &[&str])>| Odd {
+        class: 0,
+        fact: fact.into(),
+        path: path.into(),
+        common,
+        hosts: 6 - odd.iter().map(|(_, names)| names.len()).sum::<usize>(),
+        odd: odd.into_iter().map(|(value, names)| OddValue { value, hosts: hosts(names) }).collect(),
+        unknown: 0,
+    };
+    let packages = (1..8)
+        .map(|n| odd("packages", format!("packages.installed.p{n}"), "1.0".into(), vec![(Value::Null, &["gpu04"])]));
+    let mut all = vec![
+        odd("kernel", "kernel.release".into(), "5.15.0-131-generic".into(), vec![(said.into(), &["gpu03"])]),
+        odd(
+            "kernel",
+            format!("modules.{said}"),
+            serde_json::json!(["iommu=pt", "ro"]),
+            vec![(serde_json::json!(["ro", said]), &["gpu03"])],
+        ),
+    ];
+    all.extend(packages);
+    all.push(odd(
+        "driver",
+        "driver.loaded".into(),
+        "560.35.03".into(),
+        vec![("550.54.15".into(), &["gpu02"]), (Value::Null, &["gpu05"])],
+    ));
+    let names: Vec<String> = (1..=6).map(|n| format!("gpu0{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Outliers {
+        classes: vec![Class {
+            hardware: "Supermicro, SYS-821GE-TNHR, H100 SXM".into(),
+            groups: vec!["gpu".into()],
+            hosts: hosts(&names),
+        }],
+        odd: all,
+        undecided: vec![Undecided { class: 0, path: "cpu.model".into(), values: 2, hosts: 6 }],
+        unknown: vec![Untold {
+            class: Some(0),
+            path: "topology".into(),
+            why: said.into(),
+            hosts: hosts(&["gpu01", "gpu06"]),
+        }],
+        alone: vec![Class { hardware: said.into(), groups: vec![], hosts: hosts(&["login01"]) }],
+        compared: 312,
+    }
 }

@@ -9,7 +9,7 @@ use crate::drift::{Counts, Drift, Severity, Unsure};
 use crate::model::{HostName, Untrusted};
 use crate::plan::Reach;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::text::{group, on_hosts};
+use crate::view::text::{group, on_hosts, outliers};
 use crate::view::{count, escape, took, words};
 use entry::Entry;
 pub use past::history;
@@ -31,6 +31,7 @@ pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> 
     past::resolved(&drift.resolved, text.verbose > 0, out)?;
     past::ignored(&drift.ignored, text.verbose > 0, out)?;
     no_history(drift, out)?;
+    odd_ones(text, drift, out)?;
     writeln!(out, "{}", closing(drift))?;
     next(text, drift, out)
 }
@@ -100,6 +101,13 @@ fn no_history(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     match &drift.no_history {
         None => Ok(()),
         Some(why) => writeln!(out, "no history is kept, so that everything looks new: {}\n", escape::line(why)),
+    }
+}
+
+fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+    match &drift.outliers {
+        None => Ok(()),
+        Some(outliers) => outliers::section(outliers, text.verbose > 0, out),
     }
 }
 

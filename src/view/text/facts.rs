@@ -152,7 +152,7 @@ fn which(hosts: &[&HostName], total: usize) -> String {
     }
 }
 
-fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     let silent = seen.iter().filter_map(|host| Some((&host.host, why(host)?)));
     let groups = group::equal(silent, |why| (&why.why, &why.hint));
     if groups.is_empty() {

@@ -11,6 +11,7 @@ mod facts;
 mod fetch;
 pub(super) mod group;
 mod init;
+mod outliers;
 mod plan;
 mod problems;
 mod recipes;
@@ -30,6 +31,7 @@ use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage}
 use crate::diag::Code;
 use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
+use crate::facts::outliers::Outliers;
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostSeen, Plan};
 use std::io::{self, Write};
@@ -65,6 +67,10 @@ impl Writer for Text {
 
     fn facts(&self, seen: &[HostSeen], _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         facts::write(self, seen, out)
+    }
+
+    fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        outliers::write(self, seen, outliers, out)
     }
 
     fn sandboxes(&self, sandboxes: &Sandboxes, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {

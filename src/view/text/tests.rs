@@ -282,6 +282,26 @@ fn a_history_tells_runs_and_who_is_found_most() {
 }
 
 #[test]
+fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
+    let outliers = sample::outliers("5.15.0-130-generic");
+    insta::assert_snapshot!(plain(|out| super::outliers::section(&outliers, false, out)));
+    insta::assert_snapshot!("outliers_with_everything", plain(|out| super::outliers::section(&outliers, true, out)));
+    let quiet = sample::drift(&["a", "b", "c"], vec![]);
+    let odd = Drift { outliers: Some(outliers), ..quiet };
+    assert_eq!(odd.exit_code(), crate::model::ExitCode::Done);
+    assert!(drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks as declared (1.2 s)\n"), "{}", drift(0, &odd));
+}
+
+#[test]
+fn what_a_host_says_in_an_outlier_does_not_act() {
+    for (raw, shown) in HOSTILE {
+        let text = plain(|out| super::outliers::section(&sample::outliers(raw), true, out));
+        assert!(!text.chars().any(escape::hidden), "{text:?}");
+        assert!(text.contains(shown), "{text:?}");
+    }
+}
+
+#[test]
 fn no_drift_is_one_line() {
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
     assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks as declared (1.2 s)\n");

@@ -1,0 +1,155 @@
+//! Telling people what changed, after a run of `forge drift`.
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::run::Cx;
+use crate::config::{LateSecret, Recipient, Service};
+use crate::drift::{Drift, Notified, Telling};
+use crate::engine::{Errand, delivery};
+use crate::model::SecretStore;
+use crate::notify::{self, Patience};
+use crate::view::notify::{Payload, render, summary};
+use crate::view::{count, escape};
+use futures_util::future::join_all;
+use std::io::Write;
+
+/// Whether people are told after a run.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct NotifyArgs {
+    /// Tell nobody, whoever is declared in `drift.notify`; who is to be told learns it with the next run
+    #[arg(long, conflicts_with = "notify_dry_run")]
+    pub no_notify: bool,
+    /// Print what would be sent to those in `drift.notify`, secrets left out, and send nothing
+    #[arg(long, conflicts_with_all = ["observed", "history", "install_timer"])]
+    pub notify_dry_run: bool,
+}
+
+impl NotifyArgs {
+    /// Refuses what makes no sense with what is declared.
+    ///
+    /// # Errors
+    /// A dry run of nothing.
+    pub fn check(&self, recipients: &[Recipient]) -> Result<(), CliError> {
+        match self.notify_dry_run && recipients.is_empty() {
+            true => {
+                let error =
+                    CliError::usage("`--notify-dry-run` has nobody to tell: the inventory declares no `drift.notify`");
+                Err(error.hint("write `drift: { notify: [ { slack: { url: { env: SLACK_URL } } } ] }`"))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+/// Tells those who are declared what changed. What a recording tells is not of today: nobody is told of it.
+pub async fn tell<B: Backend>(cx: &Cx<'_, B>, args: NotifyArgs, project: &B::Project, drift: &Drift) -> Vec<Notified> {
+    let declared = &cx.backend.project(project).drift.notify;
+    if declared.is_empty() || args.notify_dry_run || cx.settings.replay.observed.is_some() {
+        return Vec::new();
+    }
+    let mut errands = match cx.backend.errands(project, drift, cx.settings) {
+        // Who is not told now is remembered as somebody to be told.
+        Ok(_) | Err(_) if args.no_notify => return Vec::new(),
+        Ok(errands) => errands,
+        Err(why) => return declared.iter().map(|recipient| failed(recipient, &why)).collect(),
+    };
+    let secrets = &cx.backend.project(project).secrets;
+    let list = std::mem::take(&mut errands.list);
+    let mut notified = join_all(list.iter().map(|errand| send(cx, errand, secrets))).await;
+    for told in notified.iter_mut().filter(|told| told.state == Telling::Told) {
+        if let Err(why) = errands.told(&told.name) {
+            told.state = Telling::Failed;
+            told.why = Some(format!("it was told, which cannot be remembered, so that it comes again: {why}"));
+        }
+    }
+    notified
+}
+
+async fn send<B: Backend>(cx: &Cx<'_, B>, errand: &Errand, secrets: &SecretStore) -> Notified {
+    let Errand { recipient, notice: Some(notice) } = errand else { return of(&errand.recipient, Telling::Quiet) };
+    let Payload { body, left_out } = render(&recipient.service, notice);
+    let delivery = match delivery(&recipient.service, body, secrets, cx.backend.now()) {
+        Ok(delivery) => delivery,
+        Err(why) => return failed(recipient, &why),
+    };
+    match notify::send(&delivery, &Patience::default()).await {
+        Ok(_) => Notified { items: notice.len(), left_out, ..of(recipient, Telling::Told) },
+        Err(error) => {
+            let tries = if error.tries > 1 { format!(" ({})", count(error.tries, "try")) } else { String::new() };
+            failed(recipient, &secrets.scrub(&format!("{}{tries}", error.why)))
+        }
+    }
+}
+
+fn of(recipient: &Recipient, state: Telling) -> Notified {
+    let (name, service) = (recipient.name.clone(), recipient.service.name().to_owned());
+    Notified { name, service, state, why: None, items: 0, left_out: 0 }
+}
+
+fn failed(recipient: &Recipient, why: &str) -> Notified {
+    Notified { why: Some(why.to_owned()), ..of(recipient, Telling::Failed) }
+}
+
+/// Says on stderr who was told, and who could not be.
+pub fn say<B: Backend>(cx: &Cx<'_, B>, notified: &[Notified]) {
+    let mut err = (cx.console.err)();
+    let quiet = cx.settings.detail == crate::view::progress::Detail::Quiet;
+    for one in notified {
+        let who = format!("`{}` ({})", one.name, one.service);
+        // A stderr that is gone leaves nobody to tell.
+        let _ = match (one.state, &one.why) {
+            (Telling::Told, _) if !quiet => {
+                let cut = if one.left_out > 0 { format!(", {} left out", one.left_out) } else { String::new() };
+                writeln!(err, "told {who}: {}{cut}", count(one.items, "finding"))
+            }
+            (Telling::Failed, why) => {
+                let why = why.as_deref().unwrap_or("no reason was given");
+                let style = anstyle::AnsiColor::Red.on_default().bold();
+                writeln!(err, "{style}error:{style:#} {who} could not be told: {}", escape::line(why)).and_then(|()| {
+                    writeln!(err, "  hint: what was found stands as it is; they are told with the next run")
+                })
+            }
+            _ => Ok(()),
+        };
+    }
+}
+
+/// Returns what would be sent, for people.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn dry<B: Backend>(cx: &Cx<'_, B>, project: &B::Project, drift: &Drift) -> Result<String, CliError> {
+    let errands = cx.backend.errands(project, drift, cx.settings);
+    let errands = errands.map_err(|why| CliError::unexpected(format!("what would be sent cannot be told: {why}")))?;
+    Ok(errands.list.iter().map(shown).collect())
+}
+
+fn shown(errand: &Errand) -> String {
+    let Recipient { name, service } = &errand.recipient;
+    let head = format!("\nnotify: `{name}` ({}) {}", service.name(), address(service));
+    let Some(notice) = &errand.notice else { return format!("{head}: nothing to tell\n") };
+    let Payload { body, left_out } = render(service, notice);
+    let cut = if left_out > 0 { format!("; {left_out} left out") } else { String::new() };
+    let lines: String = escape::block(&body).map(|line| format!("  {line}\n")).collect();
+    format!("{head}: {}{cut}\n{lines}", escape::line(&summary(notice)))
+}
+
+/// Returns where a message goes, with what stands for secrets.
+fn address(service: &Service) -> String {
+    let masked = |secret: &LateSecret| match &secret.value {
+        Ok(_) => format!("(secret {})", secret.label),
+        Err(why) => format!("(secret {}: {why})", secret.label),
+    };
+    let with = |what: &str, secret: &Option<LateSecret>| {
+        secret.as_ref().map(|secret| format!(", {what} {}", masked(secret))).unwrap_or_default()
+    };
+    let text = match service {
+        Service::Webhook { url, token } => format!("to {}{}", masked(url), with("token", token)),
+        Service::Slack { url } | Service::WeCom { url } => format!("to {}", masked(url)),
+        Service::Feishu { url, secret } | Service::DingTalk { url, secret } => {
+            format!("to {}{}", masked(url), with("signed with", secret))
+        }
+        Service::Email { sendmail, .. } => format!("by {sendmail}"),
+    };
+    escape::line(&text).into_owned()
+}

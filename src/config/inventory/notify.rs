@@ -1,0 +1,152 @@
+//! `drift.notify` as written: a list, each entry with exactly one service.
+
+use crate::config::Node;
+use crate::config::cx::Cx;
+use crate::config::notify::{LateSecret, Recipient, SENDMAIL, Service};
+use crate::config::scalar;
+use crate::config::table::{self, Table};
+use crate::diag::{Code, Diag};
+use camino::Utf8PathBuf;
+
+/// Services by their keys.
+pub(in crate::config) const SERVICES: [&str; 6] = ["webhook", "slack", "feishu", "dingtalk", "wecom", "email"];
+/// Keys of an entry.
+pub(in crate::config) const KEYS: [&str; 7] = ["name", "webhook", "slack", "feishu", "dingtalk", "wecom", "email"];
+pub(in crate::config) const WEBHOOK_KEYS: [&str; 2] = ["url", "token"];
+pub(in crate::config) const CHAT_KEYS: [&str; 1] = ["url"];
+pub(in crate::config) const SIGNED_KEYS: [&str; 2] = ["url", "secret"];
+pub(in crate::config) const EMAIL_KEYS: [&str; 3] = ["to", "from", "sendmail"];
+
+pub(super) fn read(nodes: Vec<&Node>, cx: &mut Cx<'_>) -> Vec<Recipient> {
+    let mut recipients: Vec<Recipient> = Vec::new();
+    for node in nodes {
+        let Some(recipient) = recipient(node, cx) else { continue };
+        match recipients.iter().any(|known| known.name == recipient.name) {
+            true => {
+                let message = format!("two entries of `notify` are named `{}`", recipient.name);
+                let hint = "give each a `name` of its own: what was told to whom is remembered by it";
+                cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
+            }
+            false => recipients.push(recipient),
+        }
+    }
+    recipients
+}
+
+fn recipient(node: &Node, cx: &mut Cx<'_>) -> Option<Recipient> {
+    let table = Table::open(node, "an entry of `notify`", &KEYS, &mut cx.diags)?;
+    let mut named = table.of(&SERVICES);
+    let service = match (named.next(), named.next()) {
+        (Some((key, node)), None) => service(&key.text, node, cx),
+        (found, _) => {
+            let (code, message) = match found {
+                None => (Code::MissingKey, "an entry of `notify` needs a service"),
+                Some(_) => (Code::Exclusive, "an entry of `notify` has one service, not several"),
+            };
+            let hint = "write one of `webhook`, `slack`, `feishu`, `dingtalk`, `wecom` and `email`";
+            cx.push(Diag::error(code, message).at(node.span).hint(hint));
+            None
+        }
+    };
+    let name = table.get("name").map(|node| name(node, cx));
+    let service = service?;
+    let name = name.unwrap_or_else(|| Some(service.name().to_owned()))?;
+    Some(Recipient { name, service })
+}
+
+fn name(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+    let text = table::text(node, "name", &mut cx.diags)?;
+    let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !fits {
+        let message =
+            format!("`name` is made of letters, digits, `-`, `_` and `.`, found `{}`", scalar::shorten(&text));
+        cx.push(Diag::error(Code::BadValue, message).at(node.span));
+    }
+    fits.then_some(text)
+}
+
+fn service(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
+    match name {
+        "webhook" => {
+            let table = Table::open(node, "`webhook`", &WEBHOOK_KEYS, &mut cx.diags)?;
+            let (url, token) = (url(&table, cx), optional(&table, "token", cx));
+            Some(Service::Webhook { url: url?, token: token? })
+        }
+        "slack" => Some(Service::Slack { url: chat(node, "`slack`", cx)? }),
+        "wecom" => Some(Service::WeCom { url: chat(node, "`wecom`", cx)? }),
+        "feishu" => signed(node, "`feishu`", cx).map(|(url, secret)| Service::Feishu { url, secret }),
+        "dingtalk" => signed(node, "`dingtalk`", cx).map(|(url, secret)| Service::DingTalk { url, secret }),
+        _ => email(node, cx),
+    }
+}
+
+fn chat(node: &Node, what: &'static str, cx: &mut Cx<'_>) -> Option<LateSecret> {
+    url(&Table::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
+}
+
+fn signed(node: &Node, what: &'static str, cx: &mut Cx<'_>) -> Option<(LateSecret, Option<LateSecret>)> {
+    let table = Table::open(node, what, &SIGNED_KEYS, &mut cx.diags)?;
+    let (url, secret) = (url(&table, cx), optional(&table, "secret", cx));
+    Some((url?, secret?))
+}
+
+/// Whoever knows the address can write there: it is a secret as any password.
+fn url(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<LateSecret> {
+    let node = table.require("url", &mut cx.diags)?;
+    cx.late_secret(node, "`url`")
+}
+
+/// Returns a secret that need not be declared; nothing where it is declared wrongly.
+fn optional(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Option<LateSecret>> {
+    match table.get(key) {
+        None => Some(None),
+        Some(node) => cx.late_secret(node, &table::quoted(key)).map(Some),
+    }
+}
+
+fn email(node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
+    let table = Table::open(node, "`email`", &EMAIL_KEYS, &mut cx.diags)?;
+    table.require("to", &mut cx.diags)?;
+    let to: Vec<Option<String>> =
+        table.items("to", &mut cx.diags).into_iter().map(|node| address(node, "to", cx)).collect();
+    let from = table.get("from").map(|node| address(node, "from", cx));
+    let sendmail = sendmail(&table, cx);
+    let to: Vec<String> = to.into_iter().collect::<Option<_>>()?;
+    if to.is_empty() {
+        cx.push(Diag::error(Code::MissingKey, "`to` names nobody").at(node.span).hint("write `to: [ops@example.com]`"));
+        return None;
+    }
+    Some(Service::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
+}
+
+/// An address stands in a head of the message as it is: it may hold nothing that ends or parts one.
+fn address(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<String> {
+    let text = table::text(node, key, &mut cx.diags)?;
+    let plain = |c: char| c.is_ascii_graphic() && !"<>,;:\"()[]\\".contains(c);
+    let fits = text.chars().all(plain)
+        && text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@'));
+    if !fits {
+        let message = format!("{} must be an address of mail, found `{}`", table::quoted(key), scalar::shorten(&text));
+        cx.push(
+            Diag::error(Code::BadValue, message).at(node.span).hint("write it as `ops@example.com`, without a name"),
+        );
+    }
+    fits.then_some(text)
+}
+
+/// A program that the inventory names runs on this machine: that takes trust, as every other does.
+fn sendmail(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+    let Some(node) = table.get("sendmail") else { return Some(SENDMAIL.into()) };
+    let text = table::text(node, "sendmail", &mut cx.diags)?;
+    if !text.starts_with('/') {
+        let message = format!("`sendmail` must be an absolute path, found `{}`", scalar::shorten(&text));
+        cx.push(Diag::error(Code::BadValue, message).at(node.span));
+        return None;
+    }
+    if text != SENDMAIL && !cx.options.trust {
+        let message = format!("`sendmail` names a program that runs on this machine: `{}`", scalar::shorten(&text));
+        let hint = "pass `--trust` if you trust this inventory as you trust a script";
+        cx.push(Diag::error(Code::NeedsTrust, message).at(node.span).hint(hint));
+    }
+    Some(text.into())
+}

@@ -1,0 +1,128 @@
+//! What a host itself keeps of its findings, where it is declared that it should: a runner without a history knows from it
+//! since when they are there.
+//!
+//! What a host says is never trusted: times and names in another form than forge's own are as good as none.
+
+use super::history::{Known, Past};
+use crate::model::HostName;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The form of the file. Additions keep it; anything else raises it.
+const VERSION: u32 = 1;
+
+/// The file of one cluster on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    version: u32,
+    cluster: String,
+    /// What is open there, in order.
+    open: Vec<Known>,
+}
+
+impl Kept {
+    /// Reads the file of a host. Another cluster's, and what a host makes up, is nothing.
+    pub fn parse(text: &str, cluster: &str, host: &HostName, now: &str) -> Option<Self> {
+        let mut kept: Self = serde_json::from_str(text).ok()?;
+        let now: Timestamp = now.parse().ok()?;
+        kept.open.retain(|known| known.host == *host && is_sound(known, now));
+        (kept.version == VERSION && kept.cluster == cluster).then_some(kept)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Returns the text of the file.
+    pub fn text(&self) -> String {
+        // Text, numbers and names always serialize.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// Whether forge could have written it.
+fn is_sound(known: &Known, now: Timestamp) -> bool {
+    let time = |text: &str| text.parse::<Timestamp>().is_ok_and(|time| time <= now && text.len() <= 32);
+    let attribute = known.attribute.as_deref().unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
+    time(&known.first_seen)
+        && time(&known.since)
+        && known.resolved.is_none()
+        && attribute.chars().all(plain)
+        && known.print.chars().all(|c| c.is_ascii_hexdigit())
+        && known.times > 0
+}
+
+impl Past {
+    /// Adds what a host kept and this history does not know: it was found by a run that kept its history elsewhere.
+    /// Returns whether there was any such.
+    pub fn recall(&mut self, kept: &Kept) -> bool {
+        kept.open.iter().fold(false, |news, known| self.learn(known) | news)
+    }
+
+    /// Returns what a host is to keep.
+    pub fn kept(&self, cluster: &str, host: &HostName) -> Kept {
+        let open = self.open().filter(|((of, ..), _)| of == host).map(|(_, known)| known.clone());
+        Kept { version: VERSION, cluster: cluster.to_owned(), open: open.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drift::{Cause, Severity};
+
+    const NOW: &str = "2026-11-21T10:00:00Z";
+
+    fn known() -> Known {
+        Known {
+            host: HostName::new("h"),
+            recipe: "base".into(),
+            step: "motd".into(),
+            attribute: Some("mode".into()),
+            cause: Cause::MachineChanged,
+            severity: Severity::Medium,
+            first_seen: "2026-11-21T09:00:00Z".into(),
+            since: "2026-11-21T09:00:00Z".into(),
+            times: 1,
+            print: "00ff".into(),
+            resolved: None,
+        }
+    }
+
+    /// Returns how much is taken of a host's file that holds `known`.
+    fn taken(known: Known, cluster: &str) -> Option<usize> {
+        let file = Kept { version: VERSION, cluster: "lab".into(), open: vec![known] };
+        Kept::parse(&file.text(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
+    }
+
+    #[test]
+    fn what_was_kept_is_known_again_and_comes_back_the_same() {
+        let file = Kept { version: VERSION, cluster: "lab".into(), open: vec![known()] };
+        let mut past = Past::default();
+        assert!(past.recall(&Kept::parse(&file.text(), "lab", &HostName::new("h"), NOW).unwrap()));
+        assert_eq!(past.kept("lab", &HostName::new("h")), file);
+        assert!(past.kept("lab", &HostName::new("other")).is_empty());
+        // What this history knows already stays as it knows it.
+        let other = Kept { open: vec![Known { first_seen: "2026-11-21T01:00:00Z".into(), ..known() }], ..file.clone() };
+        assert!(!past.recall(&other));
+        assert_eq!(past.kept("lab", &HostName::new("h")), file);
+    }
+
+    #[test]
+    fn what_a_host_makes_up_is_nothing() {
+        assert_eq!(taken(known(), "lab"), Some(1));
+        assert_eq!(taken(known(), "other"), None);
+        assert_eq!(Kept::parse("{\"half\": ", "lab", &HostName::new("h"), NOW), None);
+        for odd in [
+            Known { host: HostName::new("other"), ..known() },
+            Known { first_seen: "\u{1b}[2J".into(), ..known() },
+            Known { first_seen: "2030-01-01T00:00:00Z".into(), ..known() },
+            Known { attribute: Some("\u{202e}".into()), ..known() },
+            Known { print: "<b>".into(), ..known() },
+            Known { resolved: Some("x".into()), ..known() },
+        ] {
+            assert_eq!(taken(odd, "lab"), Some(0));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Runs one after the other, and what somebody is told who missed some of them.
+
+use super::*;
+use crate::drift::{Cause, ENTRY_VERSION, Severity, VERSION, history::Snapshot};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn known(step: &str, print: &str, times: u32, resolved: Option<&str>) -> Known {
+    Known {
+        host: HostName::new("h"),
+        recipe: "base".into(),
+        step: step.into(),
+        attribute: None,
+        cause: Cause::MachineChanged,
+        severity: Severity::Medium,
+        first_seen: TIME.into(),
+        since: TIME.into(),
+        times,
+        print: print.into(),
+        resolved: resolved.map(str::to_owned),
+    }
+}
+
+const TIME: &str = "2026-11-21T09:00:00Z";
+
+/// A run: `+a` found anew, `~a` changed, `-a` put right, `=a` ignored from now on, `*a` came again.
+fn run(name: &str, time: &str, words: &[&str]) -> Entry {
+    let mut entry = Entry {
+        version: ENTRY_VERSION,
+        run: name.into(),
+        time: time.into(),
+        took_ms: 1,
+        hosts: 1,
+        missed: vec![],
+        findings: 0,
+        unknown: 0,
+        exit: 0,
+        before: None,
+        new: vec![],
+        changed: vec![],
+        resolved: vec![],
+        dropped: vec![],
+    };
+    for word in words {
+        let step = &word[1..];
+        match &word[..1] {
+            "+" => entry.new.push(known(step, "1", 1, None)),
+            "*" => entry.new.push(known(step, "1", 2, None)),
+            "~" => entry.changed.push(known(step, "2", 1, None)),
+            "-" => entry.resolved.push(known(step, "1", 1, Some(time))),
+            "/" => entry.resolved.push(known(step, "1", 2, Some(time))),
+            _ => entry.dropped.push(known(step, "1", 1, None)),
+        }
+    }
+    entry
+}
+
+fn drift() -> Drift {
+    Drift {
+        version: VERSION,
+        forge: String::new(),
+        run: "r".into(),
+        cluster: "lab".into(),
+        inventory: String::new(),
+        time: TIME.into(),
+        simulated: vec![],
+        hosts: vec![],
+        findings: vec![],
+        unknown: vec![],
+        resolved: vec![],
+        ignored: vec![],
+        no_history: None,
+        notified: vec![],
+        outliers: None,
+        outliers_count: false,
+        took: std::time::Duration::ZERO,
+    }
+}
+
+fn runs(list: &[&[&str]]) -> Vec<Entry> {
+    list.iter().enumerate().map(|(at, words)| run(&format!("r{}", at + 1), TIME, words)).collect()
+}
+
+/// Returns what is told: `+a ~b -c`, how much is open, and how much passed.
+fn said(entries: &[Entry], told: &str) -> String {
+    match news(entries, told, &drift()) {
+        News::Nothing => "nothing".to_owned(),
+        News::Waiting => "waiting".to_owned(),
+        News::Tell(notice) => {
+            let words = |sign: &str, items: &[Item]| -> Vec<String> {
+                items.iter().map(|item| format!("{sign}{}", item.known.step.raw())).collect()
+            };
+            let all = [words("+", &notice.new), words("~", &notice.changed), words("-", &notice.resolved)].concat();
+            format!("{}; {} open, {} passed", all.join(" "), notice.open, notice.passed)
+        }
+    }
+}
+
+#[test]
+fn what_a_run_brought_is_told_once() {
+    let entries = runs(&[&["+a"], &["+b", "~a"], &["-a"], &[]]);
+    assert_eq!(said(&entries[..1], ""), "+a; 1 open, 0 passed");
+    assert_eq!(said(&entries[..2], "r1"), "+b ~a; 2 open, 0 passed");
+    assert_eq!(said(&entries[..3], "r2"), "-a; 1 open, 0 passed");
+    assert_eq!(said(&entries, "r3"), "nothing");
+    assert_eq!(said(&entries, "r4"), "nothing");
+    assert_eq!(said(&[], ""), "nothing");
+}
+
+#[test]
+fn what_could_not_be_told_comes_with_the_next_run_in_sum() {
+    let entries = runs(&[&["+a"], &["+b"], &["~a", "+c"], &["-c", "=b"]]);
+    assert_eq!(said(&entries, "r1"), "~a; 1 open, 1 passed", "what nobody looks for any more is not put right");
+    assert_eq!(said(&entries, ""), "+a; 1 open, 1 passed");
+}
+
+#[test]
+fn what_comes_and_goes_is_told_to_be_gone_when_it_stayed_away() {
+    let mut entries = runs(&[&["+a"], &["-a"], &["*a"], &["/a"]]);
+    assert_eq!(said(&entries[..3], "r2"), "+a; 1 open, 0 passed");
+    assert_eq!(said(&entries, "r3"), "waiting");
+    entries.push(run("r5", "2026-11-22T08:00:00Z", &[]));
+    assert_eq!(said(&entries, "r3"), "waiting");
+    entries.push(run("r6", "2026-11-22T10:00:00Z", &[]));
+    assert_eq!(said(&entries, "r3"), "-a; 0 open, 0 passed");
+    // With other news it is not kept back.
+    entries[3].new.push(known("b", "1", 1, None));
+    assert_eq!(said(&entries[..4], "r3"), "+b -a; 1 open, 0 passed");
+}
+
+#[test]
+fn a_run_that_is_forgotten_leaves_what_was_open_then() {
+    let mut entries = runs(&[&["+b"]]);
+    entries[0].before = Some(Snapshot { open: vec![known("a", "1", 1, None)], recent: vec![] });
+    assert_eq!(said(&entries, "long ago"), "+b; 2 open, 0 passed");
+}
+
+proptest! {
+    /// Whoever is told, whenever telling works, knows in the end what is open: nothing is lost, nothing told twice.
+    #[test]
+    fn what_was_told_adds_up_to_what_is_open(steps in prop::collection::vec((0usize..3, any::<bool>()), 1..20)) {
+        let (mut open, mut told, mut cursor) = (BTreeSet::new(), BTreeSet::new(), String::new());
+        let mut entries = Vec::new();
+        for (at, (step, works)) in steps.into_iter().enumerate() {
+            let name = ["a", "b", "c"][step];
+            let word = if open.remove(name) { format!("-{name}") } else { open.insert(name); format!("+{name}") };
+            entries.push(run(&format!("r{at}"), TIME, &[&word]));
+            let News::Tell(notice) = news(&entries, &cursor, &drift()) else {
+                // What came and went in between is no news.
+                prop_assert_eq!(&told, &open.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
+                continue;
+            };
+            if works {
+                for item in &notice.new {
+                    prop_assert!(told.insert(item.known.step.raw().to_owned()), "told twice");
+                }
+                for item in &notice.resolved {
+                    prop_assert!(told.remove(item.known.step.raw()), "put right, and was never told");
+                }
+                cursor = format!("r{at}");
+                prop_assert_eq!(&told, &open.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Lets hosts keep since when their findings are there, where it is declared.
+//!
+//! Architecture Invariant: drift looks by a `Glance`, which cannot act. A [`Keeper`] is another session, opened only for a
+//! host whose findings changed; it can do one thing, under the host's lock: replace that host's one file.
+
+use super::glance::Asked;
+use super::link::{Link, Locked, SHORT, said};
+use super::observe::Observed;
+use super::run::Options;
+use crate::config::Project;
+use crate::drift::{self, Kept, Past};
+use crate::model::{HostName, SecretStore, kept_name};
+use crate::plan::HostSeen;
+use crate::probe::{Probe, Reading};
+use crate::script::Fragment;
+use crate::state::DriftLog;
+use crate::transport::{Owner, TransportError};
+use futures_util::StreamExt;
+
+/// A session that replaces the file of a host's findings, and does nothing else.
+struct Keeper(Link);
+
+/// Returns what a host keeps of its findings; nothing where it keeps none.
+pub(super) fn kept(project: &Project, seen: &HostSeen, now: &str) -> Option<Kept> {
+    let Ok(Reading::Records(state)) = seen.observation.get(&Probe::Records) else { return None };
+    let text = state.records.get(&kept_name(&project.cluster))?;
+    Kept::parse(text.raw(), &project.cluster, &seen.host, now)
+}
+
+/// Has every host keep its findings whose set changed. Returns the hosts that could not, each with the reason.
+pub async fn keep(
+    project: &Project,
+    observed: &Observed,
+    options: &Options,
+    log: &DriftLog,
+) -> Vec<(HostName, String)> {
+    if !project.drift.first_seen_on_host {
+        return Vec::new();
+    }
+    let Ok(lines) = log.lines(None) else { return Vec::new() };
+    let past = Past::of(&drift::entries(lines.iter().map(String::as_str)));
+    let now = (options.clock)().to_string();
+    let due = observed.seen.iter().filter(|seen| seen.is_observed()).filter_map(|seen| {
+        let (wanted, there) = (past.kept(&project.cluster, &seen.host), kept(project, seen, &now));
+        let same = there.as_ref().map_or(wanted.is_empty(), |there| *there == wanted);
+        (!same).then_some((&seen.host, wanted))
+    });
+    let work = due.map(|(host, wanted)| async move {
+        let failed = replace(project, host, &wanted, options).await.err();
+        failed.map(|why| (host.clone(), why))
+    });
+    let results: Vec<_> = futures_util::stream::iter(work).buffered(options.parallel.max(1)).collect().await;
+    results.into_iter().flatten().collect()
+}
+
+async fn replace(project: &Project, host: &HostName, wanted: &Kept, options: &Options) -> Result<(), String> {
+    let plain = |error: TransportError| error.to_string();
+    let keeper = Keeper(Link::open(project, options, host, &project.secrets).await.map_err(plain)?);
+    let (done, link) = keeper.replace(project, wanted, options).await;
+    link.close().await;
+    done
+}
+
+impl Keeper {
+    async fn replace(mut self, project: &Project, wanted: &Kept, options: &Options) -> (Result<(), String>, Link) {
+        let done = self.under_lock(project, wanted, options).await;
+        (done, self.0)
+    }
+
+    async fn under_lock(&mut self, project: &Project, wanted: &Kept, options: &Options) -> Result<(), String> {
+        match self.0.lock(&owner(project, options)).await.map_err(|error| error.to_string())? {
+            Locked::Ours => {}
+            Locked::Held(_) | Locked::Busy(_) => return Err("another run works on this host".to_owned()),
+        }
+        let script = script(&kept_name(&project.cluster), wanted);
+        let done = self.0.act(script, SHORT, &SecretStore::default()).await.map_err(|error| error.to_string())?;
+        match done.finished.status {
+            0 => Ok(()),
+            status => Err(format!("it ended with {status}: {}", said(&done.finished.stderr))),
+        }
+    }
+}
+
+fn owner(project: &Project, options: &Options) -> Owner {
+    Owner {
+        run: options.run.clone(),
+        user: options.user.clone(),
+        controller: options.controller.clone(),
+        pid: std::process::id(),
+        since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        what: format!("forge drift {}", project.inventory),
+    }
+}
+
+/// Returns the script that writes the file whole or not at all; what is empty is removed.
+fn script(name: &str, wanted: &Kept) -> Fragment {
+    const FOLDER: &str = "umask 077; mkdir -p /var/lib/forge/applied && cd /var/lib/forge/applied || exit 1\nset --";
+    const WRITE: &str = r#"
+printf %s "$2" | base64 -d >".new.$1" && sync ".new.$1" && mv -f ".new.$1" "$1" || exit 1
+"#;
+    let named = Fragment::new().code(FOLDER).word(name);
+    match wanted.is_empty() {
+        true => named.code("\nrm -f \"$1\" || exit 1\n"),
+        false => named.data(wanted.text().into_bytes()).code(WRITE),
+    }
+}

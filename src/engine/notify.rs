@@ -1,0 +1,120 @@
+//! Who is to be told what after a run of drift: from the history, by what each was told before.
+
+use crate::config::{LateSecret, Project, Recipient, Service};
+use crate::drift::{self, Drift, Entry, News, Notice};
+use crate::model::SecretStore;
+use crate::notify::{self, Delivery, Mail, Manner, Post};
+use crate::state::{DriftLog, StoreError, Telling};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The form of the file that remembers who was told what. Additions keep it; anything else raises it.
+const VERSION: u32 = 1;
+
+/// Up to which run each recipient knows everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+struct Told {
+    version: u32,
+    /// The run by the name of the recipient; empty where that is none yet.
+    runs: BTreeMap<String, String>,
+}
+
+/// What is to be told. While it is held, no other run tells anything.
+pub struct Errands {
+    telling: Telling,
+    told: Told,
+    last: String,
+    pub list: Vec<Errand>,
+}
+
+/// What one recipient is to be told; nothing where nothing changed that is worth a message.
+pub struct Errand {
+    pub recipient: Recipient,
+    pub notice: Option<Notice>,
+}
+
+/// Returns what each declared recipient is to be told after a run. Who is new is remembered with it, so that what is not
+/// sent now, for whatever reason, is sent later.
+///
+/// # Errors
+/// The history cannot be read or written: then everything would look new.
+pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Errands, String> {
+    if let Some(why) = &drift.no_history {
+        return Err(format!("no history is kept, so that everything looks new: {why}"));
+    }
+    let plain = |error: StoreError| error.to_string();
+    let telling = log.telling().map_err(plain)?;
+    let mut told = log.told().map_err(plain)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let entries = log.lines(None).map_err(plain)?;
+    let entries = drift::entries(entries.iter().map(String::as_str));
+    let Some(last) = entries.last() else { return Err("the history has no run".to_owned()) };
+    let list = project.drift.notify.iter().map(|recipient| errand(recipient, &entries, drift, &mut told)).collect();
+    let declared = |name: &String| project.drift.notify.iter().any(|recipient| recipient.name == *name);
+    told.version = VERSION;
+    told.runs.retain(|name, _| declared(name));
+    let errands = Errands { telling, told, last: last.run.clone(), list };
+    errands.remember()?;
+    Ok(errands)
+}
+
+fn errand(recipient: &Recipient, entries: &[Entry], drift: &Drift, told: &mut Told) -> Errand {
+    let last = entries.last().map(|entry| entry.run.clone()).unwrap_or_default();
+    // Who is new is told what this run brought, and not what was known before.
+    let before = entries.iter().rev().nth(1).map(|entry| entry.run.clone()).unwrap_or_default();
+    let run = told.runs.entry(recipient.name.clone()).or_insert(before);
+    let notice = match drift::news(entries, run, drift) {
+        News::Tell(notice) => Some(*notice),
+        News::Waiting => None,
+        News::Nothing => {
+            *run = last;
+            None
+        }
+    };
+    Errand { recipient: recipient.clone(), notice }
+}
+
+impl Errands {
+    /// Notes that a recipient was told.
+    ///
+    /// # Errors
+    /// That cannot be remembered: why. They will be told again.
+    pub fn told(&mut self, name: &str) -> Result<(), String> {
+        self.told.runs.insert(name.to_owned(), self.last.clone());
+        self.remember()
+    }
+
+    fn remember(&self) -> Result<(), String> {
+        self.telling.remember(&self.told).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the message to a recipient, with its secrets in place.
+///
+/// # Errors
+/// A secret is not there: why.
+pub fn delivery(service: &Service, body: String, secrets: &SecretStore, now: Timestamp) -> Result<Delivery, String> {
+    let reveal = |secret: &LateSecret| secret.value.clone().map(|placeholder| secrets.reveal(&placeholder));
+    let optional = |secret: &Option<LateSecret>| secret.as_ref().map(reveal).transpose();
+    let post = |url: SecretString, body: String, manner: Manner| Post { url, token: None, body, manner, open: false };
+    Ok(Delivery::Post(match service {
+        Service::Email { sendmail, .. } => return Ok(Delivery::Mail(Mail { program: sendmail.clone(), text: body })),
+        Service::Webhook { url, token } => {
+            let token = optional(token)?;
+            Post { open: token.is_none(), token, ..post(reveal(url)?, body, Manner::Status) }
+        }
+        Service::Slack { url } => post(reveal(url)?, body, Manner::Ok),
+        Service::WeCom { url } => post(reveal(url)?, body, Manner::Errcode),
+        Service::Feishu { url, secret } => {
+            let body = optional(secret)?.map_or_else(|| body.clone(), |key| notify::feishu(&body, &key, now));
+            post(reveal(url)?, body, Manner::Code)
+        }
+        Service::DingTalk { url, secret } => {
+            let (url, key) = (reveal(url)?, optional(secret)?);
+            let url = key.map_or_else(|| url.clone(), |key| notify::dingtalk(&url, &key, now));
+            post(url, body, Manner::Errcode)
+        }
+    }))
+}

@@ -1,0 +1,336 @@
+//! What of a fact ought to be equal on hosts that are alike, declared beside each fact, and read out of its value.
+
+use super::why_unknown;
+use crate::model::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Takes out of a value what differs between hosts by right.
+pub type Tidy = fn(&Value) -> Value;
+
+/// A part of a fact that ought to be equal on hosts that are alike.
+pub struct Alike {
+    /// The path below the fact, parted by dots; empty for the whole of it. `*` stands for every entry of a list.
+    pub at: &'static str,
+    of: Of,
+}
+
+enum Of {
+    /// One value.
+    Value(Tidy),
+    /// A map: each value by itself. A name that is not there is null.
+    Entries,
+    /// A map: whether a name is there.
+    Names,
+    /// A list whose entries are told by the text of a key, or a map (no key): which there are, and of each these fields.
+    Each { key: &'static str, fields: &'static [&'static str] },
+    /// A list: how many entries have the same in these fields.
+    Tally { fields: &'static [&'static str] },
+    /// A list: which values a field has, by the text of another.
+    Per { key: &'static str, field: &'static str },
+}
+
+pub(super) const fn same(at: &'static str) -> Alike {
+    Alike { at, of: Of::Value(Value::clone) }
+}
+
+pub(super) const fn tidied(at: &'static str, tidy: Tidy) -> Alike {
+    Alike { at, of: Of::Value(tidy) }
+}
+
+pub(super) const fn entries(at: &'static str) -> Alike {
+    Alike { at, of: Of::Entries }
+}
+
+pub(super) const fn names(at: &'static str) -> Alike {
+    Alike { at, of: Of::Names }
+}
+
+pub(super) const fn each(at: &'static str, key: &'static str, fields: &'static [&'static str]) -> Alike {
+    Alike { at, of: Of::Each { key, fields } }
+}
+
+pub(super) const fn tally(at: &'static str, fields: &'static [&'static str]) -> Alike {
+    Alike { at, of: Of::Tally { fields } }
+}
+
+pub(super) const fn per(at: &'static str, key: &'static str, field: &'static str) -> Alike {
+    Alike { at, of: Of::Per { key, field } }
+}
+
+/// A value that is compared, or why it could not be told.
+pub type Told = Result<Value, String>;
+
+/// What is compared of one part of a fact: by its place below the part.
+pub type Rows = BTreeMap<String, Told>;
+
+/// As the reference tells it.
+impl fmt::Display for Alike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+        let at = if self.at.is_empty() { "" } else { &format!("`{}`", self.at) };
+        let of = if self.at.is_empty() { "" } else { &format!(" of `{}`", self.at) };
+        match self.of {
+            Of::Value(_) if at.is_empty() => f.write_str("its value"),
+            Of::Value(_) => f.write_str(at),
+            Of::Entries => write!(f, "each value by name{of}"),
+            Of::Names => write!(f, "which names there are{of}"),
+            Of::Each { key: "", fields: list } => write!(f, "by name{of}: {}", fields(list)),
+            Of::Each { key, fields: list } => write!(f, "by `{key}`{of}: {}", fields(list)),
+            Of::Tally { fields: list } => write!(f, "how many{of} have the same {}", fields(list)),
+            Of::Per { key, field } => write!(f, "`{field}` per `{key}`{of}"),
+        }
+    }
+}
+
+impl Alike {
+    /// Returns what is compared, or why nothing of it could be told.
+    ///
+    /// # Errors
+    /// The part is unknown: the reason.
+    pub fn rows(&self, fact: &Value) -> Result<Rows, String> {
+        let value = find(fact, self.at)?;
+        match &self.of {
+            Of::Value(tidy) => Ok([(String::new(), told(&value).map(|value| tidy(&value)))].into()),
+            Of::Entries => Ok(members(&value).map(|(name, value)| (format!(".{name}"), told(value))).collect()),
+            Of::Names => Ok(members(&value).map(|(name, _)| (format!(".{name}"), Ok(true.into()))).collect()),
+            Of::Each { key, fields } => Ok(each_of(&value, key, fields)),
+            Of::Tally { fields } => tallied(&value, fields),
+            Of::Per { key, field } => Ok(per_of(&value, key, field)),
+        }
+    }
+
+    /// Returns what a host has that knows the part and has no such row: nothing where another row tells that already.
+    pub fn absent(&self) -> Option<Value> {
+        match self.of {
+            Of::Value(_) | Of::Entries => Some(Value::Null),
+            Of::Names => Some(false.into()),
+            Of::Tally { .. } => Some(0.into()),
+            Of::Each { .. } | Of::Per { .. } => None,
+        }
+    }
+
+    /// Returns the fields that it names, for a test against what is documented.
+    #[cfg(test)]
+    pub(super) fn named(&self) -> Vec<&'static str> {
+        let first = |path: &'static str| path.split('.').next().unwrap_or(path);
+        let inside = match self.of {
+            Of::Each { key, fields } => [&[key], fields].concat(),
+            Of::Tally { fields } => fields.to_vec(),
+            Of::Per { key, field } => vec![key, field],
+            Of::Value(_) | Of::Entries | Of::Names => Vec::new(),
+        };
+        let all = if self.at.is_empty() { inside } else { vec![self.at] };
+        all.into_iter().map(first).filter(|field| !field.is_empty()).collect()
+    }
+}
+
+fn told(value: &Value) -> Told {
+    match why_unknown(value) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(value.clone()),
+    }
+}
+
+/// Looks a path up. What is null has nothing below it; what is unknown is so with all of it.
+fn find(value: &Value, path: &str) -> Told {
+    let value = told(value)?;
+    let (first, rest) = match path.split_once('.') {
+        _ if path.is_empty() => return Ok(value),
+        Some((first, rest)) => (first, rest),
+        None => (path, ""),
+    };
+    match (&value, first) {
+        (Value::Array(list), "*") => {
+            list.iter().map(|entry| find(entry, rest)).collect::<Result<Vec<_>, _>>().map(Value::from)
+        }
+        _ => value.get(first).map_or(Ok(Value::Null), |inner| find(inner, rest)),
+    }
+}
+
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the text of a field; numbers as they are written.
+fn text(entry: &Value, key: &str) -> Option<String> {
+    match find(entry, key).ok()? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
+    let listed: Vec<(String, &Value)> = match key {
+        "" => members(value).map(|(name, entry)| (name.clone(), entry)).collect(),
+        key => list(value).iter().filter_map(|entry| Some((text(entry, key)?, entry))).collect(),
+    };
+    let mut names: Vec<Value> = listed.iter().map(|(name, _)| name.as_str().into()).collect();
+    names.sort_by_key(Value::to_string);
+    let fields = listed
+        .iter()
+        .flat_map(|(name, entry)| fields.iter().map(move |field| (format!("[{name}].{field}"), find(entry, field))));
+    [(String::new(), Ok(names.into()))].into_iter().chain(fields).collect()
+}
+
+/// Counts entries. One that is unknown in a field cannot be counted with any, so none can.
+fn tallied(value: &Value, fields: &[&str]) -> Result<Rows, String> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for entry in list(value) {
+        let words: Vec<String> =
+            fields.iter().map(|field| find(entry, field).map(|value| word(&value))).collect::<Result<_, _>>()?;
+        *counts.entry(format!("[{}]", words.join(" "))).or_default() += 1;
+    }
+    Ok(counts.into_iter().map(|(kind, count)| (kind, Ok(count.into()))).collect())
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns which values a field has. An entry without the key belongs to none.
+fn per_of(value: &Value, key: &str, field: &str) -> Rows {
+    let mut rows: BTreeMap<String, Result<BTreeMap<String, Value>, String>> = BTreeMap::new();
+    for (name, entry) in list(value).iter().filter_map(|entry| Some((text(entry, key)?, entry))) {
+        let row = rows.entry(format!("[{name}].{field}")).or_insert_with(|| Ok(BTreeMap::new()));
+        match (row.as_mut(), find(entry, field)) {
+            (Ok(values), Ok(value)) => drop(values.insert(word(&value), value)),
+            (Ok(_), Err(why)) => *row = Err(why),
+            (Err(_), _) => {}
+        }
+    }
+    let one = |values: BTreeMap<String, Value>| match values.len() {
+        1 => values.into_values().next().unwrap_or_default(),
+        _ => values.into_values().collect(),
+    };
+    rows.into_iter().map(|(name, values)| (name, values.map(one))).collect()
+}
+
+/// Words of a kernel command line that name a disk, an address or the host itself.
+const OWN_WORDS: &[&str] = &[
+    "BOOT_IMAGE",
+    "initrd",
+    "root",
+    "resume",
+    "resume_offset",
+    "ip",
+    "nameserver",
+    "BOOTIF",
+    "hostname",
+    "systemd.hostname",
+    "systemd.machine_id",
+    "rd.luks.uuid",
+    "rd.luks.name",
+    "rd.lvm.lv",
+    "rd.md.uuid",
+    "cryptdevice",
+    "nfsroot",
+    "netroot",
+    "rd.iscsi.initiator",
+];
+
+/// Returns the words of a command line, sorted, without those that are each host's own.
+pub(super) fn cmdline(value: &Value) -> Value {
+    let own = |word: &&str| OWN_WORDS.contains(&word.split('=').next().unwrap_or(word));
+    let mut words: Vec<&str> = value.as_str().unwrap_or("").split_whitespace().filter(|word| !own(word)).collect();
+    words.sort_unstable();
+    words.into()
+}
+
+/// Returns bytes in whole steps of a 64th to a 32nd of them: kernels keep a little more or less of the same modules.
+pub(super) fn roughly(value: &Value) -> Value {
+    match value.as_u64() {
+        Some(bytes) if bytes >= 64 => {
+            let step = 1 << (bytes.ilog2() - 5);
+            Value::from((bytes + step / 2) / step * step)
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Returns the names of a map, sorted.
+pub(super) fn keys(value: &Value) -> Value {
+    let mut names: Vec<&String> = members(value).map(|(name, _)| name).collect();
+    names.sort();
+    names.into_iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn shown(alike: &Alike, fact: &Value) -> Value {
+        match alike.rows(fact) {
+            Err(why) => json!({ "unknown": why }),
+            Ok(rows) => rows
+                .into_iter()
+                .map(|(name, told)| (name, told.unwrap_or_else(|why| format!("? {why}").into())))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn values_are_found_by_path_and_unknown_stays_unknown() {
+        let fact = json!({ "a": { "b": 1 }, "n": null, "u": { "unknown": "why" } });
+        assert_eq!(shown(&same("a.b"), &fact), json!({ "": 1 }));
+        assert_eq!(shown(&same("n.x"), &fact), json!({ "": null }), "nothing is below null");
+        assert_eq!(shown(&same("u.x"), &fact), json!({ "unknown": "why" }));
+        assert_eq!(shown(&same(""), &json!("none")), json!({ "": "none" }));
+    }
+
+    #[test]
+    fn lists_are_told_by_key() {
+        let rdma = json!([
+            { "bdf": "b", "psid": "MT_1", "firmware": "28.1", "ports": [{ "rate": 400 }, { "rate": 200 }] },
+            { "bdf": "a", "psid": "MT_1", "firmware": "28.2", "ports": [] },
+            { "bdf": null, "psid": "MT_2", "firmware": { "unknown": "no" } },
+        ]);
+        let expected = json!({ "": ["a", "b"], "[a].ports.*.rate": [], "[b].ports.*.rate": [400, 200] });
+        assert_eq!(shown(&each("", "bdf", &["ports.*.rate"]), &rdma), expected);
+        let expected = json!({ "[MT_1].firmware": ["28.1", "28.2"], "[MT_2].firmware": "? no" });
+        assert_eq!(shown(&per("", "psid", "firmware"), &rdma), expected);
+        let disks = json!({ "/": { "total": 7 } });
+        assert_eq!(shown(&each("", "", &["total"]), &disks), json!({ "": ["/"], "[/].total": 7 }));
+    }
+
+    #[test]
+    fn lists_without_a_key_are_counted() {
+        let pci = json!([{ "d": "x", "v": 1 }, { "d": "x", "v": 1 }, { "d": "y", "v": null }]);
+        assert_eq!(shown(&tally("", &["d", "v"]), &pci), json!({ "[x 1]": 2, "[y -]": 1 }));
+        let hidden = json!([{ "d": { "unknown": "hidden" } }]);
+        assert_eq!(shown(&tally("", &["d"]), &hidden), json!({ "unknown": "hidden" }));
+        assert_eq!(shown(&entries("m"), &json!({ "m": { "k": 1 } })), json!({ ".k": 1 }));
+        assert_eq!(shown(&names(""), &json!({ "nouveau": {} })), json!({ ".nouveau": true }));
+    }
+
+    #[test]
+    fn what_is_each_hosts_own_is_left_out() {
+        let line = json!("BOOT_IMAGE=/vmlinuz-5 root=UUID=7 ro quiet iommu=pt rd.lvm.lv=a/b");
+        assert_eq!(cmdline(&line), json!(["iommu=pt", "quiet", "ro"]));
+        let (one, other) = (2_163_907_104_768_u64, 2_163_901_235_200_u64);
+        assert_eq!(roughly(&one.into()), roughly(&other.into()), "a few MB less of the same modules");
+        assert_ne!(roughly(&one.into()), roughly(&(one - (64 << 30)).into()), "a module of 64 GiB less");
+        assert_eq!(keys(&json!({ "performance": 190, "powersave": 2 })), json!(["performance", "powersave"]));
+    }
+
+    #[test]
+    fn what_is_compared_is_documented() {
+        for fact in crate::facts::all() {
+            let known: Vec<&str> = fact.fields.iter().map(|(name, _)| *name).collect();
+            let named = fact.alike.iter().flat_map(Alike::named);
+            let wrong: Vec<&str> = named.filter(|field| !known.is_empty() && !known.contains(field)).collect();
+            assert!(wrong.is_empty(), "{}: {wrong:?} is no field of it", fact.name);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `machine`: who built the host, and its firmware.
+
+use super::alike::same;
+use super::read::{done, field, text_or_null, unread};
+use super::{Fact, Shape};
+use crate::model::Value;
+use crate::probe::{FactSnippet, Output, Unknown};
+use serde_json::{Map, Value as Json};
+
+const SNIPPET: &str = r#"[ -d /sys/class ] || { printf '/sys is not mounted\n' >&2; exit 1; }
+for p in vendor=sys_vendor product=product_name board=board_name bios=bios_version bios_date=bios_date; do
+v=; [ ! -r "/sys/class/dmi/id/${p#*=}" ] || read -r v <"/sys/class/dmi/id/${p#*=}" || :
+printf '%s\t%s\n' "${p%%=*}" "$v"
+done"#;
+
+pub(super) const FACT: Fact = Fact {
+    name: "machine",
+    doc: "Who built the host, and its firmware, from `/sys/class/dmi/id`. All of it is null where the kernel has no such table \
+          (most Arm hosts, some virtual machines).",
+    shape: Shape::Map,
+    fields: &[
+        ("vendor", "`Supermicro`, `Dell Inc.`"),
+        ("product", "`SYS-821GE-TNHR`"),
+        ("board", "the mainboard: `X13DEG-OAD`"),
+        ("bios", "version of the firmware, in its vendor's own form: `2.1.V1`"),
+        ("bios_date", "when that firmware was made: `05/17/2024`"),
+    ],
+    reads: &["/sys/class/dmi/id/{sys_vendor,product_name,board_name,bios_version,bios_date}"],
+    alike: &[same("vendor"), same("product"), same("board"), same("bios"), same("bios_date")],
+    snippet: FactSnippet { name: "machine", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    parse,
+};
+
+fn parse(output: &Output) -> Result<Value, Unknown> {
+    let text = done(output)?;
+    let told = |(name, _): &(&str, &str)| {
+        let value = field(text, name).ok_or_else(|| unread(&format!("`{name}`"), output))?;
+        Ok(((*name).to_owned(), text_or_null(Some(value.trim()))))
+    };
+    FACT.fields.iter().map(told).collect::<Result<Map<String, Json>, Unknown>>().map(Value::Object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::read::testing::{parsed, why};
+    use serde_json::json;
+
+    #[test]
+    fn a_server_tells_its_maker_and_a_host_without_the_table_has_none() {
+        // origin: reconstructed: one line a file, as `drivers/firmware/dmi-id.c` prints it
+        let text =
+            "vendor\tSupermicro\nproduct\tSYS-821GE-TNHR  \nboard\tX13DEG-OAD\nbios\t2.1.V1\nbios_date\t05/17/2024\n";
+        let expected = json!({"vendor": "Supermicro", "product": "SYS-821GE-TNHR", "board": "X13DEG-OAD", "bios": "2.1.V1", "bios_date": "05/17/2024"});
+        assert_eq!(parsed(&FACT, text), Ok(expected));
+        let none = json!({"vendor": null, "product": null, "board": null, "bios": null, "bios_date": null});
+        assert_eq!(parsed(&FACT, "vendor\t\nproduct\t\nboard\t\nbios\t\nbios_date\t\n"), Ok(none));
+        assert_eq!(why(&FACT, 0, "vendor\tx\n"), "`product` is not in the answer");
+    }
+}

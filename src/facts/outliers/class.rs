@@ -1,0 +1,74 @@
+//! Which hosts are alike.
+
+use super::{Candidate, Class, LEAST, Untold};
+use crate::facts::why_unknown;
+use crate::model::{Untrusted, Value};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+
+/// Hosts by class.
+pub struct Sorted<'c, 'a> {
+    /// Classes of enough hosts.
+    pub classes: Vec<(Class, Vec<&'c Candidate<'a>>)>,
+    pub alone: Vec<Class>,
+    /// Hosts whose hardware is unknown.
+    pub unknown: Vec<Untold>,
+}
+
+/// Sorts hosts into classes, in the order of their first hosts.
+pub fn classes<'c, 'a>(hosts: &'c [Candidate<'a>]) -> Sorted<'c, 'a> {
+    let mut alike: IndexMap<(String, &str), Vec<&Candidate<'_>>> = IndexMap::new();
+    let mut unknown: IndexMap<(String, String), Untold> = IndexMap::new();
+    for host in hosts {
+        match hardware(host) {
+            Ok(hardware) => alike.entry((hardware, &host.declared)).or_default().push(host),
+            Err((path, why)) => {
+                let untold = Untold { class: None, path: path.into(), why: why.as_str().into(), hosts: Vec::new() };
+                unknown.entry((path.to_owned(), why)).or_insert(untold).hosts.push(host.host.clone());
+            }
+        }
+    }
+    let (enough, few): (Vec<_>, Vec<_>) = alike.into_iter().partition(|(_, members)| members.len() >= LEAST);
+    let named = |((hardware, _), members): &((String, &str), Vec<&Candidate<'_>>)| class(hardware, members);
+    Sorted {
+        alone: few.iter().map(named).collect(),
+        classes: enough.into_iter().map(|entry| (named(&entry), entry.1)).collect(),
+        unknown: unknown.into_values().collect(),
+    }
+}
+
+fn class(hardware: &str, members: &[&Candidate<'_>]) -> Class {
+    let shared = |group: &&String| members.iter().all(|member| member.groups.contains(group));
+    let groups = members.first().map(|first| first.groups.iter().filter(shared).cloned().collect());
+    Class {
+        hardware: Untrusted::new(hardware),
+        groups: groups.unwrap_or_default(),
+        hosts: members.iter().map(|member| member.host.clone()).collect(),
+    }
+}
+
+/// Returns what hardware a host has: its make, and which models of GPU. How many of them is compared, not part of it: a host
+/// that lost one is still like the others.
+fn hardware(host: &Candidate<'_>) -> Result<String, (&'static str, String)> {
+    let fact = |name: &'static str| match host.facts.0.get(name) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(unknown)) => Err((name, unknown.why.clone())),
+        None => Err((name, "was not asked".to_owned())),
+    };
+    let (machine, gpus) = (fact("machine")?, fact("gpus")?);
+    let make = ["vendor", "product", "board"].iter().filter_map(|field| machine[*field].as_str());
+    let models: BTreeSet<String> = gpus.as_array().into_iter().flatten().map(model).collect();
+    let parts: Vec<String> = make.map(str::to_owned).chain(models).collect();
+    Ok(if parts.is_empty() { "unnamed hardware".to_owned() } else { parts.join(", ") })
+}
+
+/// Returns the model of a GPU by its device id, which is known without a driver.
+fn model(gpu: &Value) -> String {
+    match &gpu["product"] {
+        Value::String(product) => product.clone(),
+        product => match (why_unknown(product), gpu["device"].as_str()) {
+            (_, Some(device)) => format!("GPU {device}"),
+            _ => "GPU".to_owned(),
+        },
+    }
+}

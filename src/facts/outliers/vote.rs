@@ -1,0 +1,124 @@
+//! The vote of one class over every value that ought to be equal.
+
+use super::{Candidate, Odd, OddValue, Outliers, Undecided, Untold};
+use crate::facts::alike::{Alike, Rows, Told};
+use crate::facts::{Fact, all};
+use crate::model::{HostName, Untrusted, Value};
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What each host of a class has at one place; `None` for a host that has no such place.
+type Votes<'a> = Vec<(&'a HostName, Option<Told>)>;
+
+/// Adds what the hosts of a class come to.
+pub fn compare(class: usize, members: &[&Candidate<'_>], into: &mut Outliers) {
+    let mut untold = IndexMap::new();
+    for (fact, alike) in all().iter().flat_map(|fact| fact.alike.iter().map(move |alike| (fact, alike))) {
+        for (path, votes) in places(fact, alike, members) {
+            count(Ballot { class, fact: fact.name, path, size: members.len() }, &votes, &mut untold, into);
+        }
+    }
+    into.unknown.extend(untold.into_values());
+}
+
+/// Returns every place of a part of a fact, with what each host has there.
+fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(String, Votes<'a>)> {
+    let rows: Vec<(&HostName, Result<Rows, String>)> =
+        members.iter().filter_map(|member| Some((member.host, rows(fact, alike, member)?))).collect();
+    let known = rows.iter().filter_map(|(_, rows)| rows.as_ref().ok());
+    let mut names: BTreeSet<&String> = known.flat_map(BTreeMap::keys).collect();
+    let whole = String::new();
+    if names.is_empty() && rows.iter().any(|(_, rows)| rows.is_err()) {
+        names.insert(&whole);
+    }
+    let at = |name: &String| match alike.at {
+        "" => format!("{}{name}", fact.name),
+        at => format!("{}.{at}{name}", fact.name),
+    };
+    let vote = |rows: &Result<Rows, String>, name: &String| match rows {
+        Err(why) => Some(Err(why.clone())),
+        Ok(rows) => rows.get(name).cloned().or_else(|| alike.absent().map(Ok)),
+    };
+    names
+        .into_iter()
+        .map(|name| (at(name), rows.iter().map(|(host, rows)| (*host, vote(rows, name))).collect()))
+        .collect()
+}
+
+/// Returns what a host tells of a part of a fact; nothing where the fact was not asked for.
+fn rows(fact: &Fact, alike: &Alike, member: &Candidate<'_>) -> Option<Result<Rows, String>> {
+    let told = member.facts.0.get(fact.name)?;
+    Some(told.as_ref().map_err(|unknown| unknown.why.clone()).and_then(|value| alike.rows(value)))
+}
+
+/// One place, and how many hosts the class has.
+struct Ballot {
+    class: usize,
+    fact: &'static str,
+    path: String,
+    size: usize,
+}
+
+fn count(ballot: Ballot, votes: &Votes<'_>, untold: &mut IndexMap<(String, String), Untold>, into: &mut Outliers) {
+    let mut values: IndexMap<String, OddValue> = IndexMap::new();
+    let mut unknown = BTreeSet::new();
+    for (host, told) in votes {
+        match told {
+            None => {}
+            Some(Ok(value)) => {
+                let value = canonical(value);
+                let entry = values.entry(value.to_string()).or_insert(OddValue { value, hosts: Vec::new() });
+                entry.hosts.push((*host).clone());
+            }
+            Some(Err(why)) => {
+                unknown.insert(*host);
+                note(&ballot, host, why, untold);
+            }
+        }
+    }
+    let mut values: Vec<OddValue> = values.into_values().collect();
+    values.sort_by_key(|value| value.hosts.len());
+    let tell = values.iter().map(|value| value.hosts.len()).sum();
+    into.compared += usize::from(tell > 0);
+    match values.pop() {
+        Some(_) if values.is_empty() => {}
+        Some(common) if common.hosts.len() * 2 > ballot.size => into.odd.push(Odd {
+            class: ballot.class,
+            fact: ballot.fact.to_owned(),
+            path: Untrusted::new(ballot.path),
+            common: common.value,
+            hosts: common.hosts.len(),
+            odd: values,
+            unknown: unknown.len(),
+        }),
+        Some(_) => into.undecided.push(Undecided {
+            class: ballot.class,
+            path: Untrusted::new(ballot.path),
+            values: values.len() + 1,
+            hosts: tell,
+        }),
+        None => {}
+    }
+}
+
+/// Notes that a host does not tell, once for a fact and reason.
+fn note(ballot: &Ballot, host: &HostName, why: &str, untold: &mut IndexMap<(String, String), Untold>) {
+    let class = Some(ballot.class);
+    let entry = untold.entry((ballot.fact.to_owned(), why.to_owned()));
+    let entry = entry.or_insert(Untold { class, path: ballot.fact.into(), why: why.into(), hosts: Vec::new() });
+    if !entry.hosts.contains(host) {
+        entry.hosts.push(host.clone());
+    }
+}
+
+/// Returns a value with the keys of its maps in order: their order on a host means nothing.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, Value> = map.iter().map(|(key, value)| (key, canonical(value))).collect();
+            sorted.into_iter().map(|(key, value)| (key.clone(), value)).collect()
+        }
+        Value::Array(list) => list.iter().map(canonical).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Mail by `sendmail -t`: recipients stand in the message.
+
+use super::Failed;
+use camino::Utf8PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// What `sendmail` ends with when another try may help (`sysexits.h`).
+const TEMPFAIL: i32 = 75;
+
+/// A message for `sendmail`.
+pub struct Mail {
+    pub program: Utf8PathBuf,
+    pub text: String,
+}
+
+impl Mail {
+    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), Failed> {
+        let work = tokio::time::timeout(limit, self.hand_over());
+        work.await.unwrap_or_else(|_| Err(Failed::soon(format!("`{}` did not end in time", self.program))))
+    }
+
+    /// Dropping it ends the program.
+    async fn hand_over(&self) -> Result<(), Failed> {
+        let failed = |error: std::io::Error| Failed::never(format!("`{}` cannot be run: {error}", self.program));
+        // The environment may hold secrets, which a program that carries mail has no use for.
+        let mut child = Command::new(&self.program)
+            .args(["-t", "-oi"])
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that does not read says by its status what is wrong.
+            let _ = stdin.write_all(self.text.as_bytes()).await;
+        }
+        let output = child.wait_with_output().await.map_err(failed)?;
+        self.judge(output.status, &output.stderr)
+    }
+
+    fn judge(&self, status: ExitStatus, stderr: &[u8]) -> Result<(), Failed> {
+        let said: String = String::from_utf8_lossy(stderr).trim().chars().take(200).collect();
+        let why = || match (status.code(), said.is_empty()) {
+            (None, _) => format!("`{}` was killed", self.program),
+            (Some(code), true) => format!("`{}` ended with {code}", self.program),
+            (Some(code), false) => format!("`{}` ended with {code}: {said}", self.program),
+        };
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(TEMPFAIL) => Err(Failed::soon(why())),
+            _ => Err(Failed::never(why())),
+        }
+    }
+}

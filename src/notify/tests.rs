@@ -1,0 +1,192 @@
+//! Services that take, refuse, are busy, hang and lead elsewhere, as real servers on this machine; and a `sendmail`.
+
+use super::*;
+use crate::artifact::server::{Reply, Request, Server};
+use secrecy::SecretString;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+const QUICK: Patience = Patience {
+    again: 2,
+    first: Duration::from_millis(1),
+    limit: Duration::from_millis(500),
+    wait: Duration::from_secs(2),
+};
+
+fn post(url: &str, manner: Manner) -> Delivery {
+    let url = SecretString::from(url);
+    Delivery::Post(Post { url, token: None, body: "{}".into(), manner, open: false })
+}
+
+/// Sends to a server that answers `replies` one after the other, the last one for ever. Returns the outcome and the requests.
+async fn against(manner: Manner, replies: Vec<Reply>) -> (Result<usize, Undelivered>, Vec<Request>) {
+    let asked = AtomicUsize::new(0);
+    let server = Server::start(move |_| replies[asked.fetch_add(1, Ordering::Relaxed).min(replies.len() - 1)].clone());
+    let sent = send(&post(&server.url("/hook/T0123456789"), manner), &QUICK).await;
+    (sent, server.asked())
+}
+
+fn reply(status: u16, body: &str) -> Reply {
+    Reply { body: body.as_bytes().to_vec(), ..Reply::status(status) }
+}
+
+fn why(why: &str, tries: usize) -> Result<usize, Undelivered> {
+    Err(Undelivered { why: why.to_owned(), tries })
+}
+
+#[tokio::test]
+async fn what_is_taken_is_sent_once() {
+    let (sent, asked) = against(Manner::Status, vec![reply(204, "")]).await;
+    assert_eq!((sent, asked.len()), (Ok(1), 1));
+    assert_eq!((asked[0].method.as_str(), asked[0].body.as_str()), ("POST", "{}"));
+}
+
+#[tokio::test]
+async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
+    let (sent, asked) = against(Manner::Status, vec![reply(500, ""), reply(200, "")]).await;
+    assert_eq!((sent, asked.len()), (Ok(2), 2));
+    let (sent, asked) = against(Manner::Status, vec![reply(503, "down for repairs")]).await;
+    assert_eq!((sent, asked.len()), (why("the server answered 503: down for repairs", 3), 3));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is() {
+    let asks = |seconds: &str| Reply { headers: vec![("Retry-After".into(), seconds.into())], ..Reply::status(429) };
+    let began = Instant::now();
+    let (sent, asked) = against(Manner::Status, vec![asks("1"), reply(200, "")]).await;
+    assert_eq!((sent, asked.len()), (Ok(2), 2));
+    assert!(began.elapsed() >= Duration::from_secs(1), "it waits as long as it was asked to");
+    let (sent, asked) = against(Manner::Status, vec![asks("3600")]).await;
+    assert_eq!((sent, asked.len()), (why("the server answered 429, and asks to be left alone for 3600 s", 1), 1));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up() {
+    let server = Server::start(|_| {
+        std::thread::sleep(Duration::from_secs(5));
+        Reply::status(200)
+    });
+    let began = Instant::now();
+    let sent = send(&post(&server.url("/hook"), Manner::Status), &Patience { again: 1, ..QUICK }).await;
+    assert_eq!(sent, why("the server did not answer in time", 2));
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn nothing_is_followed_elsewhere() {
+    let other = Server::start(|_| Reply::status(200));
+    for status in [301, 302, 307, 308] {
+        let reply = Reply { status, ..Reply::redirect(&other.url("/steal")) };
+        let (sent, asked) = against(Manner::Status, vec![reply]).await;
+        let expected = format!("the server answered {status}: it leads elsewhere, which is not followed");
+        assert_eq!((sent, asked.len()), (why(&expected, 1), 1));
+    }
+    assert_eq!(other.asked(), []);
+}
+
+#[tokio::test]
+async fn what_is_refused_with_a_status_of_success_is_refused() {
+    for (manner, body, refused) in [
+        (Manner::Ok, "ok", None),
+        (Manner::Ok, r#"{"ok":true}"#, None),
+        (Manner::Ok, r#"{"ok":false,"error":"no_service"}"#, Some("the service refused it: no_service")),
+        (Manner::Ok, "invalid_payload", Some("the service refused it: invalid_payload")),
+        (Manner::Ok, "", Some("the service did not say that it took it")),
+        (Manner::Code, r#"{"code":0,"msg":"success","data":{}}"#, None),
+        (Manner::Code, r#"{"StatusCode":0,"StatusMessage":"success"}"#, None),
+        (
+            Manner::Code,
+            r#"{"code":19021,"msg":"sign match fail"}"#,
+            Some("the service refused it: 19021 sign match fail"),
+        ),
+        (Manner::Errcode, r#"{"errcode":0,"errmsg":"ok"}"#, None),
+        (
+            Manner::Errcode,
+            r#"{"errcode":310000,"errmsg":"sign not match"}"#,
+            Some("the service refused it: 310000 sign not match"),
+        ),
+        (
+            Manner::Errcode,
+            r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#,
+            Some("the service refused it: 93000 invalid webhook url"),
+        ),
+        (Manner::Errcode, "<html>proxy</html>", Some("the service refused it: <html>proxy</html>")),
+    ] {
+        let (sent, asked) = against(manner, vec![reply(200, body)]).await;
+        assert_eq!((sent, asked.len()), (refused.map_or(Ok(1), |refused| why(refused, 1)), 1), "{body}");
+    }
+    let (sent, _) =
+        against(Manner::Errcode, vec![reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), reply(200, r#"{"errcode":0}"#)])
+            .await;
+    assert_eq!(sent, Ok(2), "busy is not refused");
+}
+
+#[tokio::test]
+async fn no_failure_tells_the_address() {
+    let (sent, _) = against(Manner::Status, vec![reply(404, "no hook T0123456789 at /hook/T0123456789")]).await;
+    assert_eq!(sent, why("the server answered 404: no hook (secret) at /hook/(secret)", 1));
+    for (url, expected) in [
+        (
+            "http://example.com/T0123456789",
+            "its address is `http`, which would show the secret to everybody on the way",
+        ),
+        ("hooks.example.com/T0123456789", "its address is not a URL"),
+        ("https://u:T0123456789@example.com/", "its address holds credentials, which would be shown"),
+        ("ftp://example.com/T0123456789", "its address is neither http nor https"),
+        ("http://127.0.0.1:1/T0123456789", "no answer: Connection refused (os error 111)"),
+    ] {
+        let sent = send(&post(url, Manner::Status), &Patience { again: 0, ..QUICK }).await;
+        assert_eq!(sent, why(expected, 1), "{url}");
+    }
+}
+
+#[test]
+fn signatures_are_those_of_the_services() {
+    let (key, now) =
+        (SecretString::from("this is secret"), jiff::Timestamp::from_millisecond(1_577_262_236_757).unwrap());
+    use secrecy::ExposeSecret;
+    let url = dingtalk(&SecretString::from("https://oapi.dingtalk.com/robot/send?access_token=t"), &key, now);
+    let expected = "https://oapi.dingtalk.com/robot/send?access_token=t&timestamp=1577262236757&sign=hmPWwU%2B7lVdm3ZZz0r9tSfx0L4Q26jWOZr9%2BGs6EZQM%3D";
+    assert_eq!(url.expose_secret(), expected);
+    let body = feishu(r#"{"msg_type":"post"}"#, &key, now);
+    assert_eq!(
+        body,
+        r#"{"msg_type":"post","timestamp":"1577262236","sign":"RAfCltg8rVdmpPK5kCz1M40hrj/YzGYnkc/3vXwYNts="}"#
+    );
+}
+
+/// Writes a program that does with its mail as `code` says.
+fn sendmail(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = camino::Utf8Path::from_path(folder.path()).unwrap().join("sendmail");
+    std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{code}\n", folder.path().display())).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn mail_is_handed_over_on_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let mail =
+        |code: &str| Delivery::Mail(Mail { program: sendmail(&folder, code), text: "To: a@b\n\ntext\n.\n".into() });
+    let recorded = mail("cat >mail; echo \"$@\" >arguments; env | sort >environment");
+    assert_eq!(send(&recorded, &QUICK).await, Ok(1));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!((read("mail"), read("arguments")), ("To: a@b\n\ntext\n.\n".into(), "-t -oi\n".into()));
+    let variables: Vec<String> =
+        read("environment").lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
+    assert!(
+        variables.iter().all(|name| ["PATH", "PWD", "OLDPWD", "_", "SHLVL"].contains(&name.as_str())),
+        "{variables:?}"
+    );
+    // Status 75 asks for another try.
+    let later = mail("[ -e tried ] || { : >tried; echo 'queue is full' >&2; exit 75; }; cat >mail");
+    assert_eq!(send(&later, &QUICK).await, Ok(2));
+    let refused = send(&mail("cat >/dev/null; echo 'no such user' >&2; exit 67"), &QUICK).await.unwrap_err();
+    assert!(refused.tries == 1 && refused.why.ends_with("/sendmail` ended with 67: no such user"), "{refused:?}");
+    let hangs = send(&mail("sleep 30"), &Patience { again: 0, ..QUICK }).await.unwrap_err();
+    assert!(hangs.why.ends_with("/sendmail` did not end in time"), "{hangs:?}");
+    let none = Delivery::Mail(Mail { program: "/nonexistent/sendmail".into(), text: String::new() });
+    let failed = send(&none, &QUICK).await.unwrap_err();
+    assert_eq!(failed.why, "`/nonexistent/sendmail` cannot be run: No such file or directory (os error 2)");
+}

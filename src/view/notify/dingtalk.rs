@@ -1,0 +1,14 @@
+//! DingTalk: a custom bot takes plain text; nobody is called, as nobody stands in `at`.
+
+use super::{Payload, Room, json_bytes, message};
+use crate::drift::Notice;
+use serde_json::json;
+
+/// A message takes 20,000 bytes, with what stands around the text.
+const LIMIT: usize = 19_500;
+
+pub(super) fn render(notice: &Notice) -> Payload {
+    let message = message(notice, &Room { limit: LIMIT, size: json_bytes, escape: str::to_owned });
+    let body = json!({ "msgtype": "text", "text": { "content": message.text() }, "at": { "isAtAll": false } });
+    Payload { body: body.to_string(), left_out: message.left_out }
+}

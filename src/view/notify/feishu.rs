@@ -1,0 +1,21 @@
+//! Feishu (Lark): a custom bot takes rich text; its text nodes are plain, where `<at …>` in a message of text would call everybody.
+
+use super::{Payload, Room, headline, json_bytes, message};
+use crate::drift::Notice;
+use serde_json::{Value, json};
+
+/// A request takes 20 kB. Bytes, with room for what stands around the lines and for the signature.
+const LIMIT: usize = 19_000;
+
+pub(super) fn render(notice: &Notice) -> Payload {
+    // Each line is a paragraph with a node: `[{"tag":"text","text":…}],`.
+    let room = Room { limit: LIMIT, size: |line| json_bytes(line) + 30, escape: str::to_owned };
+    let message = message(notice, &room);
+    let line = |line: &String| json!([{ "tag": "text", "text": line }]);
+    let content: Vec<Value> = message.lines.iter().skip(1).map(line).collect();
+    let body = json!({
+        "msg_type": "post",
+        "content": { "post": { "en_us": { "title": headline(notice), "content": content } } },
+    });
+    Payload { body: body.to_string(), left_out: message.left_out }
+}

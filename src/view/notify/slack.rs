@@ -1,0 +1,22 @@
+//! Slack: an incoming webhook takes a text; formatting is off, so that only three characters would act.
+
+use super::{Payload, Room, message};
+use crate::drift::Notice;
+use serde_json::json;
+
+/// Longer texts are cut by Slack itself. Characters.
+const LIMIT: usize = 4000;
+
+pub(super) fn render(notice: &Notice) -> Payload {
+    let room = Room { limit: LIMIT, size: |line| line.chars().count() + 1, escape };
+    let message = message(notice, &room);
+    let body = json!({
+        "text": message.text(), "mrkdwn": false, "link_names": false, "unfurl_links": false, "unfurl_media": false,
+    });
+    Payload { body: body.to_string(), left_out: message.left_out }
+}
+
+/// `<!channel>` and links are made of these, also where formatting is off.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,174 @@
+//! What each service is sent: pinned, within its limits, and harmless whatever a host said.
+
+use super::*;
+use crate::config::LateSecret;
+use crate::drift::{Cause, Known, Severity};
+use crate::view::escape::tests::HOSTILE;
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn secret() -> LateSecret {
+    LateSecret { label: "env URL".into(), value: Err("it is not set".into()) }
+}
+
+fn services() -> [Service; 6] {
+    let (url, to) = (secret(), vec!["ops@example.com".to_owned(), "sre@example.com".to_owned()]);
+    [
+        Service::Webhook { url: url.clone(), token: None },
+        Service::Slack { url: url.clone() },
+        Service::Feishu { url: url.clone(), secret: None },
+        Service::DingTalk { url: url.clone(), secret: None },
+        Service::WeCom { url },
+        Service::Email { to, from: Some("forge@example.com".into()), sendmail: "/usr/sbin/sendmail".into() },
+    ]
+}
+
+fn item(host: &str, step: &str, severity: Severity, said: Option<&str>) -> Item {
+    let known = Known {
+        host: HostName::new(host),
+        recipe: "base".into(),
+        step: step.into(),
+        attribute: Some("mode".into()),
+        cause: Cause::MachineChanged,
+        severity,
+        first_seen: "2026-11-21T09:30:00Z".into(),
+        since: "2026-11-21T09:30:00Z".into(),
+        times: 1,
+        print: "0".into(),
+        resolved: None,
+    };
+    let said = said.map(Into::into);
+    Item { known, reason: said.clone(), desired: said.as_ref().map(|_| "0644".into()), observed: said, place: None }
+}
+
+fn notice(new: Vec<Item>) -> Notice {
+    Notice {
+        version: 1,
+        forge: "0.1.0".into(),
+        id: "lab/r2".into(),
+        cluster: "lab".into(),
+        run: "r2".into(),
+        time: "2026-11-21T09:30:00Z".into(),
+        since: Some("r1".into()),
+        simulated: vec![],
+        changed: vec![item("gpu03", "hosts", Severity::High, Some("differs"))],
+        resolved: vec![item("gpu01", "shadow", Severity::Low, None), item("gpu02", "shadow", Severity::Low, None)],
+        open: 3 + new.len(),
+        new,
+        passed: 0,
+        left_out: 0,
+    }
+}
+
+/// Returns what a reader of a service sees.
+fn read(service: &Service, body: &str) -> String {
+    let json = || serde_json::from_str::<Value>(body).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    match service {
+        Service::Webhook { .. } => body.to_owned(),
+        Service::Slack { .. } => text(&json()["text"]).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"),
+        Service::Feishu { .. } => {
+            let post = json()["content"]["post"]["en_us"].clone();
+            let lines: Vec<String> =
+                post["content"].as_array().unwrap().iter().map(|line| text(&line[0]["text"])).collect();
+            format!("{}\n{}", text(&post["title"]), lines.join("\n"))
+        }
+        Service::DingTalk { .. } | Service::WeCom { .. } => text(&json()["text"]["content"]),
+        Service::Email { .. } => {
+            use base64::Engine as _;
+            let coded: String = body.split_once("\n\n").unwrap().1.lines().collect();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(coded).unwrap();
+            String::from_utf8(bytes).unwrap().trim_end().to_owned()
+        }
+    }
+}
+
+#[test]
+fn every_service_is_told_the_same() {
+    let notice = notice(vec![
+        item("gpu01", "motd", Severity::Medium, Some("mode differs")),
+        item("gpu02", "motd", Severity::Medium, Some("mode differs")),
+    ]);
+    let expected = "forge drift: lab: 2 new, 1 changed, 2 resolved; 5 open\n\
+                    \nnew:\n- [medium] base/motd mode: mode differs (machine-changed) on gpu[01:02]\n    declared 0644, seen mode differs\n\
+                    \nchanged:\n- [high] base/hosts mode: differs (machine-changed) on gpu03\n    declared 0644, seen differs\n\
+                    \nresolved:\n- [low] base/shadow mode (machine-changed) on gpu[01:02]";
+    for service in services().iter().skip(1) {
+        assert_eq!(read(service, &render(service, &notice).body), expected, "{}", service.name());
+    }
+    let body = render(&services()[0], &notice).body;
+    assert_eq!(serde_json::from_str::<Notice>(&body).unwrap(), notice);
+}
+
+#[test]
+fn the_envelopes_are_those_of_the_services() {
+    let told = notice(vec![]);
+    let bodies: Vec<String> = services().iter().skip(1).map(|service| render(service, &told).body).collect();
+    insta::assert_snapshot!(bodies.join("\n\n"));
+}
+
+#[test]
+fn what_a_host_says_acts_nowhere() {
+    let acts = ["<!channel>", "<at user_id=\"all\">all</at>", "\r\nBcc: eve@example.com", "@all", "<@U1>"];
+    let hostile = HOSTILE.iter().map(|(raw, _)| *raw).chain(acts);
+    for raw in hostile {
+        let mut notice = notice(vec![item("gpu01", raw, Severity::High, Some(raw))]);
+        notice.cluster = raw.to_owned();
+        for service in services() {
+            let body = render(&service, &notice).body;
+            let told = read(&service, &body);
+            let hidden = |c: char| escape::hidden(c) && c != '\n';
+            assert!(
+                matches!(service, Service::Webhook { .. }) || !told.chars().any(hidden),
+                "{}: {told:?}",
+                service.name()
+            );
+            match service {
+                Service::Slack { .. } => assert!(!body.contains('<') && !body.contains('>'), "{body}"),
+                Service::Email { .. } => assert!(!body.lines().any(|line| line.starts_with("Bcc:")), "{body}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subject_of_any_text_is_one_head() {
+    let mut told = notice(vec![]);
+    told.cluster = "集群".repeat(30);
+    let body = render(&services()[5], &told).body;
+    let head = body.split("\n\n").next().unwrap();
+    assert!(head.is_ascii() && head.lines().all(|line| line.len() <= 76), "{head}");
+    assert!(head.contains("Subject: =?UTF-8?B?"), "{head}");
+}
+
+proptest! {
+    /// Every limit holds, and what is not told is counted.
+    #[test]
+    fn no_service_is_sent_more_than_it_takes(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
+        let items = (0..count).map(|n| item(&format!("gpu{n:04}"), &format!("s{n}"), Severity::High, Some(&said))).collect();
+        let notice = notice(items);
+        for service in services() {
+            let payload = render(&service, &notice);
+            let told = read(&service, &payload.body);
+            let fits = match service {
+                Service::Slack { .. } => serde_json::from_str::<Value>(&payload.body).unwrap()["text"].as_str().unwrap().chars().count() <= 4000,
+                Service::Feishu { .. } => payload.body.len() <= 20_000,
+                Service::DingTalk { .. } => payload.body.len() <= 20_000,
+                Service::WeCom { .. } => told.len() <= 2048,
+                _ => payload.body.len() <= 1_000_000,
+            };
+            prop_assert!(fits, "{}: {} bytes", service.name(), payload.body.len());
+            if !matches!(service, Service::Webhook { .. }) {
+                let shown = told.matches("\n- [").count();
+                // The two that are resolved stand in one line.
+                let all = notice.new.len() + 2;
+                prop_assert!(payload.left_out == 0 && shown == all || payload.left_out >= all - shown, "{} {shown}", payload.left_out);
+                prop_assert_eq!(payload.left_out > 0, told.contains("more; `forge drift` tells all"));
+            }
+        }
+        let short = webhook::fitting(&notice, 2000);
+        let read: Notice = serde_json::from_str(&short.body).unwrap();
+        prop_assert!(short.body.len() <= 2000 && read.len() + read.left_out == notice.len() && read.left_out == short.left_out);
+    }
+}

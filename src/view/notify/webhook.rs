@@ -1,0 +1,44 @@
+//! A webhook of one's own: the notice itself as JSON (`schemas/drift-notice.json`).
+
+use super::Payload;
+use crate::drift::{Item, Notice};
+
+/// What servers commonly take. Bytes.
+const LIMIT: usize = 1_000_000;
+
+pub(super) fn render(notice: &Notice) -> Payload {
+    fitting(notice, LIMIT)
+}
+
+/// Returns the notice with as many findings as fit; the new ones come first.
+pub(super) fn fitting(notice: &Notice, limit: usize) -> Payload {
+    let mut told = Notice { new: Vec::new(), changed: Vec::new(), resolved: Vec::new(), ..notice.clone() };
+    // Room for the number of those left out.
+    let mut left = limit.saturating_sub(text(&told).len() + 32);
+    for (from, to) in
+        [(&notice.new, &mut told.new), (&notice.changed, &mut told.changed), (&notice.resolved, &mut told.resolved)]
+    {
+        for item in from {
+            let size = size(item);
+            if size > left {
+                // Nothing small overtakes what did not fit.
+                left = 0;
+                told.left_out += 1;
+                continue;
+            }
+            left -= size;
+            to.push(item.clone());
+        }
+    }
+    Payload { left_out: told.left_out, body: text(&told) }
+}
+
+fn text(notice: &Notice) -> String {
+    // Text, numbers and names always serialize.
+    serde_json::to_string(notice).unwrap_or_default()
+}
+
+fn size(item: &Item) -> usize {
+    // One for the comma.
+    serde_json::to_string(item).map_or(usize::MAX / 2, |text| text.len()) + 1
+}

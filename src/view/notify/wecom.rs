@@ -1,0 +1,14 @@
+//! WeCom: a group bot takes plain text; its Markdown would take twice as much, and calls people by what a host says.
+
+use super::{Payload, Room, message};
+use crate::drift::Notice;
+use serde_json::json;
+
+/// Of the text. Bytes.
+const LIMIT: usize = 2048;
+
+pub(super) fn render(notice: &Notice) -> Payload {
+    let message = message(notice, &Room { limit: LIMIT, size: |line| line.len() + 1, escape: str::to_owned });
+    let body = json!({ "msgtype": "text", "text": { "content": message.text() } });
+    Payload { body: body.to_string(), left_out: message.left_out }
+}

@@ -1,0 +1,176 @@
+//! The odd one out: what differs from the majority, rarest first; what could not be compared is told.
+
+use super::facts;
+use super::{Text, simulated};
+use crate::facts::outliers::{Class, Odd, OddValue, Outliers};
+use crate::model::{HostName, Value};
+use crate::plan::HostSeen;
+use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
+use crate::view::{count, escape, fold, words};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// Longer values are cut: the whole is in the JSON output.
+const VALUE_CHARS: usize = 100;
+/// More lines about one fact of the same hosts are counted, unless more is asked for.
+const FEW: usize = 5;
+
+/// Writes the result of `facts --outliers`.
+pub fn write(text: &Text, seen: &[HostSeen], outliers: &Outliers, out: &mut dyn Write) -> io::Result<()> {
+    simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
+    section(outliers, text.verbose > 0, out)?;
+    facts::unreachable(seen, out)
+}
+
+/// Writes the section of a report, its own last line included.
+pub fn section(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let with_odd: BTreeSet<usize> = outliers.odd.iter().map(|odd| odd.class).collect();
+    for (index, class) in outliers.classes.iter().enumerate().filter(|(index, _)| all || with_odd.contains(index)) {
+        let odd: Vec<&Odd> = outliers.odd.iter().filter(|odd| odd.class == index).collect();
+        writeln!(out, "{}", paint(HEAD, head(class)))?;
+        odd_ones(&odd, all, out)?;
+    }
+    aside(outliers, all, out)?;
+    writeln!(out, "{}", closing(outliers))
+}
+
+fn head(class: &Class) -> String {
+    let groups = match class.groups.len() {
+        0 => String::new(),
+        _ => format!("; in {}", words::some(&class.groups)),
+    };
+    let hardware = escape::short(class.hardware.raw(), VALUE_CHARS);
+    format!(
+        "{} alike ({hardware}{}): {}",
+        count(class.hosts.len(), "host"),
+        escape::line(&groups),
+        folded(&class.hosts)
+    )
+}
+
+fn folded(hosts: &[HostName]) -> String {
+    escape::line(&fold::fold(hosts.iter().map(|host| host.as_str()))).into_owned()
+}
+
+/// Writes what is odd. Lines about one fact of the same hosts have one cause mostly: the first ones stand for the others.
+fn odd_ones(odd: &[&Odd], all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut shown: IndexMap<(&str, Vec<&HostName>), usize> = IndexMap::new();
+    for one in odd {
+        let hosts = one.odd.iter().flat_map(|value| &value.hosts).collect();
+        let seen = shown.entry((&one.fact, hosts)).or_default();
+        *seen += 1;
+        if all || *seen <= FEW {
+            writeln!(out, "  {}", line(one))?;
+        }
+    }
+    for ((fact, hosts), lines) in shown.iter().filter(|(_, lines)| !all && **lines > FEW) {
+        let hosts = fold::fold(hosts.iter().map(|host| host.as_str()));
+        let more = format!("and {} more of `{}` on {}", lines - FEW, escape::line(fact), escape::line(&hosts));
+        writeln!(out, "  {}", paint(DIM, format!("{more} (-v shows them)")))?;
+    }
+    Ok(())
+}
+
+fn line(odd: &Odd) -> String {
+    let values: Vec<String> = odd.odd.iter().map(|value| odd_value(&odd.common, value)).collect();
+    let untold = match odd.unknown {
+        0 => String::new(),
+        some => format!("; unknown on {some}"),
+    };
+    let common = show(&odd.common);
+    let path = escape::text(&odd.path);
+    format!("{path}: {common} — {}; {} {}{untold}", count(odd.hosts, "host"), paint(BAD, "odd:"), values.join("; "))
+}
+
+fn odd_value(common: &Value, odd: &OddValue) -> String {
+    format!("{} — {}", difference(common, &odd.value).unwrap_or_else(|| show(&odd.value)), folded(&odd.hosts))
+}
+
+/// Tells one list by what differs from another.
+fn difference(common: &Value, odd: &Value) -> Option<String> {
+    let (Value::Array(common), Value::Array(odd)) = (common, odd) else { return None };
+    let only = |these: &[Value], others: &[Value]| -> Vec<String> {
+        these.iter().filter(|value| !others.contains(value)).map(plain).collect()
+    };
+    let (without, with) = (only(common, odd), only(odd, common));
+    let part = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
+    let parts: Vec<String> = [part("without", &without), part("with", &with)].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| escape::short(&parts.join("; "), VALUE_CHARS))
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) if list.len() > FEW => count(list.len(), "entry"),
+        Value::Array(list) => escape::short(&list.iter().map(plain).collect::<Vec<_>>().join(", "), VALUE_CHARS),
+        value => escape::short(&plain(value), VALUE_CHARS),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Writes what could not be compared: in short, or each with its reason.
+fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    for class in &outliers.alone {
+        let few = format!("compared with nobody, fewer than {} are alike", crate::facts::outliers::LEAST);
+        writeln!(
+            out,
+            "{}",
+            paint(
+                DIM,
+                format!("{few}: {} ({})", folded(&class.hosts), escape::short(class.hardware.raw(), VALUE_CHARS))
+            )
+        )?;
+    }
+    for undecided in outliers.undecided.iter().filter(|_| all) {
+        let values = count(undecided.values, "value");
+        writeln!(
+            out,
+            "no majority: {}: {values} on {}",
+            escape::text(&undecided.path),
+            count(undecided.hosts, "host")
+        )?;
+    }
+    for untold in outliers.unknown.iter().filter(|untold| all || untold.class.is_none()) {
+        let why = escape::short(untold.why.raw(), VALUE_CHARS);
+        writeln!(
+            out,
+            "{} {}: {why} — {}",
+            paint(UNKNOWN, "unknown:"),
+            escape::text(&untold.path),
+            folded(&untold.hosts)
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the last line: how much differs, and how much could not be said.
+fn closing(outliers: &Outliers) -> String {
+    let hosts: usize = outliers.classes.iter().map(|class| class.hosts.len()).sum();
+    let values = count(outliers.compared, "value");
+    let odd: BTreeSet<&HostName> =
+        outliers.odd.iter().flat_map(|odd| &odd.odd).flat_map(|value| &value.hosts).collect();
+    let facts: BTreeSet<&str> = outliers.unknown.iter().map(|untold| untold.path.raw()).collect();
+    let open =
+        words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
+    let open = if open.is_empty() { open } else { format!("; {open}") };
+    match (outliers.odd.len(), hosts) {
+        (_, 0) => format!(
+            "{} no {} hosts are alike, so none was compared{open}",
+            paint(UNKNOWN, "outliers:"),
+            crate::facts::outliers::LEAST
+        ),
+        (0, _) => format!("{} {hosts} hosts, {values} compared{open}", paint(GOOD, "no outliers:")),
+        (some, _) => {
+            let which = format!("{some} of {values} on {} of {}", odd.len(), count(hosts, "host"));
+            format!("{} {which} {}{open}", paint(BAD, "outliers:"), if some == 1 { "differs" } else { "differ" })
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Telling people of a change, by the real binary against a real server: once, never lost, and without a word of a secret.
+
+use super::server::{Reply, Request, Server};
+use super::support::Place;
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+
+const TOKEN: &str = "T0K3N-canary-5f2a";
+const RECIPE: &str = "recipe: r\nsummary: a file\nsteps:\n  - name: f\n    file: { path: WANTED, content: \"x\\n\" }\n";
+
+/// A machine with one declared file, a service to tell, and what it answers next.
+struct Scene {
+    place: Place,
+    server: Server,
+    answer: Arc<Mutex<Reply>>,
+}
+
+impl Scene {
+    /// `entry` is below `notify`; `URL` is set to the server's hook.
+    fn new(entry: &str) -> Self {
+        let answer = Arc::new(Mutex::new(ok("ok")));
+        let given = answer.clone();
+        let server = Server::start(move |_: &Request| given.lock().unwrap().clone());
+        let place = Place::new();
+        let wanted = place.path().join("wanted").display().to_string();
+        let inventory = format!(
+            "cluster: lab\nconnect: {{ transport: local }}\nhosts: {{ here: }}\napply: [ {{ recipe: r, on: all }} ]\n\
+             drift:\n  notify:\n    - {entry}\n"
+        );
+        let place = place
+            .file("c.yaml", &inventory)
+            .file("recipes/r.yaml", &RECIPE.replace("WANTED", &wanted))
+            .env("URL", &server.url(&format!("/hook/{TOKEN}")))
+            .env("KEY", "SEC-canary-0815");
+        Self { place, server, answer }
+    }
+
+    fn answers(&self, reply: Reply) {
+        *self.answer.lock().unwrap() = reply;
+    }
+
+    fn drift(&self, more: &[&str]) -> String {
+        let said = self.place.forge(&[&["drift", "c.yaml"], more].concat());
+        assert!(!said.contains("canary"), "a secret is shown: {said}");
+        said
+    }
+
+    fn appears(&self) {
+        std::fs::write(self.place.path().join("wanted"), "x\n").unwrap();
+    }
+
+    /// Returns the bodies that the server was sent since the last time, less of the first `known`.
+    fn sent(&self, known: usize) -> Vec<Value> {
+        self.server.asked()[known..].iter().map(|request| serde_json::from_str(&request.body).unwrap()).collect()
+    }
+
+    /// No file of the state folder holds a secret.
+    fn keeps_no_secret(&self) {
+        let output = std::process::Command::new("grep")
+            .args(["-r", "canary", ".forge"])
+            .current_dir(self.place.path())
+            .output()
+            .unwrap();
+        assert!(output.status.code() == Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+fn ok(body: &str) -> Reply {
+    Reply { body: body.as_bytes().to_vec(), ..Reply::status(200) }
+}
+
+const WEBHOOK: &str = "webhook: { url: { env: URL }, token: { env: KEY } }";
+
+#[test]
+fn a_change_is_told_once_and_what_is_unchanged_is_not() {
+    let scene = Scene::new(WEBHOOK);
+    let first = scene.drift(&[]);
+    assert!(first.starts_with("exit 2\n") && first.ends_with("told `webhook` (webhook): 1 finding\n"), "{first}");
+    let sent = scene.sent(0);
+    assert_eq!((&sent[0]["new"][0]["known"]["step"], &sent[0]["open"]), (&"f".into(), &1.into()), "{sent:?}");
+    assert_eq!(scene.server.asked()[0].authorization.as_deref(), Some("Bearer SEC-canary-0815"));
+    let again = scene.drift(&["--format", "json"]);
+    assert!(again.starts_with("exit 2\n") && scene.sent(1).is_empty(), "nothing changed: {again}");
+    assert!(again.contains("\"state\": \"quiet\""), "{again}");
+    scene.appears();
+    let gone = scene.drift(&["--quiet"]);
+    assert!(gone.starts_with("exit 0\n") && gone.ends_with("--- stderr\n"), "{gone}");
+    let sent = scene.sent(1);
+    assert_eq!((&sent[0]["resolved"][0]["known"]["step"], &sent[0]["open"], sent.len()), (&"f".into(), &0.into(), 1));
+    scene.keeps_no_secret();
+}
+
+#[test]
+fn what_could_not_be_told_comes_with_the_next_run_and_changes_no_finding() {
+    let scene = Scene::new(WEBHOOK);
+    scene.answers(ok(""));
+    scene.drift(&[]);
+    scene.appears();
+    let hook = scene.server.url(&format!("/hook/{TOKEN}"));
+    scene.answers(Reply { body: format!("no such hook: {hook} {TOKEN}").into_bytes(), ..Reply::status(404) });
+    let failed = scene.drift(&[]);
+    let expected = "error: `webhook` (webhook) could not be told: the server answered 404: no such hook: (secret) (secret)\n  \
+                    hint: what was found stands as it is; they are told with the next run\n";
+    assert!(
+        failed.starts_with("exit 1\n--- stdout\n")
+            && failed.contains("\nno drift: 1 host, 1 check as declared; 1 resolved "),
+        "{failed}"
+    );
+    assert!(failed.ends_with(expected), "{failed}");
+    let known = scene.server.asked().len();
+    scene.answers(ok(""));
+    let told = scene.drift(&[]);
+    assert!(told.starts_with("exit 0\n") && told.contains("told `webhook` (webhook): 1 finding"), "{told}");
+    assert_eq!(scene.sent(known)[0]["resolved"].as_array().unwrap().len(), 1);
+    assert!(scene.drift(&[]).starts_with("exit 0\n") && scene.sent(known + 1).is_empty(), "told twice");
+    scene.keeps_no_secret();
+}
+
+#[test]
+fn a_server_that_is_busy_or_failed_is_tried_again_in_the_same_run() {
+    let scene = Scene::new(WEBHOOK);
+    let later = Reply { headers: vec![("Retry-After".into(), "1".into())], ..Reply::status(429) };
+    scene.answers(later);
+    let answer = scene.answer.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        *answer.lock().unwrap() = ok("");
+    });
+    let told = scene.drift(&[]);
+    assert!(told.starts_with("exit 2\n") && told.contains("told `webhook`"), "{told}");
+    let asked = scene.server.asked().len();
+    assert!((2..=3).contains(&asked), "{asked}");
+    // Who is answered by another server is not followed to it.
+    scene.appears();
+    let other = Server::start(|_| Reply::status(200));
+    scene.answers(Reply { status: 307, ..Reply::redirect(&other.url("/steal")) });
+    let led = scene.drift(&[]);
+    assert!(led.starts_with("exit 1\n") && led.contains("it leads elsewhere, which is not followed"), "{led}");
+    assert_eq!(other.asked(), []);
+}
+
+#[test]
+fn services_that_refuse_with_a_status_of_success_have_not_taken_it() {
+    for (entry, refusal, why, taken) in [
+        ("slack: { url: { env: URL } }", "invalid_token", "the service refused it: invalid_token", "ok"),
+        (
+            "feishu: { url: { env: URL }, secret: { env: KEY } }",
+            r#"{"code":19021,"msg":"sign match fail"}"#,
+            "19021 sign match fail",
+            r#"{"code":0}"#,
+        ),
+        (
+            "dingtalk: { url: { env: URL }, secret: { env: KEY } }",
+            r#"{"errcode":310000,"errmsg":"sign not match"}"#,
+            "310000 sign not match",
+            r#"{"errcode":0}"#,
+        ),
+        (
+            "wecom: { url: { env: URL } }",
+            r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#,
+            "93000 invalid webhook url",
+            r#"{"errcode":0}"#,
+        ),
+    ] {
+        let scene = Scene::new(entry);
+        scene.answers(ok(refusal));
+        let failed = scene.drift(&[]);
+        assert!(failed.starts_with("exit 1\n") && failed.contains(why), "{failed}");
+        scene.answers(ok(taken));
+        let told = scene.drift(&[]);
+        assert!(told.starts_with("exit 2\n") && told.contains("): 1 finding"), "{told}");
+        let (sent, request) = (scene.sent(1), &scene.server.asked()[1]);
+        if entry.starts_with("feishu") {
+            assert!(sent[0]["sign"].is_string() && sent[0]["timestamp"].is_string(), "{sent:?}");
+        }
+        assert_eq!(
+            entry.starts_with("dingtalk"),
+            request.path.contains("?timestamp=") && request.path.contains("&sign="),
+            "{request:?}"
+        );
+        scene.keeps_no_secret();
+    }
+}
+
+#[test]
+fn a_dry_run_prints_what_would_be_sent_and_remembers_nothing() {
+    let scene = Scene::new("{ name: ops, slack: { url: { env: URL } } }");
+    let dry = scene.drift(&["--notify-dry-run"]);
+    assert!(
+        dry.starts_with("exit 2\n")
+            && dry.contains("\nnotify: `ops` (slack) to (secret env URL): 1 new; 1 open\n  {\"text\":"),
+        "{dry}"
+    );
+    assert_eq!(scene.server.asked(), []);
+    let none = scene.drift(&["--no-notify"]);
+    assert!(none.starts_with("exit 2\n") && scene.server.asked().is_empty(), "{none}");
+    let told = scene.drift(&[]);
+    assert!(told.contains("told `ops` (slack): 1 finding"), "{told}");
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_missed_only_when_somebody_is_told() {
+    let scene = Scene::new("slack: { url: { env: NOT_SET } }");
+    assert!(scene.place.forge(&["validate", "c.yaml"]).starts_with("exit 0\n"));
+    assert!(scene.place.forge(&["plan", "c.yaml"]).starts_with("exit 0\n"));
+    let failed = scene.drift(&[]);
+    assert!(
+        failed.starts_with("exit 1\n")
+            && failed.contains("could not be told: the environment variable `NOT_SET` is not set"),
+        "{failed}"
+    );
+}
+
+#[test]
+fn mail_goes_to_the_program_that_is_named_and_that_takes_trust() {
+    let scene = Scene::new("email: { to: [ops@example.com], sendmail: PROGRAM }");
+    let program = scene.place.path().join("sendmail");
+    std::fs::write(&program, format!("#!/bin/sh\ncat >{}/mail\n", scene.place.path().display())).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let text = scene.place.read("c.yaml").replace("PROGRAM", &program.display().to_string());
+    std::fs::write(scene.place.path().join("c.yaml"), text).unwrap();
+    let refused = scene.drift(&[]);
+    assert!(
+        refused.starts_with("exit 65\n") && refused.contains("`sendmail` names a program that runs on this machine"),
+        "{refused}"
+    );
+    let told = scene.drift(&["--trust"]);
+    assert!(told.starts_with("exit 2\n") && told.contains("told `email` (email): 1 finding"), "{told}");
+    let mail = scene.place.read("mail");
+    assert!(mail.starts_with("To: ops@example.com\nSubject: forge drift: lab: 1 new; 1 open\n"), "{mail}");
+}
+
+#[test]
+fn what_is_wrong_below_notify_is_told_at_its_place() {
+    for (entry, message) in [
+        ("slack: { url: https://hooks.slack.com/x }", "`url` is a secret and must not be written down\n --> c.yaml:7:"),
+        ("name: ops", "an entry of `notify` needs a service\n --> c.yaml:7:"),
+        (
+            "{ slack: { url: { env: URL } }, wecom: { url: { env: URL } } }",
+            "an entry of `notify` has one service, not several\n --> c.yaml:7:",
+        ),
+        ("slak: { url: { env: URL } }", "slak"),
+        ("feishu: {}", "`feishu` needs `url`"),
+        (
+            "slack: { url: { env: URL } }\n    - slack: { url: { env: URL } }",
+            "two entries of `notify` are named `slack`\n --> c.yaml:8:",
+        ),
+        (
+            "{ name: 'a b', slack: { url: { env: URL } } }",
+            "`name` is made of letters, digits, `-`, `_` and `.`, found `a b`",
+        ),
+        ("email: { to: [\"a@b.c\\nBcc: x@y.z\"] }", "`to` must be an address of mail, found "),
+        ("email: { to: [] }", "`to` names nobody"),
+        ("slack: { url: { file: ../secret } }", "leaves the inventory's tree"),
+    ] {
+        let said = Scene::new(entry).place.forge(&["validate", "c.yaml"]);
+        assert!(said.starts_with("exit 65\n") && said.contains(message), "{entry}: {said}");
+    }
+    let said =
+        Place::new().file("c.yaml", "cluster: lab\nhosts: { a: }\n").forge(&["drift", "c.yaml", "--notify-dry-run"]);
+    assert!(said.starts_with("exit 64\n") && said.contains("declares no `drift.notify`"), "{said}");
+}

@@ -1,0 +1,45 @@
+//! The odd one out among real hosts that are alike: named with what it has, also where nothing is declared of it.
+
+use crate::support::{Fleet, Project};
+use serde_json::Value;
+
+/// Returns `path: common; odd hosts` of everything that is odd.
+fn told(document: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let hosts = |odd: &Value| {
+        list(&odd["odd"]).iter().map(|one| format!("{} on {}", one["value"], one["hosts"])).collect::<String>()
+    };
+    list(&document["odd"])
+        .iter()
+        .map(|odd| format!("{}: {}; {}", odd["path"].as_str().unwrap(), odd["common"], hosts(odd)))
+        .collect()
+}
+
+#[test]
+fn one_host_that_differs_in_what_nobody_declares_is_named() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let project = Project::new(&nodes);
+    let outliers = || {
+        let out = project.forge(["facts", "inventory.yaml", "--outliers", "--format", "json"]);
+        assert_eq!(out.code, 0, "{out}");
+        let document: Value = serde_json::from_str(&out.stdout).unwrap();
+        document["outliers"].clone()
+    };
+    let before = outliers();
+    assert_eq!(told(&before), [""; 0], "hosts of one image differ in nothing");
+    assert!(before["compared"].as_u64() > Some(200), "{}", before["compared"]);
+    nodes[1].must("apt-get install -qqy forge-demo=1.0-1 >&2");
+    let odd = format!("packages.installed.forge-demo: null; \"1.0-1\" on [\"{}\"]", nodes[1].name);
+    assert!(told(&outliers()).contains(&odd), "{:?}", told(&outliers()));
+
+    let snapshots: Vec<String> = nodes.iter().map(|node| node.snapshot()).collect();
+    let drift = |mode: &'static str| project.forge(["drift", "inventory.yaml", mode]);
+    let shown = drift("--outliers");
+    let line = format!("packages.installed.forge-demo: none — 2 hosts; odd: 1.0-1 — {}\n", nodes[1].name);
+    assert!(shown.code == 0 && shown.stdout.contains(&line), "outliers are no drift: {shown}");
+    assert_eq!(drift("--outliers=count").code, 2, "unless it is asked that they count");
+    // With the facts, in the one round trip that there is.
+    let trips = project.forge(["drift", "inventory.yaml", "--outliers", "-v"]);
+    assert!(trips.stderr.contains("observed in 1 round trip") && !trips.stderr.contains("2 round trips"), "{trips}");
+    assert_eq!(nodes.iter().map(|node| node.snapshot()).collect::<Vec<_>>(), snapshots, "nothing is written");
+}
