@@ -115,6 +115,9 @@ mod tests {
         warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
     }
 
+    /// The ports of each host: name and lid of the subnet manager.
+    type Hosts<'a> = &'a [&'a [(&'a str, u64)]];
+
     #[test]
     fn the_fabric_is_told_from_the_port() {
         let said = |why: &str, hint: &str| Some((why.to_owned(), hint.to_owned()));
@@ -123,7 +126,7 @@ mod tests {
         let own = "`mlx5_1/1` has a link and no subnet manager, which 1 port of 1 host hears: it is the host's own port or cable";
         let rail = "`mlx5_0/1`, `mlx5_1/1` have a link and no subnet manager, which 2 ports of 1 host hear: it is the host's own port or cable";
         let alone = "`mlx5_0/1` has a link and no subnet manager: one host does not tell whether the fabric has one";
-        let table: [(&[&[(&str, u64)]], _); 8] = [
+        let table: [(Hosts<'_>, _); 8] = [
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, ACTIVE]], None),
             (&[&[], &[]], None),
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, DEAF]], None),
