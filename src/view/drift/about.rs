@@ -4,7 +4,9 @@ use crate::drift::{Aspect, Cause, Drift, Finding, LastApplied, Unsure};
 use crate::model::{Disruption, HostName, Untrusted, Verdict};
 use crate::plan::{Reach, Unreachable, Warning};
 use crate::view::count;
+use crate::view::text::drift::culprit;
 use crate::view::text::group;
+use indexmap::IndexSet;
 
 /// One line of what is told: a word for it, and the text.
 pub type Row = (&'static str, String);
@@ -50,6 +52,7 @@ pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |label, text: Option<String>| rows.extend(text.map(|text| (label, text)));
     row("cause", Some(first.cause.name().to_owned()));
+    row("who", who(findings));
     row("since", since(findings, now));
     row("also", (first.also > 0).then(|| format!("{} of the recipe beside this one", count(first.also, "step"))));
     row("hint", first.hint.clone());
@@ -58,6 +61,18 @@ pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     row("last applied", applied(findings));
     row("declared at", (!first.place.is_empty()).then(|| first.place.clone()));
     rows
+}
+
+/// Returns who made it: each answer once, of a few, where hosts differ.
+fn who(findings: &[&Finding]) -> Option<String> {
+    const ANSWERS: usize = 3;
+    let lines = findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(culprit::line);
+    let lines: IndexSet<String> = lines.collect();
+    let shown: Vec<&str> = lines.iter().take(ANSWERS).map(String::as_str).collect();
+    match lines.len().saturating_sub(ANSWERS) {
+        0 => (!shown.is_empty()).then(|| shown.join("; ")),
+        more => Some(format!("{}; and {}", shown.join("; "), count(more, "other answer"))),
+    }
 }
 
 fn disruption(class: Disruption) -> String {
