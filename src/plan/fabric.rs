@@ -89,6 +89,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// State and subnet manager of each port of each host.
+    type Hosts<'h> = &'h [&'h [(&'h str, u64)]];
+
     const DEAF: (&str, u64) = ("INIT", 0);
     const ACTIVE: (&str, u64) = ("ACTIVE", 7);
 
@@ -123,7 +126,7 @@ mod tests {
         let own = "`mlx5_1/1` has a link and no subnet manager, which 1 port of 1 host hears: it is the host's own port or cable";
         let rail = "`mlx5_0/1`, `mlx5_1/1` have a link and no subnet manager, which 2 ports of 1 host hear: it is the host's own port or cable";
         let alone = "`mlx5_0/1` has a link and no subnet manager: one host does not tell whether the fabric has one";
-        let table: [(&[&[(&str, u64)]], _); 8] = [
+        let table: [(Hosts<'_>, _); 8] = [
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, ACTIVE]], None),
             (&[&[], &[]], None),
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, DEAF]], None),
