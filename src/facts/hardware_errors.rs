@@ -103,11 +103,11 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(json!({ "faults": faults, "events": grouped(&events) }))
 }
 
-/// What events of one kind have in common: source, code, address, class.
-type Same<'a> = (&'a str, Option<u64>, Option<&'a str>, &'a str);
+/// What is counted together: source, code, address and class.
+type Kind<'e> = (&'e str, Option<u64>, Option<&'e str>, &'e str);
 
 fn grouped(events: &[Event<'_>]) -> Vec<Value> {
-    let mut groups: BTreeMap<Same<'_>, (u64, &Event<'_>)> = BTreeMap::new();
+    let mut groups: BTreeMap<Kind<'_>, (u64, &Event<'_>)> = BTreeMap::new();
     for event in events {
         let group = groups.entry((event.source, event.code, event.bdf.as_deref(), event.class)).or_insert((0, event));
         *group = (group.0 + 1, event);

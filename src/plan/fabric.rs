@@ -89,6 +89,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// State and subnet manager of each port of each host.
+    type Hosts<'h> = &'h [&'h [(&'h str, u64)]];
+
     const DEAF: (&str, u64) = ("INIT", 0);
     const ACTIVE: (&str, u64) = ("ACTIVE", 7);
 
