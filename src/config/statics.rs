@@ -8,6 +8,7 @@ use super::render::{diagnose, place};
 use super::template::{Form, Program, Programs, Read, Root};
 use super::{Data, Expr, Key, Node, Recipe, Step, Use, scalar};
 use crate::diag::{Code, Diag, Diags, Sources, Span};
+use crate::facts::Shape;
 use indexmap::IndexMap;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
@@ -220,7 +221,18 @@ fn facts(read: &Read) -> Option<Diag> {
         let diag = Diag::error(Code::UnknownName, "a fact must be named");
         return Some(diag.hint("write its name out: `facts.os`"));
     }
-    known(read, 0, crate::facts::all().iter().map(|fact| fact.name))
+    let all = crate::facts::all();
+    known(read, 0, all.iter().map(|fact| fact.name)).or_else(|| {
+        let fact = all.iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
+        let depth = match fact.shape {
+            Shape::Map => 1,
+            // A list may be indexed; of what else is read of one, the engine tells.
+            Shape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
+            Shape::ByName => 2,
+            Shape::List | Shape::Value => return None,
+        };
+        known(read, depth, fact.fields.iter().map(|(name, _)| *name))
+    })
 }
 
 fn export_names(recipe: &Recipe) -> Vec<&str> {

@@ -1,8 +1,8 @@
 //! `acs`: PCI bridges that send traffic between devices up to the root.
 
-use super::Fact;
 use super::command::lspci_acs::{self, Bridge};
 use super::read::{done, failed, guarded, parts, ran};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -15,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
     name: "acs",
     doc: "PCI bridges whose Access Control Services send traffic between GPUs and adapters up to the root, from `lspci -D -vvv -d ::0604`. Unknown to \
           whoever is not root.",
+    shape: Shape::Map,
     fields: &[
         ("bridges", "number of PCI bridges"),
         ("redirecting", "list of those that redirect: `bdf` and `flags`, the controls that are on"),

@@ -1,7 +1,7 @@
 //! `boot`: which boot of the host this is.
 
-use super::Fact;
 use super::read::{done, field, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "boot",
     doc: "The current boot. A reboot is proven by another id, read over a fresh session.",
+    shape: Shape::Map,
     fields: &[
         ("id", "`/proc/sys/kernel/random/boot_id`"),
         ("btime", "when the kernel started, in whole seconds since the epoch, from `/proc/stat`"),

@@ -1,7 +1,7 @@
 //! `cpu`: processors.
 
-use super::Fact;
 use super::read::{done, field, text_or_null, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "cpu",
     doc: "Processors, from `/sys/devices/system/cpu/online` and `/proc/cpuinfo`.",
+    shape: Shape::Map,
     fields: &[
         ("count", "logical processors that are online"),
         ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),

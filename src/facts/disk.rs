@@ -1,7 +1,7 @@
 //! `disk`: room on the filesystems that provisioning fills.
 
-use super::Fact;
 use super::read::unread;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 pub(super) const FACT: Fact = Fact {
     name: "disk",
     doc: "Room below `/`, `/boot`, `/var` and `/tmp`: a map from each of these paths that exists, from `df`.",
+    shape: Shape::ByName,
     fields: &[
         ("available", "bytes that an ordinary user may still write there"),
         ("total", "size of the filesystem it is on, in bytes"),

@@ -1,8 +1,8 @@
 //! `dkms`: modules that are built on the host.
 
-use super::Fact;
 use super::command::dkms;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "dkms",
     doc: "Kernel modules that are built on the host, a list from `dkms status`. Empty where there is no dkms.",
+    shape: Shape::List,
     fields: &[
         ("module", "`nvidia`, `mlnx-ofed-kernel`"),
         ("version", "version of its source"),

@@ -1,9 +1,9 @@
 //! `driver`: the NVIDIA driver as it is loaded, on disk, in userspace and as a package.
 
-use super::Fact;
 use super::command::modinfo::{self, Module};
 use super::command::nvidia_version::{self, is_version};
 use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -47,6 +47,7 @@ pub(super) const FACT: Fact = Fact {
     name: "driver",
     doc: "The NVIDIA driver: what is loaded, on disk, in userspace and packaged are four versions that have to be one. From \
           `/proc/driver/nvidia`, `/sys/module/nvidia`, `modinfo`, the management library's link and the package manager.",
+    shape: Shape::Map,
     fields: &[
         ("loaded", "version of the loaded module, null while none is loaded"),
         ("flavor", "flavor of the loaded module: `open` or `proprietary`"),

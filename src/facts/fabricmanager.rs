@@ -1,8 +1,8 @@
 //! `fabricmanager`: the version of the fabric manager's program.
 
-use super::Fact;
 use super::command::nvidia_version::is_version;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "fabricmanager",
     doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version has to be that of the loaded driver, to the last digit.",
+    shape: Shape::Map,
     fields: &[("version", "`560.35.03`, null where it is not installed")],
     reads: &["nv-fabricmanager --version"],
     snippet: FactSnippet {

@@ -1,10 +1,10 @@
 //! `gdr`: how adapters reach the memory of GPUs.
 
-use super::Fact;
 use super::command::modinfo;
 use super::command::nvidia_version;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
 use super::table;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -30,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gdr",
     doc: "How RDMA adapters reach the memory of GPUs (GPUDirect RDMA): by the module `nvidia_peermem` or by dma-buf. From \
           `/sys/module`, `/sys/kernel/mm/memory_peers`, `modinfo` and the loaded driver.",
+    shape: Shape::Map,
     fields: &[
         (
             "path",

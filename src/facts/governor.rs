@@ -1,8 +1,8 @@
 //! `governor`: how the processors' clocks and memory placement are governed.
 
-use super::Fact;
 use super::read::{done, field};
 use super::secure_boot::bracketed;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -20,6 +20,7 @@ pub(super) const FACT: Fact = Fact {
     name: "governor",
     doc: "How clocks and memory placement are governed, from `/sys/devices/system/cpu`, `/proc/sys/kernel/numa_balancing` and \
           `/sys/kernel/mm/transparent_hugepage`.",
+    shape: Shape::Map,
     fields: &[
         (
             "governors",

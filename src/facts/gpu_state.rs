@@ -1,8 +1,8 @@
 //! `gpu_state`: the state of each GPU as `nvidia-smi -q` tells it.
 
-use super::Fact;
 use super::command::nvidia_smi::{self, Cell, Gpu};
 use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -17,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gpu_state",
     doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty where no driver is loaded. \
           `nvidia-smi` may hang: then this fact is unknown and `gpus` is not.",
+    shape: Shape::List,
     fields: &[
         ("bdf", "PCI address as in `gpus`: `0000:18:00.0`"),
         ("uuid", "`GPU-806f8ea2-…`"),

@@ -1,8 +1,8 @@
 //! `gpus`: the GPUs of a host, as the bus and the driver's files tell.
 
-use super::Fact;
 use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
 use super::table;
+use super::{Fact, Shape};
 use crate::facts::command::nvidia_information::{self, Information};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
@@ -34,6 +34,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gpus",
     doc: "NVIDIA GPUs, a list ordered by address, from `/sys/bus/pci/devices`, `/proc/driver/nvidia/gpus` and forge's table of \
           device ids. Empty where there is none. What `nvidia-smi` tells is in `gpu_state`.",
+    shape: Shape::List,
     fields: &[
         ("bdf", "PCI address: `0000:18:00.0`"),
         ("device", "device id: `0x2330`"),

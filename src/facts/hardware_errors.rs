@@ -1,7 +1,7 @@
 //! `hardware_errors`: what the kernel's log of this boot tells of broken hardware.
 
-use super::Fact;
 use super::read::text_or_null;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -30,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
     name: "hardware_errors",
     doc: "What the kernel's log of this boot tells of broken hardware, from `journalctl -k -b`, else `dmesg`, which may have lost what is \
           old. Errors of GPUs and NVSwitches count since the driver was loaded last. At most 200 lines of a source are read.",
+    shape: Shape::Map,
     fields: &[
         (
             "faults",

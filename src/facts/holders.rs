@@ -1,8 +1,8 @@
 //! `holders`: processes that hold GPU or RDMA devices.
 
-use super::Fact;
 use super::cgroup;
 use super::read::{Part, parts, text_or_null};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -44,6 +44,7 @@ pub(super) const FACT: Fact = Fact {
     name: "holders",
     doc: "Processes that hold a GPU or RDMA device open, a list by process, from the open files of every process: the links in \
           `/proc/PID/fd` to `/dev/nvidia*` and `/dev/infiniband/*`. Unknown to whoever is not root.",
+    shape: Shape::List,
     fields: &[
         ("pid", "number of the process"),
         ("user", "its real user, by name, or by number where the host has no name for it"),

@@ -1,7 +1,7 @@
 //! `hugepages`: memory in large pages.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -19,6 +19,7 @@ done
 pub(super) const FACT: Fact = Fact {
     name: "hugepages",
     doc: "Memory in large pages, from `/proc/meminfo` and `/sys/devices/system/node`. The kernel may grant fewer than were asked for.",
+    shape: Shape::Map,
     fields: &[
         ("default_kb", "size of a page of the default size, in KiB; null where the kernel has none"),
         ("total", "pages of the default size"),

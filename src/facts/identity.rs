@@ -1,7 +1,7 @@
 //! `identity`: what tells hosts apart.
 
-use super::Fact;
 use super::read::{done, field, text_or_null, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -14,6 +14,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "identity",
     doc: "What tells hosts apart. The same machine id or product UUID on two hosts breaks clusters.",
+    shape: Shape::Map,
     fields: &[
         ("machine_id", "`/etc/machine-id`, null where it is empty or missing"),
         ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null where there is none or it may not be read"),

@@ -1,7 +1,7 @@
 //! `iommu`: whether devices' addresses are translated.
 
-use super::Fact;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub(super) const FACT: Fact = Fact {
     name: "iommu",
     doc: "Whether the addresses that devices use are translated, from `/sys/kernel/iommu_groups`.",
+    shape: Shape::Map,
     fields: &[
         ("groups", "number of groups; without any it is off"),
         ("types", "type to number of groups: `identity` (passed through), `DMA`, `DMA-FQ`"),

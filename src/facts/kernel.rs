@@ -1,7 +1,7 @@
 //! `kernel`: what runs.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "kernel",
     doc: "The running kernel, from `uname` and `/proc/cmdline`.",
+    shape: Shape::Map,
     fields: &[
         ("release", "`uname -r`: `5.15.0-130-generic`"),
         ("arch", "`uname -m`: `x86_64`, `aarch64`"),

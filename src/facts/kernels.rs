@@ -1,7 +1,7 @@
 //! `kernels`: which kernels are installed, and for which of them modules can be built.
 
-use super::Fact;
 use super::read::{done, field, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -21,6 +21,7 @@ done
 pub(super) const FACT: Fact = Fact {
     name: "kernels",
     doc: "Installed kernels, from `/lib/modules` and `/boot`.",
+    shape: Shape::Map,
     fields: &[
         ("running", "release of the running kernel"),
         ("headers", "whether modules can be built for the running kernel"),

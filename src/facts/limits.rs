@@ -1,7 +1,7 @@
 //! `limits`: how much memory processes may lock.
 
-use super::Fact;
 use super::read::{done, parts, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -24,6 +24,7 @@ pub(super) const FACT: Fact = Fact {
     name: "limits",
     doc: "How much memory processes may lock, which RDMA needs for its buffers, from `/proc/PID/limits`: of the login that forge uses, and of \
           services that start jobs, as they run now. A change holds for logins and services that start after it.",
+    shape: Shape::Map,
     fields: &[
         ("memlock", "`soft` and `hard` limit of the login: bytes, or `unlimited`"),
         ("services", "running service to the same two: `containerd`, `kubelet`, `slurmd`"),

@@ -1,7 +1,7 @@
 //! `memory`: main memory.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "memory",
     doc: "Main memory, from `/proc/meminfo`.",
+    shape: Shape::Map,
     fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
     reads: &["/proc/meminfo"],
     snippet: FactSnippet {

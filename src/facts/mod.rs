@@ -58,14 +58,27 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Output, Probe, Unknown};
 use std::collections::BTreeMap;
 
+/// What `fields` of a fact are the fields of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The fact itself.
+    Map,
+    /// Each entry of a list.
+    List,
+    /// Each value of a map whose keys are names of the host's.
+    ByName,
+    /// Nothing: it is one value, or what it holds is the host's own.
+    Value,
+}
+
 /// A fact as the registry knows it.
 pub struct Fact {
     /// The name under `facts.`: `os`, `kernel` …
     pub name: &'static str,
     /// One sentence: what it is and where it is read.
     pub doc: &'static str,
-    /// Meaning, unit and source of each field: of the map, or of each entry where the fact is a list or a map
-    /// by name. Empty where the fact is one value.
+    pub shape: Shape,
+    /// Meaning, unit and source of each field. Empty where the fact is one value.
     pub fields: &'static [(&'static str, &'static str)],
     /// The files and commands that it reads, as far as they are there: what a simulated host has to answer.
     pub reads: &'static [&'static str],

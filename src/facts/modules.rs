@@ -1,7 +1,7 @@
 //! `modules`: loaded kernel modules, and which of them use which.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 pub(super) const FACT: Fact = Fact {
     name: "modules",
     doc: "Loaded kernel modules, a map by name, from `/proc/modules`. A module cannot be unloaded while it is used.",
+    shape: Shape::ByName,
     fields: &[
         ("refs", "how often it is used, null where the kernel does not count"),
         ("used_by", "the modules that use it"),

@@ -1,7 +1,7 @@
 //! `network`: interfaces and their addresses.
 
-use super::Fact;
 use super::read::{done, text_or_null, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -19,6 +19,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "network",
     doc: "Network interfaces, a list in the kernel's order, from `ip -json addr` and `/sys/class/net`.",
+    shape: Shape::List,
     fields: &[
         ("name", "`eth0`, `ens1f0np0`, `ib0`"),
         ("mac", "hardware address, null without one"),

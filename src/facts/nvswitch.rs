@@ -1,8 +1,8 @@
 //! `nvswitch`: whether GPUs are joined by switches, and what has to manage them.
 
-use super::Fact;
 use super::read::{done, field, unknown_part};
 use super::table;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -37,6 +37,7 @@ pub(super) const FACT: Fact = Fact {
     name: "nvswitch",
     doc: "Whether GPUs are joined by NVSwitch, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
           adapters that manage switches.",
+    shape: Shape::Map,
     fields: &[
         ("count", "switches on the PCI bus; those of NVLink 5 are none"),
         ("devices", "their addresses"),

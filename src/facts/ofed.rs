@@ -1,9 +1,9 @@
 //! `ofed`: the RDMA stack: installed, on disk for each kernel, and loaded.
 
-use super::Fact;
 use super::command::modinfo::{self, Module};
 use super::command::ofed_info;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -33,6 +33,7 @@ pub(super) const FACT: Fact = Fact {
     name: "ofed",
     doc: "The RDMA stack beside the kernel's own: what is installed, where the kernel finds `mlx5_core` and what is loaded. From \
           `ofed_info -s`, the package manager, `modinfo` and `/sys/module/mlx5_core`.",
+    shape: Shape::Map,
     fields: &[
         ("version", "`24.10-0.7.0.0`, null where none is installed"),
         ("kind", "`mlnx_ofed` or `doca`, null where none is installed"),

@@ -1,7 +1,7 @@
 //! `os`: the distribution.
 
-use super::Fact;
 use super::read::{done, text_or_null, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 pub(super) const FACT: Fact = Fact {
     name: "os",
     doc: "The distribution, from `/etc/os-release`.",
+    shape: Shape::Map,
     fields: &[
         ("id", "`ID`: `debian`, `ubuntu`, `rhel` …"),
         ("version_id", "`VERSION_ID` as text: `12`, `22.04`; null where the distribution has none"),

@@ -1,7 +1,7 @@
 //! `packages`: the package manager, and what is installed.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 pub(super) const FACT: Fact = Fact {
     name: "packages",
     doc: "The package manager and every installed package, from `dpkg-query` or `rpm`.",
+    shape: Shape::Map,
     fields: &[
         ("manager", "`apt` or `dnf`"),
         (

@@ -1,7 +1,7 @@
 //! `pci`: devices on the PCI bus.
 
-use super::Fact;
 use super::read::{done, text_or_null};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -19,6 +19,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "pci",
     doc: "Devices on the PCI bus, a list ordered by address, from `/sys/bus/pci/devices`. Empty where the kernel shows no PCI bus.",
+    shape: Shape::List,
     fields: &[
         ("bdf", "address: `0000:18:00.0`"),
         ("vendor", "vendor id as sysfs prints it: `0x10de`"),

@@ -1,8 +1,8 @@
 //! `rdma`: RDMA devices, their ports and addresses.
 
-use super::Fact;
 use super::command::rate::{self, Rate};
 use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use core::net::Ipv4Addr;
@@ -47,6 +47,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma",
     doc: "RDMA devices, a list ordered by PCI address, from `/sys/class/infiniband`. Empty where there is none. A device is told by \
           address or GUID: names depend on the stack and on probe order. Counters are in `rdma_counters`.",
+    shape: Shape::List,
     fields: &[
         ("bdf", "PCI address, null for a device without one (soft RoCE)"),
         ("name", "current name: `mlx5_0`, `ibp24s0`"),

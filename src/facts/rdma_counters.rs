@@ -1,7 +1,7 @@
 //! `rdma_counters`: the error counters of RDMA ports.
 
-use super::Fact;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -16,6 +16,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma_counters",
     doc: "Counters of RDMA ports, a list by device and port, from `/sys/class/infiniband/*/ports/*/{counters,hw_counters}`. They count since \
           the device started: what they grew by tells something, their value does not.",
+    shape: Shape::List,
     fields: &[
         ("name", "the device's current name"),
         ("port", "number of the port"),

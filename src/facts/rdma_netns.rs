@@ -1,7 +1,7 @@
 //! `rdma_netns`: whether RDMA devices are shared between network namespaces.
 
-use super::Fact;
 use super::read::{done, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 
@@ -14,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma_netns",
     doc: "Whether RDMA devices are `shared` between network namespaces or `exclusive` to one, as text, from the parameter of `ib_core`, \
           which follows what `rdma system set` does. Null while that module is not loaded.",
+    shape: Shape::Value,
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
     snippet: FactSnippet { name: "rdma_netns", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },

@@ -1,7 +1,7 @@
 //! `reboot`: whether packages ask for a reboot.
 
-use super::Fact;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -23,6 +23,7 @@ pub(super) const FACT: Fact = Fact {
     name: "reboot",
     doc: "Whether installed packages ask for a reboot, from `/run/reboot-required`. Unknown where no mark stands \
           and nothing on the host would leave one.",
+    shape: Shape::Map,
     fields: &[
         ("required", "whether a reboot is asked for"),
         ("packages", "the packages that ask for it, sorted; empty where the mark names none"),

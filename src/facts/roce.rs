@@ -1,8 +1,8 @@
 //! `roce`: what keeps RDMA traffic over Ethernet from being dropped.
 
-use super::Fact;
 use super::command::mlnx_qos;
 use super::read::{Part, done, guarded, parts, ran, text_or_null, unknown_part};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -38,6 +38,7 @@ pub(super) const FACT: Fact = Fact {
     name: "roce",
     doc: "What keeps RDMA traffic over Ethernet from being dropped, a list by RDMA port with Ethernet as its link layer, from `mlnx_qos`, \
           `ethtool -a`, `/sys/class/net/*/ecn` and configfs. None of it outlives a reboot or a restart of the stack.",
+    shape: Shape::List,
     fields: &[
         ("hca", "RDMA device: `mlx5_2`"),
         ("port", "number of its port"),

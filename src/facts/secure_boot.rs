@@ -1,7 +1,7 @@
 //! `secure_boot`: whether unsigned kernel modules can be loaded.
 
-use super::Fact;
 use super::read::{done, field, unknown_part};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -18,6 +18,7 @@ else printf 'boot\tunreadable\n'; fi
 pub(super) const FACT: Fact = Fact {
     name: "secure_boot",
     doc: "Whether the firmware and the kernel refuse unsigned modules, from the EFI variable, else `mokutil`, and `/sys/kernel/security/lockdown`.",
+    shape: Shape::Map,
     fields: &[
         ("enabled", "whether Secure Boot is on; a host that did not boot by EFI has it off"),
         ("lockdown", "`none`, `integrity`, `confidentiality`, null where the kernel has no lockdown"),

@@ -1,7 +1,7 @@
 //! `services`: the units that the GPU and RDMA stacks bring along.
 
-use super::Fact;
 use super::read::{done, text_or_null, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -15,6 +15,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "The units that the GPU and RDMA stacks bring along or depend on, a map by name (without `.service`), from one `systemctl show`: \
           `nvidia-persistenced`, `nvidia-fabricmanager`, `nvidia-imex`, `nvidia-dcgm`, `dcgm`, `openibd`, `opensm`, `opensmd`, `ibacm`, \
           `ibacm.socket`, `lldpad`, `containerd`, `kubelet`, `slurmd`.",
+    shape: Shape::ByName,
     fields: &[
         ("exists", "whether systemd knows the unit"),
         ("active", "`active`, `inactive`, `failed` …"),

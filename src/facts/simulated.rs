@@ -1,7 +1,7 @@
 //! `simulated`: whether what a host shows of its hardware is a stand-in.
 
-use super::Fact;
 use super::read::{done, text_or_null};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 
@@ -11,6 +11,7 @@ pub(super) const FACT: Fact = Fact {
     name: "simulated",
     doc: "The name of the hardware profile that stands in for this host's hardware, as text, from `/etc/forge/simulated-hardware`: who \
           puts stand-ins on a host for a test writes it there. Null on every other host. What forge shows of such a host says so first.",
+    shape: Shape::Value,
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
     snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },

@@ -1,8 +1,8 @@
 //! `sm`: the subnet manager that this host hears.
 
-use super::Fact;
 use super::command::sminfo;
 use super::read::{done, failed, guarded, parts, ran};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -19,6 +19,7 @@ done"
 pub(super) const FACT: Fact = Fact {
     name: "sm",
     doc: "The subnet manager that the host's first InfiniBand port hears, from `sminfo`. Null where no InfiniBand port has a link.",
+    shape: Shape::Map,
     fields: &[
         ("lid", "its local id"),
         ("guid", "its port GUID: `0x248a0703009c0196`"),

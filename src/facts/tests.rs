@@ -20,6 +20,30 @@ fn names_are_unique_and_everything_is_documented() {
     }
 }
 
+/// Returns the keys of what the fields of a fact are the fields of.
+fn keys(shape: Shape, value: &Value) -> Vec<String> {
+    let of = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    match shape {
+        Shape::Map => of(value),
+        Shape::List => value.as_array().into_iter().flatten().flat_map(of).collect(),
+        Shape::ByName => value.as_object().into_iter().flat_map(|map| map.values()).flat_map(of).collect(),
+        Shape::Value => Vec::new(),
+    }
+}
+
+/// Names that nobody documented would be refused in recipes.
+#[test]
+fn every_field_that_a_host_tells_is_documented() {
+    let facts = observe("dash");
+    for fact in all() {
+        assert_eq!(fact.fields.is_empty(), fact.shape == Shape::Value, "{}", fact.name);
+        let Ok(value) = &facts.0[fact.name] else { continue };
+        for key in keys(fact.shape, value) {
+            assert!(key == "unknown" || fact.fields.iter().any(|(name, _)| *name == key), "{}.{key}", fact.name);
+        }
+    }
+}
+
 fn observe(shell: &str) -> Facts {
     let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"), None);
     let device = compiled.device.as_ref().map(|script| run(shell, script));

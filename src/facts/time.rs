@@ -1,7 +1,7 @@
 //! `time`: whether the clock is synchronized.
 
-use super::Fact;
 use super::read::field;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -25,6 +25,7 @@ const MAX_ERROR_US: u64 = 16_000_000;
 pub(super) const FACT: Fact = Fact {
     name: "time",
     doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
+    shape: Shape::Map,
     fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },

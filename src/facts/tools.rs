@@ -1,7 +1,7 @@
 //! `tools`: which programs exist.
 
-use super::Fact;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::Map;
@@ -17,6 +17,7 @@ pub(super) const FACT: Fact = Fact {
     name: "tools",
     doc: "Which programs exist: a map from the name of each program that forge or its recipes may use to true or \
           false. Searched in root's standard path.",
+    shape: Shape::Value,
     fields: &[],
     reads: &["the folders of PATH"],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },

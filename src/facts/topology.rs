@@ -1,8 +1,8 @@
 //! `topology`: how GPUs and adapters are joined.
 
-use super::Fact;
 use super::command::nvidia_topo;
 use super::read::{done, failed, guarded, parts, ran, unread};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -15,6 +15,7 @@ guard 30 nvidia-smi topo -m"
 pub(super) const FACT: Fact = Fact {
     name: "topology",
     doc: "How GPUs and RDMA adapters are joined, from `nvidia-smi topo -m`. Null where no driver is loaded.",
+    shape: Shape::Map,
     fields: &[
         ("columns", "the devices in order: `GPU0` … `NIC0` …"),
         ("links", "from row and column to `X`, `NV18` (NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, best to worst"),

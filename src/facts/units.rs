@@ -1,7 +1,7 @@
 //! `units`: failed units, and how many there are.
 
-use super::Fact;
 use super::read::done;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub(super) const FACT: Fact = Fact {
     name: "units",
     doc: "systemd's units, from `systemctl list-units --all`.",
+    shape: Shape::Map,
     fields: &[
         ("failed", "names of failed units, each with its sub-state"),
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),

@@ -1,8 +1,8 @@
 //! `verbs`: the RDMA devices that programs see.
 
-use super::Fact;
 use super::command::ibv_devinfo::{self, Device, Port};
 use super::read::{done, failed, guarded, parts, ran};
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
@@ -14,6 +14,7 @@ pub(super) const FACT: Fact = Fact {
     name: "verbs",
     doc: "RDMA devices as programs see them through the verbs library, a list from `ibv_devinfo`: the kernel may have more, where the \
           library lacks their provider. Empty where the kernel has none.",
+    shape: Shape::List,
     fields: &[
         ("name", "`mlx5_0`"),
         ("firmware", "`28.43.1014`"),

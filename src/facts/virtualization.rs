@@ -1,13 +1,14 @@
 //! `virtualization`: what the host runs in.
 
-use super::Fact;
 use super::read::unread;
+use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 
 pub(super) const FACT: Fact = Fact {
     name: "virtualization",
     doc: "What the host runs in, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
+    shape: Shape::Value,
     fields: &[],
     reads: &["systemd-detect-virt"],
     snippet: FactSnippet {
