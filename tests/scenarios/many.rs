@@ -36,7 +36,7 @@ fn recipe(at: usize, kind: Kind) -> String {
             _ => format!("needs: [r{before}]\n"),
         };
     }
-    text += "rules:\n  - { require: 'facts.cpu.architecture == \"x86_64\"', else: x86_64 only }\nsteps:\n";
+    text += "rules:\n  - { require: 'facts.kernel.arch == \"x86_64\"', else: x86_64 only }\nsteps:\n";
     for step in 0..STEPS {
         text += &format!("  - name: s{step}\n");
         text += &match step {
@@ -100,7 +100,7 @@ fn answers(at: usize, host: &str, recipes: usize, kind: Kind) -> Value {
 /// Returns what all hosts say before a plan is made of it.
 pub fn case(hosts: Value) -> Case {
     let all = json!({
-        "fact cpu": { "architecture": "x86_64" }, "fact os": { "id": "debian" },
+        "fact kernel": { "arch": "x86_64" }, "fact os": { "id": "debian" },
         "path /etc": { "kind": "directory", "mode": "0755" },
     });
     Case { answers: json!({ "all": all, "hosts": hosts }), filter: StepFilter::default(), verbose: 0 }
