@@ -118,9 +118,6 @@ mod tests {
         warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
     }
 
-    /// The ports of each host: name and lid of the subnet manager.
-    type Hosts<'a> = &'a [&'a [(&'a str, u64)]];
-
     #[test]
     fn the_fabric_is_told_from_the_port() {
         let said = |why: &str, hint: &str| Some((why.to_owned(), hint.to_owned()));
