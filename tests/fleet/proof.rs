@@ -1,5 +1,5 @@
 //! Proofs on real hosts, without code: a file says what is applied, what must hold, who tampers and what removal leaves.
-//! It is applied, applied again, tampered with, repaired and removed.
+//! It is applied, applied again, tampered with, repaired by the plan that drift keeps, and removed.
 
 use crate::support::{Fleet, Node, Output, Project};
 use base64::Engine as _;
@@ -12,6 +12,8 @@ use std::sync::Mutex;
 const MARKS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/proof");
 /// Proofs at once: more would only wait for a processor.
 const AT_ONCE: usize = 4;
+/// Where drift keeps the plan that repairs what it found.
+const REPAIR: &str = "repair.json";
 
 /// One file.
 #[derive(Deserialize)]
@@ -138,15 +140,16 @@ impl Trial<'_> {
         let found = self.plan(2, &tamper.r#do);
         assert_eq!(self.named(&found), [tamper.step.as_str()], "{}: {found}", tamper.r#do);
         self.moved(tamper);
-        self.apply(&tamper.r#do);
+        expect(&self.project.forge(["apply", REPAIR, "--yes"]), 0, &tamper.r#do);
         node.must(&tamper.holds);
         self.plan(0, &tamper.r#do);
         expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
     }
 
-    /// Drift finds what a plan does, and tells that it was the machine that moved: what is declared was applied.
+    /// Drift finds what a plan does, tells that it was the machine that moved, since what is declared was applied, and keeps
+    /// the plan of the repair.
     fn moved(&self, tamper: &Tamper) {
-        let out = self.project.forge(["drift", "inventory.yaml", "--format", "json"]);
+        let out = self.project.forge(["drift", "inventory.yaml", "--format", "json", "--plan-out", REPAIR]);
         expect(&out, 2, &tamper.r#do);
         let document: serde_json::Value = serde_json::from_str(&out.stdout).expect("a document");
         let findings = document["drift"]["findings"].as_array().expect("a list").iter();
