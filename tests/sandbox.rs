@@ -50,6 +50,8 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
         assert!(apply.starts_with("exit 0\n"), "{apply}");
         let again = lab.forge(&["apply", demo, "--yes"]);
         assert!(again.contains("\nnothing to do: 3 hosts, "), "{again}");
+        let drift = lab.forge(&["drift", demo]);
+        assert!(drift.starts_with("exit 0\n") && drift.contains("\nno drift: 3 hosts, "), "{drift}");
         lab.inside(demo, "gpu-02", "echo interval=1h >/etc/gpu-agent.conf; systemctl stop gpu-agent");
         the_readme_shows(lab);
         let json = lab.forge(&["verify", demo, "--format", "json", "--on", "login-01"]);

@@ -81,6 +81,16 @@ pub struct Site {
     dir: tempfile::TempDir,
 }
 
+impl Drop for Site {
+    /// The sandbox would outlive its folder.
+    fn drop(&mut self) {
+        let out = self.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+        if !std::thread::panicking() {
+            assert!(out.ok(), "{out}");
+        }
+    }
+}
+
 impl Site {
     /// Names a context of a kubeconfig.
     pub fn new(cluster: &Cluster, kubeconfig: &Path, context: &str, helm: Helm) -> Site {
