@@ -99,9 +99,7 @@ impl OneHost<'_, '_> {
             self.undeclared(case, left);
         }
         for (fact, _) in health::FACTS {
-            // A sandbox has no kernel of its own whose log could tell anything.
-            let logs_nothing = fact == "hardware_errors" && case.ground.project.is_simulated(&self.plan.host);
-            if let Some(Err(why)) = case.seen.facts.0.get(fact).filter(|_| !logs_nothing) {
+            if let Some(Err(why)) = case.seen.facts.0.get(fact) {
                 self.unhealthy(fact, why);
             }
         }

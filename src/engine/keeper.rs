@@ -37,6 +37,7 @@ pub async fn keep(
     if !project.drift.first_seen_on_host {
         return Vec::new();
     }
+    // Without a history nobody knows since when: `no_history` of this run says why it cannot be read.
     let Ok(lines) = log.lines(None) else { return Vec::new() };
     let past = Past::of(&drift::entries(lines.iter().map(String::as_str)));
     let now = (options.clock)().to_string();

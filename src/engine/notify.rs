@@ -22,6 +22,21 @@ struct Told {
     runs: BTreeMap<String, String>,
 }
 
+impl Told {
+    /// Reads the file. Without it everything would look new, or what waits would be lost.
+    fn read(text: &str) -> Result<Self, String> {
+        let told: Self = serde_json::from_str(text).map_err(|error| {
+            format!("`told.json` in the history cannot be read ({error}): remove it, and each recipient is told what the next run brings")
+        })?;
+        match told.version {
+            ..=VERSION => Ok(told),
+            newer => {
+                Err(format!("`told.json` in the history is of a newer forge (form {newer}, this one knows {VERSION})"))
+            }
+        }
+    }
+}
+
 /// What is to be told. While it is held, no other run tells anything.
 pub struct Errands {
     telling: Telling,
@@ -47,7 +62,7 @@ pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Erran
     }
     let plain = |error: StoreError| error.to_string();
     let telling = log.telling().map_err(plain)?;
-    let mut told = log.told().map_err(plain)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let mut told = log.told().map_err(plain)?.map_or_else(|| Ok(Told::default()), |text| Told::read(&text))?;
     let entries = log.lines(None).map_err(plain)?;
     let entries = drift::entries(entries.iter().map(String::as_str));
     let Some(last) = entries.last() else { return Err("the history has no run".to_owned()) };
@@ -117,4 +132,19 @@ pub fn delivery(service: &Service, body: String, secrets: &SecretStore, now: Tim
             post(url, body, Manner::Errcode)
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_never_guessed() {
+        let told = Told::read(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
+        assert_eq!(told.runs["ops"], "r1");
+        let broken = Told::read("{\"version\": 1, \"runs\"").unwrap_err();
+        assert!(broken.starts_with("`told.json` in the history cannot be read (EOF while parsing"), "{broken}");
+        let newer = Told::read(r#"{"version": 2, "runs": {}}"#).unwrap_err();
+        assert_eq!(newer, "`told.json` in the history is of a newer forge (form 2, this one knows 1)");
+    }
 }

@@ -52,11 +52,16 @@ fn coded(body: &str, codes: &[&str], messages: &[&str]) -> Result<(), Failed> {
     }
 }
 
-/// Returns what a service said, short.
-pub(super) fn said(body: &str) -> String {
-    let text: String = body.trim().chars().take(200).collect();
-    match text.is_empty() {
-        true => "the service did not say that it took it".to_owned(),
-        false => format!("the service refused it: {text}"),
+/// Returns why a message was not taken, by what a service said.
+fn said(body: &str) -> String {
+    match short(body) {
+        Some(text) => format!("the service refused it: {text}"),
+        None => "the service did not say that it took it".to_owned(),
     }
+}
+
+/// Returns the beginning of an answer, if it says anything.
+pub(super) fn short(body: &str) -> Option<String> {
+    const SHOWN: usize = 200;
+    Some(body.trim().chars().take(SHOWN).collect()).filter(|text: &String| !text.is_empty())
 }

@@ -1,6 +1,6 @@
 //! One POST of a small message: no redirect is followed, and no failure tells the address.
 
-use super::answer::{Manner, said};
+use super::answer::{Manner, short};
 use super::{Again, Failed};
 use crate::artifact::{Address, trusted};
 use secrecy::{ExposeSecret, SecretString};
@@ -47,7 +47,7 @@ impl Post {
 
     /// Returns a failure without the address and its parts, whatever a server put into its answer.
     fn masked(&self, failed: Failed) -> Failed {
-        let url = self.url.expose_secret();
+        let url = self.url.expose_secret().trim();
         let parts = url.split(['/', '?', '&', '=', '#']).filter(|part| part.len() >= TELLING && !part.contains('.'));
         let token = self.token.as_ref().map(|token| token.expose_secret());
         let all = [url].into_iter().chain(token).chain(parts).filter(|part| !part.is_empty());
@@ -93,9 +93,9 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
 }
 
 fn judge((status, after): (u16, Option<Duration>), body: &str, manner: Manner) -> Result<(), Failed> {
-    let why = match said(body) {
-        _ if body.trim().is_empty() => format!("the server answered {status}"),
-        said => format!("the server answered {status}: {}", said.trim_start_matches("the service refused it: ")),
+    let why = match short(body) {
+        Some(text) => format!("the server answered {status}: {text}"),
+        None => format!("the server answered {status}"),
     };
     match (status, after) {
         (200..=299, _) => manner.judge(body),

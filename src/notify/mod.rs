@@ -86,7 +86,9 @@ impl Failed {
 pub async fn send(delivery: &Delivery, patience: &Patience) -> Result<usize, Undelivered> {
     let delays = ExponentialBuilder::default().with_min_delay(patience.first).with_max_times(patience.again);
     let mut delays = delays.with_jitter().build();
-    for tries in 1.. {
+    let mut tries = 0;
+    loop {
+        tries += 1;
         let failed = match attempt(delivery, patience).await {
             Ok(()) => return Ok(tries),
             Err(failed) => failed,
@@ -98,8 +100,6 @@ pub async fn send(delivery: &Delivery, patience: &Patience) -> Result<usize, Und
         };
         tokio::time::sleep(wait).await;
     }
-    // The delays end before the numbers do.
-    Err(Undelivered { why: "it was tried too often".to_owned(), tries: usize::MAX })
 }
 
 async fn attempt(delivery: &Delivery, patience: &Patience) -> Result<(), Failed> {

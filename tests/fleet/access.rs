@@ -236,9 +236,13 @@ fn an_agent_holds_the_key() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("the agent starts");
-    while !socket.exists() {
+    for _ in 0..500 {
+        if socket.exists() {
+            break;
+        }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+    assert!(socket.exists(), "the agent makes its socket within 10 s");
     let added = std::process::Command::new("ssh-add").arg("-q").arg(&fleet.key).env("SSH_AUTH_SOCK", &socket).status();
     let output = project.command(["apply", "inventory.yaml", "--yes"]).env("SSH_AUTH_SOCK", &socket).output();
     agent.kill().expect("the agent ends");

@@ -62,11 +62,11 @@ pub fn question(host: &HostName, findings: &[Finding], now: Timestamp) -> Option
         }
     }
     let some = |names: BTreeSet<String>| names.into_iter().take(NAMES).collect();
-    Some(Probe::Evidence { since: seconds(first), units: some(units), paths: some(paths) })
+    Some(Probe::Evidence { since: an_hour_before(first), units: some(units), paths: some(paths) })
 }
 
-/// A few seconds earlier, for what began before an apply ended.
-fn seconds(first: Timestamp) -> u64 {
+/// Seconds since the epoch: what began before the apply ended, and clocks that are not set alike, lie well within the hour.
+fn an_hour_before(first: Timestamp) -> u64 {
     u64::try_from(first.as_second() - 3600).unwrap_or(0)
 }
 
