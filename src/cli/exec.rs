@@ -8,6 +8,7 @@ use super::error::CliError;
 use super::interrupt::Interrupts;
 use super::output::Output;
 use super::run::{Cx, Ending, Loaded, block_on};
+use super::settings::Settings;
 use crate::engine::{Command, ExecReport};
 use crate::model::HostName;
 use crate::view::{count, escape, fold};
@@ -21,17 +22,17 @@ use std::io::Write;
 /// known to `plan`, and it waits for no run: to change hosts for good, declare it.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "forge exec [OPTIONS] [INVENTORY] -- COMMAND...",
+    override_usage = "forge exec [OPTIONS] [SELECTOR] -- COMMAND...",
     after_long_help = "Examples:
-  forge exec cluster.yaml --on gpu-01 -- uptime
-  forge exec cluster.yaml --on gpu --yes -- nvidia-smi --query-gpu=driver_version --format=csv,noheader
-  forge exec --on gpu --yes -- 'dmesg | grep -c Xid'       a pipe runs on the hosts, in one quoted text
-  forge exec --on 'gpu:!canary' --timeout 30s --yes -- systemctl is-active nvidia-persistenced
+  forge exec gpu-01 -- uptime
+  forge exec gpu -i cluster.yaml --yes -- nvidia-smi --query-gpu=driver_version --format=csv,noheader
+  forge exec gpu --yes -- 'dmesg | grep -c Xid'       a pipe runs on the hosts, in one quoted text
+  forge exec 'gpu:!canary' --timeout 30s --yes -- systemctl is-active nvidia-persistenced
   forge exec --yes --format json -- uname -r | jq -r '.exec.hosts[] | [.host, .stdout] | @tsv'"
 )]
 pub struct Args {
-    #[command(flatten)]
-    pub inventory: InventoryArg,
+    /// The hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`; without it all of the inventory
+    pub selector: Option<String>,
     /// Do not ask; JSON output never implies it
     #[arg(long)]
     pub yes: bool,
@@ -42,17 +43,37 @@ pub struct Args {
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let command = command(args)?;
-    let target = cx.target(&args.inventory)?;
+    let settings = settings(cx, args)?;
+    let cx = &cx.with(&settings);
+    let target = cx.target(&InventoryArg::default())?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     possible(cx.console, args.yes, &loaded.1)?;
     block_on(exec(cx, args, &command, &output, &loaded))
 }
 
+/// Hosts stand where other verbs have the inventory, and `--on` says the same.
+fn settings<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Result<Settings, CliError> {
+    let mut settings = cx.settings.clone();
+    let Some(selector) = &args.selector else { return Ok(settings) };
+    if selector.ends_with(".yaml") || selector.ends_with(".yml") {
+        let error = CliError::usage(format!("`{selector}` stands where hosts are named"));
+        return Err(error.hint(format!("give the inventory as `-i {selector}`")));
+    }
+    if let Some(on) = settings.on.replace(selector.clone()) {
+        let error = CliError::usage(format!("hosts are named twice: `{selector}` and `--on {on}`"));
+        return Err(error.hint("give one of them"));
+    }
+    Ok(settings)
+}
+
 /// One argument is what a shell reads; more are words.
 fn command(args: &Args) -> Result<Command, CliError> {
     match args.command.as_slice() {
-        [] => Err(CliError::usage("no command is given").hint("it stands after `--`, as in `forge exec -- uptime`")),
+        [] => {
+            Err(CliError::usage("no command is given")
+                .hint("it stands after `--`, as in `forge exec gpu-01 -- uptime`"))
+        }
         [text] if text.trim().is_empty() => Err(CliError::usage("the command is empty")),
         [text] => Ok(Command::Shell(text.clone())),
         words => Ok(Command::Words(words.to_vec())),
@@ -67,7 +88,7 @@ fn possible(console: &Console, yes: bool, hosts: &[HostName]) -> Result<(), CliE
             "exec asks before it runs on more than one host ({}), and there is no terminal to ask on",
             count(hosts.len(), "host")
         ))
-        .hint("give `--yes` to run without being asked, or name one host with `--on`")),
+        .hint("give `--yes` to run without being asked, or name one host")),
     }
 }
 

@@ -406,7 +406,7 @@ fn exec_runs_on_one_host_without_asking() {
 
 #[test]
 fn exec_asks_before_more_than_one_host() {
-    let arguments = ["exec", "-i", "c.yaml", "--on", "two", "-q", "--", "systemctl", "restart", "a b"];
+    let arguments = ["exec", "two", "-i", "c.yaml", "-q", "--", "systemctl", "restart", "a b"];
     let fake = changing();
     let (exit, said) = forge(&fake, &arguments, Some("y\n"));
     assert_eq!((exit, *fake.applied.lock().unwrap()), (0, true));
@@ -420,7 +420,7 @@ fn exec_asks_before_more_than_one_host() {
     assert_eq!(
         said,
         "--- stderr\nerror: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
-         hint: give `--yes` to run without being asked, or name one host with `--on`\n"
+         hint: give `--yes` to run without being asked, or name one host\n"
     );
 }
 

@@ -111,6 +111,18 @@ fn a_selection_is_checked() {
     }
 }
 
+/// `exec` is given hosts, as tools of its kind are.
+#[test]
+fn an_inventory_in_the_place_of_hosts() {
+    let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
+    let hint = "`c.yaml` stands where hosts are named\n  hint: give the inventory as `-i c.yaml`";
+    assert_eq!(said(&["exec", "c.yaml", "--", "uptime"]), usage(hint));
+    let hint = "hosts are named twice: `a` and `--on b`\n  hint: give one of them";
+    assert_eq!(said(&["exec", "a", "--on", "b", "--", "uptime"]), usage(hint));
+    let wrong = place().forge(&["exec", "gpu-99", "--", "uptime"]);
+    assert!(wrong.starts_with("exit 64\n") && wrong.contains("gpu-99"), "{wrong}");
+}
+
 /// A result that would have no place to go to is told before anything is contacted.
 #[test]
 fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
@@ -124,7 +136,7 @@ fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
 /// Other tools are given hosts where forge is given the inventory.
 #[test]
 fn hosts_in_the_inventorys_place() {
-    for arguments in [&["doctor", "gpu-01"][..], &["exec", "gpu-01", "--", "uptime"], &["plan", "gpu-01"]] {
+    for arguments in [&["doctor", "gpu-01"], &["plan", "gpu-01"]] {
         assert_eq!(
             said(arguments),
             "exit 65\n--- stdout\n--- stderr\nerror[F0101]: `gpu-01` cannot be read: no such file\n \
@@ -151,7 +163,7 @@ fn an_inventory_that_is_nearly_there_is_named() {
 #[test]
 fn exec_without_a_command() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
-    let hint = "no command is given\n  hint: it stands after `--`, as in `forge exec -- uptime`";
+    let hint = "no command is given\n  hint: it stands after `--`, as in `forge exec gpu-01 -- uptime`";
     assert_eq!(said(&["exec"]), usage(hint));
     assert_eq!(said(&["exec", "uptime"]), usage(hint));
     assert_eq!(said(&["exec", "--", " "]), usage("the command is empty"));

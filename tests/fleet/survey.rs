@@ -15,7 +15,7 @@ fn says(out: &Output, text: &str) {
 }
 
 fn exec(project: &Project, args: &[&str]) -> Output {
-    project.forge(["exec", "inventory.yaml", "--yes"].iter().chain(args))
+    project.forge(["exec", "-i", "inventory.yaml", "--yes"].iter().chain(args))
 }
 
 fn names(nodes: &[Node]) -> Vec<&str> {
@@ -57,14 +57,14 @@ fn exec_folds_equal_outputs_and_a_host_that_is_down_stops_no_other() {
 fn exec_asks_nobody_where_nobody_is() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = Project::new(&nodes);
-    let out = project.forge(["exec", "inventory.yaml", "--", "touch", "/srv/ran"]);
+    let out = project.forge(["exec", "-i", "inventory.yaml", "--", "touch", "/srv/ran"]);
     expect(&out, 64);
     assert!(out.stderr.ends_with(
         "error: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
          hint: give `--yes` to run without being asked, or name one host with `--on`\n"
     ));
     assert!(!nodes[0].exists("/srv/ran") && !nodes[1].exists("/srv/ran"));
-    expect(&project.forge(["exec", "inventory.yaml", "--on", names(&nodes)[1], "--", "touch", "/srv/ran"]), 0);
+    expect(&project.forge(["exec", names(&nodes)[1], "-i", "inventory.yaml", "--", "touch", "/srv/ran"]), 0);
     assert!(!nodes[0].exists("/srv/ran") && nodes[1].exists("/srv/ran"));
 }
 
@@ -100,7 +100,7 @@ fn exec_works_on_a_disk_that_is_full_and_as_connect_says() {
 
 /// Sends `count` interrupts once the command runs on the host.
 fn interrupted(project: &Project, node: &Node, count: usize) -> Output {
-    let command = ["exec", "inventory.yaml", "--", "touch /srv/runs; sleep 6; echo ended"];
+    let command = ["exec", "-i", "inventory.yaml", "--", "touch /srv/runs; sleep 6; echo ended"];
     let mut child = project.command(command);
     let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge runs");
     node.until_exists("/srv/runs");
