@@ -389,7 +389,7 @@ fn facts_exit_by_what_they_show() {
     let host = |name: &str| HostSeen::observed(&sample::host(name), Default::default(), 1);
     let mut unknown = host("a");
     unknown.facts.0.insert("gpus".into(), Err(Unknown::new("timed out after 10 s")));
-    let why = crate::plan::Unreachable { why: "no route to host".into(), hint: None };
+    let why = crate::plan::Unreachable::new("no route to host", None);
     let silent = HostSeen::unreachable(&sample::host("b"), why);
     assert_eq!(facts::exit_code(&[host("c")]), ExitCode::Done);
     assert_eq!(facts::exit_code(&[host("c"), unknown.clone()]), ExitCode::Done);

@@ -371,7 +371,15 @@ pub(super) fn no_host() -> TransportError {
 
 /// Returns a failure of the host's side that is not the transport's.
 pub(super) fn broken(message: String) -> TransportError {
-    TransportError { kind: ErrorKind::Shell, message, hint: None, said: None, retryable: false, sent_anything: true }
+    TransportError {
+        kind: ErrorKind::Shell,
+        message,
+        hint: None,
+        said: None,
+        address: None,
+        retryable: false,
+        sent_anything: true,
+    }
 }
 
 /// Returns what a script said on stderr in one line: each of its last lines once.

@@ -441,5 +441,6 @@ fn seen_event(seen: &HostSeen, began: Instant) -> Event {
 }
 
 fn why(error: &TransportError) -> Unreachable {
-    Unreachable { why: reason(error), hint: error.hint.as_deref().map(Untrusted::from) }
+    let untrusted = |text: &Option<String>| text.as_deref().map(Untrusted::from);
+    Unreachable { why: reason(error), hint: untrusted(&error.hint), address: untrusted(&error.address) }
 }

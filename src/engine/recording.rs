@@ -103,6 +103,7 @@ fn unreachable(why: &Unreachable) -> TransportError {
         message: why.why.raw().to_owned(),
         hint: why.hint.as_ref().map(|hint| hint.raw().to_owned()),
         said: None,
+        address: why.address.as_ref().map(|address| address.raw().to_owned()),
         retryable: false,
         sent_anything: false,
     }
@@ -120,7 +121,7 @@ fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostR
     let reach = match &seen.reach {
         Reach::Observed => Reach::Observed,
         Reach::Unreachable(why) => {
-            Reach::Unreachable(Unreachable { why: Untrusted::from(scrub(why.why.raw())), hint: why.hint.clone() })
+            Reach::Unreachable(Unreachable { why: Untrusted::from(scrub(why.why.raw())), ..why.clone() })
         }
     };
     HostRecording { host: seen.host.clone(), reach, answers }

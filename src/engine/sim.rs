@@ -171,6 +171,7 @@ fn error(kind: ErrorKind) -> TransportError {
         message: "simulated".to_owned(),
         hint: None,
         said: None,
+        address: None,
         retryable: false,
         sent_anything: true,
     }

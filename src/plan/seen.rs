@@ -8,11 +8,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Why a host could not be observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Unreachable {
     /// A lowercase fragment.
     pub why: Untrusted,
     pub hint: Option<Untrusted>,
+    /// The address that both name, where they do: but for it, the reasons of many hosts are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Untrusted>,
+}
+
+impl Unreachable {
+    pub fn new(why: impl Into<Untrusted>, hint: Option<Untrusted>) -> Self {
+        Self { why: why.into(), hint, address: None }
+    }
+
+    /// Returns the same for whichever address it is.
+    pub fn of_any_address(&self) -> Self {
+        let Some(address) = self.address.as_ref().map(Untrusted::raw).filter(|text| !text.is_empty()) else {
+            return self.clone();
+        };
+        let any = |text: &Untrusted| Untrusted::from(text.raw().replace(address, "ADDRESS"));
+        Self { why: any(&self.why), hint: self.hint.as_ref().map(any), address: None }
+    }
 }
 
 /// Why nothing may be changed on a host that answers.

@@ -15,6 +15,10 @@ pub(super) struct Failure<'a> {
 /// Returns why `ssh` did not connect. A jump's own words go before those of the connection through it, which
 /// only notices that nothing comes.
 pub(super) fn explain(failure: &Failure<'_>, target: &Target) -> TransportError {
+    TransportError { address: Some(target.address.clone()), ..told(failure, target) }
+}
+
+fn told(failure: &Failure<'_>, target: &Target) -> TransportError {
     let said = failure.log;
     match find(said).unwrap_or(ErrorKind::Connect) {
         ErrorKind::Dropped | ErrorKind::ConnectTimeout | ErrorKind::Connect if !failure.jumps.trim().is_empty() => {

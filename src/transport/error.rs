@@ -78,6 +78,8 @@ pub struct TransportError {
     pub message: String,
     pub hint: Option<String>,
     pub said: Option<Untrusted>,
+    /// The address that message and hint name, where they do.
+    pub address: Option<String>,
     /// Whether trying the same again may succeed without a person.
     pub retryable: bool,
     /// Whether any byte of a script may have reached the host.
@@ -86,7 +88,15 @@ pub struct TransportError {
 
 impl TransportError {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, said: None, retryable: kind.passes(), sent_anything: false }
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            said: None,
+            address: None,
+            retryable: kind.passes(),
+            sent_anything: false,
+        }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -107,7 +107,7 @@ pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
 }
 
 pub fn silent(name: &str, why: &str) -> HostPlan {
-    let why = Unreachable { why: why.into(), hint: Some("check that the host is up and its address is right".into()) };
+    let why = Unreachable::new(why, Some("check that the host is up and its address is right".into()));
     HostPlan { reach: Reach::Unreachable(why), ..observed(name, Vec::new()) }
 }
 
@@ -197,7 +197,7 @@ pub fn hostile_plan(text: &str) -> Plan {
     first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
     first.undeclared = vec![left(text, text, text, true)];
     first.warnings = vec![Warning { why: text.into(), hint: None }];
-    let why = Unreachable { why: text.into(), hint: texts() };
+    let why = Unreachable::new(text, texts());
     let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
     Plan {
         simulated: Vec::new(),

@@ -194,11 +194,7 @@ fn judged(verdict: Verdict) -> HostPlan {
 }
 
 fn silent() -> HostPlan {
-    HostPlan {
-        reach: Reach::Unreachable(Unreachable { why: why(), hint: None }),
-        steps: vec![],
-        ..planned(Verdict::Ok, None)
-    }
+    HostPlan { reach: Reach::Unreachable(Unreachable::new(why(), None)), steps: vec![], ..planned(Verdict::Ok, None) }
 }
 
 fn held() -> HostPlan {
@@ -342,7 +338,7 @@ fn every_combination_of_drift() {
             drift.outliers_count = true;
         }),
         (4, |drift| {
-            drift.hosts.push(looked_at(Reach::Unreachable(Unreachable { why: "why".into(), hint: None })));
+            drift.hosts.push(looked_at(Reach::Unreachable(Unreachable::new("why", None))));
         }),
     ];
     subsets(&all, |holds| {

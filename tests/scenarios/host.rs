@@ -23,7 +23,7 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
     hosts
         .map(|(host, own)| match own {
             Value::String(_) => {
-                let why = Unreachable { why: "connection refused".into(), hint: Some("is sshd running".into()) };
+                let why = Unreachable::new("connection refused", Some("is sshd running".into()));
                 HostSeen::unreachable(host, why)
             }
             _ => {

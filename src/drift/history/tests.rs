@@ -56,7 +56,7 @@ fn finding(value: &str, time: &str) -> Finding {
 }
 
 fn run(saw: &Saw, time: &str) -> (Drift, Found) {
-    let silent = Reach::Unreachable(Unreachable { why: "refused".into(), hint: None });
+    let silent = Reach::Unreachable(Unreachable::new("refused", None));
     let reach = if matches!(saw, Saw::Silence) { silent } else { Reach::Observed };
     let host = HostDrift {
         host: HostName::new("h"),

@@ -195,7 +195,7 @@ fn facts_that_cannot_be_told_are_listed_with_the_reason() {
 #[test]
 fn who_does_not_answer_gets_advice_unless_there_is_better() {
     let of = |hint: Option<&str>| {
-        let why = Unreachable { why: "no".into(), hint: hint.map(Into::into) };
+        let why = Unreachable::new("no", hint.map(Into::into));
         match advised(&Reach::Unreachable(why)) {
             Reach::Unreachable(why) => why.hint.unwrap().raw().to_owned(),
             Reach::Observed => unreachable!(),
@@ -215,8 +215,7 @@ fn the_exit_code_is_the_worst_finding() {
     let checkup = |here: Vec<Finding>, hosts: Vec<HostHealth>| {
         Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
     };
-    let away =
-        || HostHealth { reach: Reach::Unreachable(Unreachable { why: "no".into(), hint: None }), ..host(Vec::new()) };
+    let away = || HostHealth { reach: Reach::Unreachable(Unreachable::new("no", None)), ..host(Vec::new()) };
     let fine = || host(vec![of(Weight::Ok), of(Weight::Note)]);
     assert_eq!(checkup(vec![of(Weight::Note)], vec![fine()]), ExitCode::Done);
     assert_eq!(checkup(vec![], vec![fine(), host(vec![of(Weight::Ok), of(Weight::Unknown)])]), ExitCode::Unknown);

@@ -158,12 +158,12 @@ pub fn unknown(drift: &Drift) -> Groups<'_, Unsure> {
 }
 
 /// Returns why hosts did not answer, equal reasons once.
-pub fn unreachable(drift: &Drift) -> Groups<'_, Unreachable> {
+pub fn unreachable(drift: &Drift) -> Vec<(Unreachable, Vec<&HostName>)> {
     let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
         Reach::Observed => None,
         Reach::Unreachable(why) => Some((&host.host, why)),
     });
-    group::equal(silent, |why| (&why.why, &why.hint)).into_values().collect()
+    group::silent(silent)
 }
 
 /// Returns what makes one doubt that hosts are those that are meant.

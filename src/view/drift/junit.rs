@@ -91,7 +91,7 @@ fn answered(host: &HostDrift, xml: &mut Xml<'_>) -> io::Result<()> {
     let test =
         xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
     let said = match &host.reach {
-        Reach::Unreachable(Unreachable { why, hint }) => {
+        Reach::Unreachable(Unreachable { why, hint, .. }) => {
             let why = why.raw();
             let hint = hint.as_ref().map_or_else(String::new, |hint| format!("hint: {}", hint.raw()));
             return test.write_inner_content(|xml| wrong("error", "unreachable", why, &hint, xml)).map(drop);

@@ -279,7 +279,7 @@ mod tests {
             kept(Detail::Verbose, &finished("node-01", Outcome::Failed)).as_deref(),
             Some("node-01 done, failed: why")
         );
-        let why = crate::plan::Unreachable { why: "no route to host".into(), hint: None };
+        let why = crate::plan::Unreachable::new("no route to host", None);
         let unreachable = Event::Unreachable { host: HostName::new("node-02"), why };
         assert_eq!(kept(Detail::Normal, &unreachable).as_deref(), Some("node-02 unreachable: no route to host"));
     }

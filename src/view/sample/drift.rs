@@ -159,8 +159,7 @@ pub fn rich_drift() -> Drift {
     let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content(on), mode(on)]);
     let findings = same.chain([fault, verification, recipe, secret, pending, blocked, left]).collect();
     let mut drift = drift(&["gpu01", "gpu02", "gpu03", "gpu04"], findings);
-    drift.hosts[3].reach =
-        Reach::Unreachable(Unreachable { why: "connection refused".into(), hint: Some("look".into()) });
+    drift.hosts[3].reach = Reach::Unreachable(Unreachable::new("connection refused", Some("look".into())));
     drift.hosts[0].warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
     let known = Known {
         host: host("gpu02"),

@@ -41,7 +41,7 @@ fn hosts(checkup: &Checkup, least: Weight, out: &mut dyn Write) -> io::Result<()
         Reach::Observed => None,
         Reach::Unreachable(why) => Some((&host.host, why)),
     });
-    let away = group::equal(away, |why| (&why.why, &why.hint));
+    let away = group::silent(away);
     let all = checkup.hosts.iter().flat_map(|host| host.findings.iter().map(move |finding| (&host.host, finding)));
     let shown = all.filter(|(_, finding)| finding.weight <= least);
     let mut groups: Vec<_> =
@@ -53,7 +53,7 @@ fn hosts(checkup: &Checkup, least: Weight, out: &mut dyn Write) -> io::Result<()
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "hosts"))?;
-    for (why, hosts) in away.values() {
+    for (why, hosts) in &away {
         line(paint(BAD, "x"), "unreachable", &why.why, why.hint.as_ref(), out)?;
         writeln!(out, "      {}", paint(DIM, on_hosts(hosts)))?;
     }
@@ -117,7 +117,7 @@ mod tests {
         let tools = || finding(Weight::Ok, "tools", "all there", None);
         let host = |name: &str, findings| HostHealth { host: HostName::new(name), reach: Reach::Observed, findings };
         let clock = finding(Weight::Note, "clock", "nothing\u{1b}[2J keeps it right", Some("run chrony"));
-        let why = Unreachable { why: "no route to `n4`".into(), hint: Some("switch it on".into()) };
+        let why = Unreachable::new("no route to `n4`", Some("switch it on".into()));
         let hosts = vec![
             host("n1", vec![tools(), room()]),
             host("n2", vec![room(), tools()]),

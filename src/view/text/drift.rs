@@ -73,12 +73,12 @@ fn unreachable(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
         Reach::Observed => None,
         Reach::Unreachable(why) => Some((&host.host, why)),
     });
-    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    let groups = group::silent(silent);
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "unreachable"))?;
-    for (why, hosts) in groups.values() {
+    for (why, hosts) in &groups {
         sections::unreachable_group(why, hosts, out)?;
     }
     writeln!(out)

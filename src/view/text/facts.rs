@@ -154,12 +154,12 @@ fn which(hosts: &[&HostName], total: usize) -> String {
 
 pub(super) fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     let silent = seen.iter().filter_map(|host| Some((&host.host, why(host)?)));
-    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    let groups = group::silent(silent);
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", paint(HEAD, "unreachable"))?;
-    groups.values().try_for_each(|(why, hosts)| unreachable_group(why, hosts, out))
+    groups.iter().try_for_each(|(why, hosts)| unreachable_group(why, hosts, out))
 }
 
 fn why(host: &HostSeen) -> Option<&Unreachable> {

@@ -1,7 +1,7 @@
 //! Groups what is equal over hosts, in an order that agrees with the order of each host.
 
 use crate::model::{HostName, StepId};
-use crate::plan::{HostPlan, Plan, StepPlan};
+use crate::plan::{HostPlan, Plan, StepPlan, Unreachable};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -38,6 +38,16 @@ where
     groups
 }
 
+/// Collects the hosts that did not answer for one reason; where addresses are all that differs, it names none.
+pub fn silent<'a>(all: impl Iterator<Item = (&'a HostName, &'a Unreachable)>) -> Vec<(Unreachable, Vec<&'a HostName>)> {
+    let groups = equal(all, Unreachable::of_any_address);
+    let told = |(any, (one, hosts)): (Unreachable, (&Unreachable, Vec<_>))| match hosts.len() {
+        1 => (one.clone(), hosts),
+        _ => (any, hosts),
+    };
+    groups.into_iter().map(told).collect()
+}
+
 /// Everything of a step that is shown. The basis is not: two hosts may differ in what is not changed.
 fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
@@ -65,5 +75,24 @@ fn merge<'a>(merged: &mut Vec<&'a StepId>, known: &mut HashSet<&'a StepId>, host
         } else if let Some(at) = merged.iter().position(|id| *id == &step.id) {
             next = at + 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_that_refuse_are_told_once() {
+        let refused = |address: &str| Unreachable {
+            address: Some(address.into()),
+            ..Unreachable::new(format!("`{address}` refuses"), Some(format!("run `ssh {address}`").into()))
+        };
+        let hosts: Vec<HostName> = ["a", "b", "c"].map(HostName::new).into();
+        let why = [refused("10.0.0.1"), refused("10.0.0.2"), Unreachable::new("no shell", None)];
+        let groups = silent(hosts.iter().zip(&why));
+        let both = Unreachable::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
+        assert_eq!(groups, [(both, vec![&hosts[0], &hosts[1]]), (why[2].clone(), vec![&hosts[2]])]);
+        assert_eq!(silent(hosts.iter().zip(&why[..1])), [(why[0].clone(), vec![&hosts[0]])], "of one it is named");
     }
 }

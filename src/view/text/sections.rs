@@ -172,12 +172,12 @@ fn refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 
 fn unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let silent = plan.hosts.iter().filter_map(|host| Some((&host.host, why(host)?)));
-    let groups = group::equal(silent, |why| (&why.why, &why.hint));
+    let groups = group::silent(silent);
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "unreachable"))?;
-    for (why, hosts) in groups.values() {
+    for (why, hosts) in &groups {
         unreachable_group(why, hosts, out)?;
     }
     writeln!(out)

@@ -189,7 +189,7 @@ fn seen() -> Vec<HostSeen> {
     };
     let mut odd = host("gpu03", "6.1.0-30");
     odd.facts.0.insert("os".into(), Err(Unknown::new("timed out after 10 s").said("\u{1b}[31mslow")));
-    let why = crate::plan::Unreachable { why: "connection refused".into(), hint: None };
+    let why = crate::plan::Unreachable::new("connection refused", None);
     vec![host("gpu01", "6.1.0-28"), host("gpu02", "6.1.0-28"), odd, HostSeen::unreachable(&sample::host("gpu04"), why)]
 }
 

@@ -48,7 +48,7 @@ fn all() -> Vec<Event> {
         Event::Connecting { host: node() },
         Event::Retrying { host: node(), why: because("connection reset"), attempt: 2 },
         Event::Observed { host: node(), trips: 2, took: Duration::from_millis(310) },
-        Event::Unreachable { host: host("node-02"), why: Unreachable { why: because("no route to host"), hint: None } },
+        Event::Unreachable { host: host("node-02"), why: Unreachable::new(because("no route to host"), None) },
         Event::ApplyStarted { run: "20261121T093015-4f2a".into(), hosts: 2, steps: 5 },
         Event::HostStarted { host: node(), steps: 1 },
         Event::AwaitingCanaries { hosts: vec![host("node-02"), host("node-03")], canaries: vec![node()] },
