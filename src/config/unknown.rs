@@ -82,6 +82,10 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         }
         ("a recipe", "tasks") => "did you mean `steps`?".to_owned(),
         ("a recipe", "vars" | "defaults") => "did you mean `params`?".to_owned(),
+        ("a host", "ansible_host" | "ip" | "host" | "hostname") => "did you mean `address`?".to_owned(),
+        ("a host" | "a group" | "an inventory", _) if super::inventory::CONNECT_KEYS.contains(&typed) => {
+            format!("it says how hosts are reached: `connect: {{ {typed}: … }}`")
+        }
         (_, "ensure") if of_kind => {
             "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
         }
