@@ -94,8 +94,10 @@ fn recipe_proof(recipe: &str) -> String {
     let shown = format!("tests/fleet/library/{recipe}.yaml");
     let text = match read(&shown) {
         Ok(proof) => format!(
-            "**real**: `{shown}` is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{} \
+            "**{}**: `{shown}` is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{}{} \
              Verdicts are {pinned}, too.",
+            if simulated(&proof).is_empty() { "real" } else { "profile" },
+            simulated(&proof),
             unproven(&proof)
         ),
         Err(_) => match proven("recipes", recipe) {
@@ -107,6 +109,16 @@ fn recipe_proof(recipe: &str) -> String {
         },
     };
     format!("\n## Proof\n\n{text}\n")
+}
+
+/// Returns what of a proof's hosts is not what it is in the field. `proof.rs` of the fleet tests judges by the same two fields.
+fn simulated(proof: &str) -> String {
+    let proof: serde_json::Value = serde_saphyr::from_str(proof).expect("a proof is YAML");
+    let board = proof["hardware"].as_str().map(|board| format!(" The hardware is simulated (`tests/fleet/profiles`, `{board}`)."));
+    let files = proof["stand_ins"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+    let files: Vec<_> = files.map(|name| format!("`tests/fleet/stand-ins/{name}.sh`")).collect();
+    let packs = format!(" Stand-ins take the place of the vendor's packages: {}.", files.join(", "));
+    board.unwrap_or_default() + if files.is_empty() { "" } else { &packs }
 }
 
 /// Returns what the proof says that such hosts cannot show.

@@ -23,6 +23,7 @@ mod history;
 mod keeping;
 mod kill;
 mod kinds;
+mod kubeadm;
 mod library;
 mod outliers;
 mod profile;

@@ -32,7 +32,15 @@ struct Proof {
     recipe: Option<String>,
     /// The parameters of a built-in recipe.
     #[serde(default)]
-    with: BTreeMap<String, serde_json::Value>,
+    with: Parameters,
+    /// Further built-in recipes on the same hosts, with their parameters. They stay when it is removed.
+    #[serde(default)]
+    beside: BTreeMap<String, Parameters>,
+    /// A board of `hardware/boards` that every node gets: what it proves was not seen on real hardware.
+    hardware: Option<String>,
+    /// Files of `tests/fleet/stand-ins`: packages of vendors that no node can have. What it proves was not seen with real ones.
+    #[serde(default)]
+    stand_ins: Vec<String>,
     /// What of a built-in recipe such hosts cannot show; it stands beside the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
@@ -49,6 +57,8 @@ struct Proof {
     binary: BTreeMap<String, String>,
 }
 
+type Parameters = BTreeMap<String, serde_json::Value>;
+
 fn one() -> usize {
     1
 }
@@ -59,8 +69,11 @@ fn one() -> usize {
 struct Tamper {
     /// How it is made.
     r#do: String,
-    /// The step that a plan must name, and no other.
+    /// The step that a plan must name, and no other but those that follow from it.
     step: String,
+    /// A restart that its repair brings along.
+    #[serde(default)]
+    follows: Vec<String>,
     /// Exits 0 on the node once it is repaired.
     holds: String,
 }
@@ -70,6 +83,15 @@ pub fn mark(subject: &str) {
     let path = Path::new(MARKS).join(subject);
     fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs_err::write(path, "").expect("a file");
+}
+
+/// Packs what stands in for the packages of vendors on `node`, and lets apt know them: `name` is a file of `tests/fleet/stand-ins`.
+pub fn stand_in(node: &Node, name: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet");
+    let text = |file: &str| fs_err::read_to_string(here.join(file)).expect("a script");
+    let pack = text("base.sh") + &text("stand-ins/pack.sh") + &text(&format!("stand-ins/{name}.sh")) + "\npacked\n";
+    node.write("/root/stand-in", pack);
+    node.must("bash -eu /root/stand-in && rm /root/stand-in");
 }
 
 /// Notes that every recipe that an inventory applies was brought to its end on simulated hardware.
@@ -125,8 +147,17 @@ impl Trial<'_> {
         self.plan(0, when);
     }
 
-    fn converges(&self) {
+    /// What the nodes have before anybody comes: the hardware first, since packages look at it.
+    fn equips(&self) {
+        for node in self.nodes {
+            self.proof.hardware.iter().for_each(|board| node.profile(board));
+            self.proof.stand_ins.iter().for_each(|name| stand_in(node, name));
+        }
         self.must(&self.proof.before);
+    }
+
+    fn converges(&self) {
+        self.equips();
         self.plan(2, "before the first apply");
         self.apply("the first apply");
         self.must(&self.proof.holds);
@@ -138,7 +169,9 @@ impl Trial<'_> {
         let node = &self.nodes[0];
         node.must(&tamper.r#do);
         let found = self.plan(2, &tamper.r#do);
-        assert_eq!(self.named(&found), [tamper.step.as_str()], "{}: {found}", tamper.r#do);
+        let mut steps: Vec<&str> = tamper.follows.iter().chain([&tamper.step]).map(String::as_str).collect();
+        steps.sort_unstable();
+        assert_eq!(self.named(&found), steps, "{}: {found}", tamper.r#do);
         self.moved(tamper);
         expect(&self.project.forge(["apply", REPAIR, "--yes"]), 0, &tamper.r#do);
         node.must(&tamper.holds);
@@ -171,10 +204,16 @@ impl Trial<'_> {
 }
 
 fn inventory(recipe: &str, proof: &Proof, absent: bool) -> String {
+    let beside = proof.beside.iter().map(|(name, with)| entry(name, with, false));
+    let entries: String = std::iter::once(entry(recipe, &proof.with, absent)).chain(beside).collect();
+    format!("apply:\n{entries}")
+}
+
+fn entry(recipe: &str, with: &Parameters, absent: bool) -> String {
     let ensure = if absent { ", ensure: absent" } else { "" };
     // JSON is YAML.
-    let with = if proof.with.is_empty() { String::new() } else { format!(", with: {}", serde_json::json!(proof.with)) };
-    format!("apply:\n  - {{ recipe: {recipe}, on: all{with}{ensure} }}\n")
+    let with = if with.is_empty() { String::new() } else { format!(", with: {}", serde_json::json!(with)) };
+    format!("  - {{ recipe: {recipe}, on: all{with}{ensure} }}\n")
 }
 
 fn prove(recipe: &str, proof: &Proof, nodes: &[Node]) {
@@ -212,11 +251,14 @@ fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
 fn run(marks: &str, name: &str, path: &Path) {
     let text = fs_err::read_to_string(path).expect("the file");
     let proof: Proof = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let Some(nodes) = Fleet::take(proof.hosts) else { return };
     assert!(proof.tampers.len() >= 3, "{}: at least three who tamper", path.display());
+    let Some(nodes) = Fleet::take(proof.hosts) else { return };
     let recipe = if proof.recipe.is_some() { "proof" } else { name };
     prove(recipe, &proof, &nodes);
+    // Nothing earns the label `real` by hardware or packages that are not.
+    let simulated = proof.hardware.is_some() || !proof.stand_ins.is_empty();
     match proof.kinds.is_empty() {
+        true if simulated => mark(&format!("profiles/{name}")),
         true => mark(&format!("{marks}{name}")),
         false => proof.kinds.iter().for_each(|kind| mark(kind)),
     }

@@ -1,0 +1,121 @@
+//! A cluster of kubeadm, with stand-ins for Kubernetes beside the real containerd: one host begins it and another joins by a token that
+//! nobody gets to see, later hosts by a token of their own, and nothing is done twice.
+
+use crate::proof;
+use crate::support::{Fleet, Node, Output, Project};
+use std::path::Path;
+
+/// A release of Kubernetes that is a stand-in, and kernel settings of the machine under files of the node's own.
+const BEFORE: &str = "
+mount -o remount,rw /sys && mkdir -p /sys/module/overlay /sys/module/br_netfilter
+for setting in kernel/panic kernel/panic_on_oops vm/overcommit_memory; do
+  mkdir -p /srv/settings/${setting%/*} && echo 0 >/srv/settings/$setting && mount --bind /srv/settings/$setting /proc/sys/$setting
+done
+echo 'deb [trusted=yes] file:/srv/forge-repo/trade ./' >/etc/apt/sources.list.d/trade.list
+apt-get -qq update";
+
+fn inventory(control: &Node, workers: &[Node]) -> String {
+    let endpoint = format!("endpoint: \"{}:6443\"", control.address);
+    let names: Vec<&str> = workers.iter().map(|node| node.name.as_str()).collect();
+    format!(
+        "apply:
+  - {{ recipe: containerd, on: all, with: {{ memlock: 4M }} }}
+  - {{ recipe: kubernetes-prereq, on: all, with: {{ version: 1.30.6-1.1 }} }}
+  - {{ recipe: kubeadm, on: {}, with: {{ role: control, {endpoint} }} }}
+  - {{ recipe: kubeadm, on: [{}], with: {{ role: worker, {endpoint} }} }}
+",
+        control.name,
+        names.join(", ")
+    )
+}
+
+#[track_caller]
+fn expect(out: &Output, code: i32) {
+    assert_eq!(out.code, code, "{out}");
+}
+
+fn apply(project: &Project, plan: &str) -> Output {
+    let out = project.forge(["apply", plan, "--yes", "-vvv", "--json-into", "report.json"]);
+    expect(&out, 0);
+    out
+}
+
+/// Every token that was ever made.
+fn tokens(control: &Node) -> Vec<String> {
+    let lines = control.must("cut -d' ' -f1 /var/lib/etcd/tokens");
+    lines.lines().map(str::to_owned).collect()
+}
+
+/// What stands in all files below a folder of the controller.
+fn written(folder: &Path) -> String {
+    let entries = fs_err::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let texts = entries.map(|path| match path.is_dir() {
+        true => written(&path),
+        false => String::from_utf8_lossy(&fs_err::read(&path).unwrap_or_default()).into_owned(),
+    });
+    texts.collect()
+}
+
+/// No token is on the controller, nor on a host beyond the store of the cluster itself.
+fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
+    let kept = written(&project.path(""));
+    for token in tokens(&nodes[0]) {
+        for out in outputs {
+            assert!(!out.stdout.contains(&token) && !out.stderr.contains(&token), "{out}");
+        }
+        assert!(!kept.contains(&token), "the project has a token");
+        for node in nodes {
+            let found = node.sh(&format!(
+                "grep -rlF {token} /var/lib/forge /var/log /etc /root /tmp /run --exclude-dir=systemd 2>/dev/null; journalctl -o cat | grep -F {token}"
+            ));
+            assert_eq!(found.stdout, "", "{}", node.name);
+        }
+    }
+}
+
+#[test]
+fn one_host_begins_a_cluster_and_the_others_join_it_by_tokens_that_nobody_sees() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    nodes.iter().for_each(|node| proof::stand_in(node, "kubernetes"));
+    nodes.iter().for_each(|node| _ = node.must(BEFORE));
+    let project = Project::new(&nodes[..2]).inventory(&inventory(&nodes[0], &nodes[1..2]));
+    let plan = project.forge(["plan", "inventory.yaml", "-o", "plan.json"]);
+    expect(&plan, 0);
+    let first = apply(&project, "plan.json");
+    assert_eq!(nodes[0].must("kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw=/readyz"), "ok");
+    nodes[1].must("systemctl -q is-active kubelet && grep -q topology-manager-policy=best-effort /run/kubelet/arguments");
+    assert_eq!(tokens(&nodes[0]).len(), 2, "that of the beginning, and one for the host that joined");
+    lives_half_an_hour(&nodes[0]);
+    let again = apply(&project, "inventory.yaml");
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert_eq!(tokens(&nodes[0]).len(), 2, "nobody is about to join");
+    secret(&project, &nodes[..2], &[&plan, &first, &again]);
+    stopped(&project, &nodes);
+    joins_later(&nodes);
+    proof::mark("profiles/kubeadm");
+}
+
+fn lives_half_an_hour(control: &Node) {
+    control.must("now=$(date +%s); while read -r token ends; do [ $((ends - now)) -le 1800 ] || exit 1; done </var/lib/etcd/tokens");
+}
+
+/// A kubelet that somebody stopped is started again, and the host does not join a second time.
+fn stopped(project: &Project, nodes: &[Node]) {
+    nodes[1].must("systemctl stop kubelet");
+    let found = project.forge(["verify", "inventory.yaml"]);
+    expect(&found, 5);
+    assert!(found.stdout.contains("kubeadm: the kubelet runs"), "{found}");
+    nodes[1].must("systemctl start kubelet");
+    expect(&project.forge(["verify", "inventory.yaml"]), 0);
+}
+
+/// A third host gets a token of its own; who is in the cluster already is left alone.
+fn joins_later(nodes: &[Node]) {
+    let project = Project::new(nodes).inventory(&inventory(&nodes[0], &nodes[1..]));
+    let before = [0, 1].map(|at| nodes[at].must("systemctl show -P InvocationID kubelet"));
+    let out = apply(&project, "inventory.yaml");
+    nodes[2].must("[ -e /etc/kubernetes/kubelet.conf ] && systemctl -q is-active kubelet");
+    assert_eq!(before, [0, 1].map(|at| nodes[at].must("systemctl show -P InvocationID kubelet")));
+    assert_eq!(tokens(&nodes[0]).len(), 3, "{out}");
+    secret(&project, nodes, &[&out]);
+}
