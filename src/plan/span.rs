@@ -126,7 +126,11 @@ impl Spans<'_> {
             return None;
         }
         let one = matches!(from.scope, Scope::One | Scope::Fleet);
-        let counted = self.counted(host, &recipe.name);
+        let counted = match edge.why {
+            // A value is its recipe's, whichever entry gives a host that recipe.
+            Why::Export => self.having(&recipe.name),
+            _ => self.counted(host, &recipe.name),
+        };
         let total = counted.len();
         let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
         let least = match edge.why {
@@ -152,14 +156,20 @@ impl Spans<'_> {
     /// Returns the hosts that have `recipe`: of the selection that `host` has it through, or all when it has
     /// it not itself.
     fn counted(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
-        let has = |host: &&HostName| {
-            let own = self.project.instances.get(*host);
-            own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
-        };
         match self.selection(host, recipe) {
-            Some(selection) => selection.iter().filter(has).cloned().collect(),
-            None => self.project.hosts.keys().filter(has).cloned().collect(),
+            Some(selection) => selection.iter().filter(|host| self.has(host, recipe)).cloned().collect(),
+            None => self.having(recipe),
         }
+    }
+
+    /// Returns all hosts that have `recipe`.
+    fn having(&self, recipe: &str) -> Vec<HostName> {
+        self.project.hosts.keys().filter(|host| self.has(host, recipe)).cloned().collect()
+    }
+
+    fn has(&self, host: &HostName, recipe: &str) -> bool {
+        let own = self.project.instances.get(host);
+        own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
     }
 
     /// Returns the hosts of the entry that gives `host` the recipe.

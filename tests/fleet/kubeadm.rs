@@ -56,7 +56,7 @@ fn written(folder: &Path) -> String {
     texts.collect()
 }
 
-/// No token is on the controller, nor on a host beyond the store of the cluster itself.
+/// No token is on the controller, nor on a host beyond the cluster's own store and where it was put for who is about to join.
 fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
     let kept = written(&project.path(""));
     for token in tokens(&nodes[0]) {
@@ -66,7 +66,7 @@ fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
         assert!(!kept.contains(&token), "the project has a token");
         for node in nodes {
             let found = node.sh(&format!(
-                "grep -rlF {token} /var/lib/forge /var/log /etc /root /tmp /run --exclude-dir=systemd 2>/dev/null; journalctl -o cat | grep -F {token}"
+                "grep -rlF {token} /var/lib/forge /var/log /etc /root /tmp /run --exclude=forge-kubeadm-join 2>/dev/null; journalctl -o cat | grep -F {token}"
             ));
             assert_eq!(found.stdout, "", "{}", node.name);
         }
@@ -99,14 +99,17 @@ fn lives_half_an_hour(control: &Node) {
     control.must("now=$(date +%s); while read -r token ends; do [ $((ends - now)) -le 1800 ] || exit 1; done </var/lib/etcd/tokens");
 }
 
-/// A kubelet that somebody stopped is started again, and the host does not join a second time.
+/// A kubelet that somebody stopped is found by drift and started again; the host does not join a second time.
 fn stopped(project: &Project, nodes: &[Node]) {
     nodes[1].must("systemctl stop kubelet");
-    let found = project.forge(["verify", "inventory.yaml"]);
-    expect(&found, 5);
-    assert!(found.stdout.contains("kubeadm: the kubelet runs"), "{found}");
-    nodes[1].must("systemctl start kubelet");
-    expect(&project.forge(["verify", "inventory.yaml"]), 0);
+    expect(&project.forge(["verify", "inventory.yaml"]), 5);
+    let found = project.forge(["drift", "inventory.yaml", "--plan-out", "repair.json"]);
+    expect(&found, 2);
+    assert!(found.stdout.contains("kubeadm/kubelet"), "{found}");
+    apply(project, "repair.json");
+    nodes[1].must("systemctl -q is-active kubelet");
+    expect(&project.forge(["drift", "inventory.yaml"]), 0);
+    assert_eq!(tokens(&nodes[0]).len(), 2, "nobody joined");
 }
 
 /// A third host gets a token of its own; who is in the cluster already is left alone.

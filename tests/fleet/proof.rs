@@ -28,6 +28,9 @@ struct Proof {
     /// Run on the node before the first apply.
     #[serde(default)]
     before: String,
+    /// Whether each node is booted after that: hardware shows only then what was installed.
+    #[serde(default)]
+    boots: bool,
     /// The text of `recipes/proof.yaml`; without it the built-in recipe is applied that the file is named after.
     recipe: Option<String>,
     /// The parameters of a built-in recipe.
@@ -154,6 +157,10 @@ impl Trial<'_> {
             self.proof.stand_ins.iter().for_each(|name| stand_in(node, name));
         }
         self.must(&self.proof.before);
+        for node in self.nodes.iter().filter(|_| self.proof.boots) {
+            node.stop();
+            node.start();
+        }
     }
 
     fn converges(&self) {

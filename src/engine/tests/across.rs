@@ -138,6 +138,44 @@ fn what_was_made_meanwhile_is_published() {
     assert_eq!(stage.read("n2", "accepted"), "x\n");
 }
 
+/// The roles of a cluster are entries of one recipe, and a value is the recipe's: who reads it waits for whoever makes it.
+#[test]
+fn entries_of_one_recipe_read_from_each_other() {
+    let join = "params: { role: { type: text } }
+steps:
+  - name: waits
+    command: { check: 'true', apply: 'true' }
+    export: { waits: { read: 'test -e @root/joined && echo no || echo yes' } }
+  - name: token
+    when: params.role == 'control'
+    scope: one
+    command:
+      check: \"{% if 'yes' in (exports['join'].waits | items | map('last')) %}test -e @root/token{% endif %}\"
+      apply: 'sleep 1; echo t-42 > @root/token'
+    export: { token: { read: 'cat @root/token' } }
+  - name: join
+    when: params.role == 'worker'
+    command:
+      creates: '@root/joined'
+      apply: 'echo $TOKEN > @root/joined'
+      env: { TOKEN: \"{{ exports['join'].token if exports['join'].waits[host.name] == 'yes' else '' }}\" }
+";
+    let apply = "apply:
+  - { recipe: join, on: n1, with: { role: worker } }
+  - { recipe: join, on: n2, with: { role: control } }
+";
+    let stage = Stage::new(2, apply, &[("join", join)]);
+    stage.put("n2", "joined");
+    let ran = stage.run();
+    assert_eq!((ran.step("n1", "join/join").as_str(), ran.code()), ("changed", 0));
+    assert_eq!(stage.read("n1", "joined"), "t-42\n");
+    assert_eq!(stage.run().plan.counts().change, 0);
+    // Nobody waits any more: what was made may be gone.
+    std::fs::remove_file(stage.root("n2").join("token")).unwrap();
+    let again = stage.run();
+    assert_eq!((again.plan.counts().change, again.code()), (0, 0));
+}
+
 #[test]
 fn a_value_is_what_was_printed_not_what_was_warned() {
     let join = "steps:
