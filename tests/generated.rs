@@ -101,6 +101,10 @@ fn recipe_proof(recipe: &str) -> String {
             unproven(&proof)
         ),
         Err(_) => match proven("recipes", recipe) {
+            Some(file) if file.ends_with(".rs") => format!(
+                "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them behind forge's back and repairs them, with \
+                 stand-ins in the place of the vendor's packages (`tests/fleet/stand-ins`). Verdicts are {pinned}, too."
+            ),
             Some(profile) => format!(
                 "**profile**: it is applied on Debian 12 hosts over SSH whose hardware is simulated (`tests/fleet/profiles`, `{profile}`), with all \
                  else real, until it is verified, and again with nothing left to do. Verdicts are {pinned}, too. No real hardware was tried."

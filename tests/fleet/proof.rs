@@ -25,6 +25,9 @@ struct Proof {
     /// How many hosts it takes. `before`, `holds` and `removed` are of each, who tampers does so on the first.
     #[serde(default = "one")]
     hosts: usize,
+    /// Whether a recipe beside it says until then that it waits for what this one does, so that a plan ends with 10 and not with 2.
+    #[serde(default)]
+    awaited: bool,
     /// Run on the node before the first apply.
     #[serde(default)]
     before: String,
@@ -144,6 +147,11 @@ impl Trial<'_> {
         out
     }
 
+    /// A plan that changes something.
+    fn due(&self, when: &str) -> Output {
+        self.plan(if self.proof.awaited { 10 } else { 2 }, when)
+    }
+
     fn settled(&self, when: &str) {
         let again = self.apply(when);
         assert!(again.stdout.contains("nothing to do"), "{when}: {again}");
@@ -165,7 +173,7 @@ impl Trial<'_> {
 
     fn converges(&self) {
         self.equips();
-        self.plan(2, "before the first apply");
+        self.due("before the first apply");
         self.apply("the first apply");
         self.must(&self.proof.holds);
         self.settled("the second apply");
@@ -175,7 +183,7 @@ impl Trial<'_> {
     fn repairs(&self, tamper: &Tamper) {
         let node = &self.nodes[0];
         node.must(&tamper.r#do);
-        let found = self.plan(2, &tamper.r#do);
+        let found = self.due(&tamper.r#do);
         let mut steps: Vec<&str> = tamper.follows.iter().chain([&tamper.step]).map(String::as_str).collect();
         steps.sort_unstable();
         assert_eq!(self.named(&found), steps, "{}: {found}", tamper.r#do);

@@ -26,7 +26,7 @@ impl<'p> Names<'p> {
         Bindings {
             params: Some(self.params(instance)),
             vars: reads.root(Root::Vars).then(|| sourced_tree("vars", &host.vars)),
-            recipes: reads.root(Root::Recipes).then(|| self.recipes(host)),
+            recipes: reads.root(Root::Recipes).then(|| self.recipes(host, instance)),
             host: reads.root(Root::Host).then(|| host_tree(host)),
             hosts: reads.root(Root::Hosts).then(|| self.selection(instance)),
             exports: reads
@@ -42,9 +42,11 @@ impl<'p> Names<'p> {
         cached(&self.params, Arc::as_ptr(instance) as usize, || sourced_tree("params", &instance.params))
     }
 
-    fn recipes(&self, host: &Host) -> Value {
+    /// The recipes beside one on its host. What is taken away is there only for what is taken away with it.
+    fn recipes(&self, host: &Host, of: &Instance) -> Value {
         let instances = self.project.instances.get(&host.name).map(Vec::as_slice).unwrap_or_default();
-        plain("recipes", instances.iter().map(|instance| (instance.recipe.name.clone(), self.params(instance))))
+        let there = instances.iter().filter(|instance| of.absent || !instance.absent);
+        plain("recipes", there.map(|instance| (instance.recipe.name.clone(), self.params(instance))))
     }
 
     fn selection(&self, instance: &Arc<Instance>) -> Value {

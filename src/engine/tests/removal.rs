@@ -49,6 +49,28 @@ fn what_was_built_last_is_removed_first_also_across_recipes() {
     assert_eq!(undeclared(&stage), [""; 0], "what is known to be gone is no leftover");
 }
 
+/// A configuration that names the programs of another recipe no longer does when that recipe is taken away.
+#[test]
+fn what_is_removed_is_not_beside_what_stays() {
+    let main = "steps:
+  - { name: page, file: { path: '@root/page', content: \"{{ recipes.extra.word if recipes.extra is defined else 'alone' }}\", @own } }
+";
+    let extra = "params: { word: { type: text, default: beside } }
+steps:
+  - { name: own, file: { path: '@root/own', content: \"{{ recipes.extra.word }}\", @own } }
+";
+    let stage = Stage::new(1, "", &[("main", main), ("extra", extra)]);
+    let declare = |ensure| {
+        stage.declare(&format!(
+            "apply:\n  - {{ recipe: main, on: all }}\n  - {{ recipe: extra, on: all, ensure: {ensure} }}\n"
+        ));
+        assert_eq!(stage.run().code(), 0);
+        (stage.read("n1", "page"), stage.has("n1", "own"))
+    };
+    assert_eq!(declare("present"), ("beside".to_owned(), true));
+    assert_eq!(declare("absent"), ("alone".to_owned(), false));
+}
+
 #[test]
 fn leftovers_are_those_of_the_own_cluster() {
     let stage = stage();
