@@ -118,7 +118,9 @@ fn recipe_proof(recipe: &str) -> String {
 /// Returns what of a proof's hosts is not what it is in the field. `proof.rs` of the fleet tests judges by the same two fields.
 fn simulated(proof: &str) -> String {
     let proof: serde_json::Value = serde_saphyr::from_str(proof).expect("a proof is YAML");
-    let board = proof["hardware"].as_str().map(|board| format!(" The hardware is simulated (`tests/fleet/profiles`, `{board}`)."));
+    let board = proof["hardware"]
+        .as_str()
+        .map(|board| format!(" The hardware is simulated (`tests/fleet/profiles`, `{board}`)."));
     let files = proof["stand_ins"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
     let files: Vec<_> = files.map(|name| format!("`tests/fleet/stand-ins/{name}.sh`")).collect();
     let packs = format!(" Stand-ins take the place of the vendor's packages: {}.", files.join(", "));

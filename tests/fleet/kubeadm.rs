@@ -83,7 +83,8 @@ fn one_host_begins_a_cluster_and_the_others_join_it_by_tokens_that_nobody_sees()
     expect(&plan, 0);
     let first = apply(&project, "plan.json");
     assert_eq!(nodes[0].must("kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw=/readyz"), "ok");
-    nodes[1].must("systemctl -q is-active kubelet && grep -q topology-manager-policy=best-effort /run/kubelet/arguments");
+    nodes[1]
+        .must("systemctl -q is-active kubelet && grep -q topology-manager-policy=best-effort /run/kubelet/arguments");
     assert_eq!(tokens(&nodes[0]).len(), 2, "that of the beginning, and one for the host that joined");
     lives_half_an_hour(&nodes[0]);
     let again = apply(&project, "inventory.yaml");
