@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 /// whether this kernel takes modules; `files` and the lines of the indexes that name one; for each module
 /// `module`, its name, what it is, its reference count, then `holder` and `param` fields.
 ///
-/// Containers may have no `/sys/module`. A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
+/// Containers may have no `/sys/module`. A kernel that has loaded one takes modules, also where its list is hidden. A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
 /// cannot be read has no value here.
 const SNIPPET: &str = r#"
 forge_modules() {
 IFS= read -r l </proc/cmdline || [ -n "$l" ] || exit 2
 printf 'cmdline\0%s\0' "$l"
-l=no; [ ! -e /proc/modules ] || l=yes
+l=no; for m in /proc/modules /sys/module/*/initstate; do [ ! -e "$m" ] || l=yes; done
 printf 'loadable\0%s\0' "$l"
 k=$(uname -r) e=
 for m; do e="$e|$(printf %s "$m" | sed 's/_/[_-]/g')"; done

@@ -335,8 +335,13 @@ impl Project {
 
     /// Writes `inventory.yaml`: cluster, connect and hosts as in [`Project::new`], then `rest`.
     pub fn inventory(self, rest: &str) -> Project {
-        let text = format!("{}{rest}", self.head);
-        self.file("inventory.yaml", &text)
+        self.rewrite(rest);
+        self
+    }
+
+    /// As [`Project::inventory`], for a project that somebody else keeps.
+    pub fn rewrite(&self, rest: &str) {
+        fs_err::write(self.path("inventory.yaml"), format!("{}{rest}", self.head)).expect("a file");
     }
 
     pub fn recipe(self, name: &str, text: &str) -> Project {

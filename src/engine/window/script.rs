@@ -31,7 +31,7 @@ forge_stop() {
   printf '%s\n' "$1"
 }
 forge_unload() {
-  grep -q "^$1 " /proc/modules || return 0
+  [ -e "/sys/module/$1/initstate" ] || grep -qs "^$1 " /proc/modules || return 0
   modprobe -r -- "$1" || forge_undo "the module \`$1\` cannot be unloaded"
 }
 forge_mark() {

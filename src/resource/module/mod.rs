@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
   holds `blacklist NAME`, which keeps hardware from pulling the module in, and `install NAME /bin/false`, which keeps
   other modules and `modprobe` from doing so. With neither there is no such file.
 - **modules-load.d**: the step's own file `/etc/modules-load.d/forge-NAME.conf`, with `at_boot: true` and only then.
-- **loaded**: `/proc/modules`, if `loaded` is declared or the module is blacklisted.
+- **loaded**: `/sys/module`, if `loaded` is declared or the module is blacklisted.
 - **options in force**: `/sys/module/NAME/parameters`, if the module is loaded. `Y` is `1`, numbers count by their value.
 
 In names `-` and `_` are the same. Nothing to do reads `no file is needed in modprobe.d; …; loaded with options as

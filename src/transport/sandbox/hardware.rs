@@ -9,11 +9,13 @@ pub struct Board {
 }
 
 /// Every board there is, by name.
-pub const BOARDS: [Board; 4] = [
+pub const BOARDS: [Board; 6] = [
     Board { name: "a100x8", cards: include_str!("../../../hardware/boards/a100x8") },
     Board { name: "b200x8", cards: include_str!("../../../hardware/boards/b200x8") },
+    Board { name: "gb200x4", cards: include_str!("../../../hardware/boards/gb200x4") },
     Board { name: "h100-pcie", cards: include_str!("../../../hardware/boards/h100-pcie") },
     Board { name: "h100x8-ndr", cards: include_str!("../../../hardware/boards/h100x8-ndr") },
+    Board { name: "h100x8-roce", cards: include_str!("../../../hardware/boards/h100x8-roce") },
 ];
 
 /// Builds what the kernel shows of a board, and binds it over the machine's own.

@@ -1,7 +1,7 @@
 //! What tells other boards from the one with eight H100: what must be there, what must not, what is refused.
 
 use super::facts::{each, facts, list};
-use super::{apply, boots, converge, with_hardware};
+use super::{boots, converge, settled, with_hardware};
 use crate::support::Project;
 use serde_json::json;
 
@@ -61,50 +61,41 @@ fn switches_before_hopper_are_managed_though_no_gpu_tells_of_a_fabric() {
     assert_eq!((&topology["links"]["GPU0"]["GPU7"], &topology["nics"]["NIC9"]), (&json!("NV12"), &json!("mlx5_9")));
 }
 
-#[test]
-fn blackwell_is_refused_proprietary_modules_with_the_reason() {
-    let Some(nodes) = with_hardware("b200x8", 1) else { return };
-    let node = &nodes[0];
-    let project = Project::new(&nodes).inventory(&driver("version: 570.158.01, flavor: proprietary"));
-    let out = apply(&project);
-    assert_eq!(out.code, 3, "{out}");
+/// On a bare server of that generation.
+pub(super) fn blackwell_is_refused(project: &Project) {
+    let plan = |version: &str, flavor: &str| {
+        let text = driver(&format!("version: {version}, flavor: {flavor}"));
+        project.rewrite(&text);
+        project.forge(["plan", "inventory.yaml"]).stdout
+    };
     let why = "a GPU of this host has no proprietary modules (GH200, Blackwell), and then no GPU of the host gets them: declare `flavor: open`";
-    assert!(out.stdout.contains(why), "{out}");
-    assert_eq!((boots(node), node.exists("/usr/bin/nvidia-smi")), (1, false), "{out}");
-
-    let project = project.inventory(&driver("version: 560.35.03, flavor: open"));
-    let out = project.forge(["plan", "inventory.yaml"]);
-    assert!(out.stdout.contains("Blackwell needs 570 or later"), "{out}");
-
-    let project = project.inventory(&driver("version: 570.158.01, flavor: open"));
-    let plan = project.forge(["plan", "inventory.yaml"]);
-    assert!(!plan.stdout.contains("blocked by rule"), "{plan}");
-    // Held back where the kernel takes no modules, since the switches are managed through one.
-    for step in ["package nvidia-open-570  nvidia-driver/packages", "nvidia-fabricmanager/nvlink 5 tools"] {
-        assert!(plan.stdout.contains(step), "{step}: {plan}");
-    }
+    let said = plan("570.158.01", "proprietary");
+    assert!(said.contains(why), "{said}");
+    let said = plan("560.35.03", "open");
+    assert!(said.contains("Blackwell needs 570 or later"), "{said}");
 }
 
-/// They are on the bus as adapters, and manage switches.
+/// A compute tray has no switch to manage: the domain is its nodes'. The driver makes the channel when it is loaded.
 #[test]
-fn functions_that_manage_switches_are_no_adapters() {
-    let Some(nodes) = with_hardware("b200x8", 1) else { return };
-    nodes[0].must("apt-get -qq install doca-ofed=3.2.0-1 >/dev/null");
-    nodes[0].stop();
-    nodes[0].start();
-    let project = Project::new(&nodes).inventory(
-        "apply:
-  - { recipe: base-assert, on: all, with: { gpus: 8, product: B200, nvswitches: 0, ib_hcas: 4, eth_hcas: 0 } }
-  - { recipe: doca-ofed, on: all, with: { version: 3.2.0-1 } }
-  - { recipe: subnet-manager, on: all }
-  - { recipe: ib-ports, on: all, with: { ports: 4 } }
-",
-    );
+fn a_compute_tray_has_imex_in_the_place_of_a_fabric_manager() {
+    let Some(nodes) = with_hardware("gb200x4", 1) else { return };
+    let node = &nodes[0];
+    let inventory = driver("version: 580.105.08, flavor: open") + "  - { recipe: nvidia-imex, on: all }\n";
+    let project = Project::new(&nodes).inventory(&inventory);
+    let before = boots(node);
     converge(&project);
+    assert_eq!((boots(node) - before, node.must("cat /etc/nvidia-imex/nodes_config.cfg")), (1, node.address.clone()));
     let facts = facts(&project);
-    let nvswitch = &facts["nvswitch"]["value"];
-    assert_eq!((&nvswitch["count"], &nvswitch["required"]), (&json!(0), &json!(true)));
-    assert_eq!(nvswitch["bridges"].as_array().map(Vec::len), Some(4));
-    let bridges: Vec<bool> = list(&facts, "rdma").iter().map(|device| device["bridge"] == true).collect();
-    assert_eq!(bridges.iter().filter(|bridge| **bridge).count(), 4, "of {}", bridges.len());
+    let told = [&facts["nvswitch"]["value"]["imex"], &facts["nvswitch"]["value"]["required"]];
+    assert_eq!(told, [&json!(true), &json!(false)]);
+    assert!(!node.exists("/usr/bin/nv-fabricmanager"));
+
+    node.must("echo 192.0.2.1 >>/etc/nvidia-imex/nodes_config.cfg; systemctl -q disable --now nvidia-imex");
+    let out = project.forge(["drift", "inventory.yaml", "--plan-out", "repair.json"]);
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stdout.contains("nvidia-imex/nodes") && out.stdout.contains("nvidia-imex/service"), "{out}");
+    let out = project.forge(["apply", "repair.json", "--yes"]);
+    assert_eq!(out.code, 0, "{out}");
+    settled(&project);
+    crate::proof::mark_profile(&inventory);
 }

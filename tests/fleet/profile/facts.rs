@@ -1,6 +1,6 @@
 //! What forge tells of simulated servers, and what each fault changes of it.
 
-use super::{BY_HAND, bare, document, installed};
+use super::{BY_HAND, document, installed};
 use crate::support::Project;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -51,10 +51,9 @@ pub(super) fn each(list: &[Value], field: &str) -> Vec<Value> {
     values
 }
 
-#[test]
-fn a_bare_server_shows_its_cards_and_no_driver() {
-    let Some(nodes) = bare(1) else { return };
-    let facts = facts(&Project::new(&nodes));
+/// A bare server shows its cards and no driver.
+pub(super) fn of_a_bare_server(project: &Project) {
+    let facts = facts(project);
     let gpus = list(&facts, "gpus");
     assert_eq!((gpus.len(), each(gpus, "/product")), (8, vec![json!("H100 SXM")]));
     assert_eq!(gpus[0]["gsp"]["unknown"], "no NVIDIA driver is loaded");

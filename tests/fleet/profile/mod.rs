@@ -5,6 +5,7 @@ mod boards;
 mod facts;
 mod faults;
 mod killed;
+mod stacks;
 mod upgrades;
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};

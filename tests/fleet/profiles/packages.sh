@@ -1,7 +1,7 @@
 # The software of the boards, as stand-ins: packages and archives, sourced by `fleet`.
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
-readonly DRIVERS='560.28.03 560.35.03 560.35.05' STACKS='24.10-0.7.0.0 24.10-1.1.4.0' DOCAS='3.2.0-1 3.2.1-1'
+readonly DRIVERS='560.28.03 560.35.03 560.35.05' OPEN=580.105.08 STACKS='24.10-0.7.0.0 24.10-1.1.4.0' DOCAS='3.2.0-1 3.2.1-1'
 
 # Builds everything into the directory $1; $2 is the folder that has the programs, $3 that of the samples.
 build_software() {
@@ -11,10 +11,17 @@ build_software() {
   mkdir -p "$out/repo" "$out/inbox"
   # An Ubuntu kernel brings its own RDMA modules, an older build than the stack's.
   module "$out/inbox/mlx5_core.ko" 'license=Dual BSD/GPL' srcversion=1D0CBD0F2C0DDCDA0F0E55A
+  toolchain "$work" "$common"
   for version in $DRIVERS; do
-    driver_package "$work" "$common" "$version"
-    fm_package "$work" "$common" "$version"
+    driver_package "$work" "$common" "$version" cuda-drivers-560 NVIDIA
+    fm_package "$work" "$common" "$version" nvidia-fabricmanager-560
   done
+  driver_package "$work" "$common" "$OPEN" nvidia-open-580 'Dual MIT/GPL'
+  fm_package "$work" "$common" "$OPEN" nvidia-fabricmanager
+  imex_package "$work" "$common" "$OPEN"
+  dcgm_package "$work" "$common" datacenter-gpu-manager-4-cuda12 4.1.1-1
+  dcgm_package "$work" "$common" datacenter-gpu-manager-4-cuda13 4.4.2-1
+  infiniband_diags "$work" "$common"
   for version in $STACKS; do ofed_archive "$work" "$out" "$common" "$samples" "$version"; done
   for version in $DOCAS; do doca_package "$work" "$common" "$samples" "$version"; done
   mv "$work"/*.deb "$out/repo/"
@@ -36,7 +43,8 @@ module() {
 }
 
 # What dkms does with the source $1: it leaves the modules beside the kernel's own, indexed, for the kernel that runs.
-# It may take its time, and it may fail, in the words of dkms.
+# It may take its time, and it may fail, in the words of dkms. nvidia_peermem has the symbols of an RDMA stack only where
+# one was there when it was compiled.
 dkms_build() {
   printf '#!/bin/sh\nset -e\nsource=%s\n' "$1"
   cat <<'BUILD'
@@ -49,20 +57,38 @@ fi
 d=/lib/modules/$(uname -r)/updates/dkms
 mkdir -p "$d"
 cp "/usr/src/$source"/*.ko "$d/"
+[ -e "$d/ib_core.ko" ] || [ ! -d "/usr/src/$source/without-rdma" ] || cp "/usr/src/$source"/without-rdma/*.ko "$d/"
 depmod
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
 BUILD
 }
 
-driver_package() {
-  local work=$1 version=$3 name
+# What builds modules, and the headers of the machine's own kernel: nodes run on that.
+toolchain() {
+  local work=$1 name kernel
+  kernel=$(uname -r)
+  for name in build-essential libelf-dev pkg-config nvlsm; do begin "$work" && finish "$work" "$name" 1.0; done
   begin "$work"
-  module "$work/pkg/usr/src/nvidia-$version/nvidia.ko" license=NVIDIA "version=$version" "srcversion=5A6C3F0B7D0E4B1C9${version//./}"
-  for name in nvidia_uvm nvidia_peermem; do
-    module "$work/pkg/usr/src/nvidia-$version/$name.ko" license=NVIDIA "version=$version" depends=nvidia,ib_core
-  done
-  put "$work" usr/bin/nvidia-smi 755 <"$2/programs/nvidia-smi"
   put "$work" usr/sbin/dkms 755 <"$2/programs/dkms"
+  finish "$work" dkms 3.0.10-8
+  begin "$work"
+  put "$work" "usr/src/linux-headers-$kernel/Makefile" </dev/null
+  mkdir -p "$work/pkg/lib/modules/$kernel"
+  ln -s "/usr/src/linux-headers-$kernel" "$work/pkg/lib/modules/$kernel/build"
+  finish "$work" "linux-headers-$kernel" 1.0
+}
+
+# The driver of version $3 as package $4, its modules under licence $5.
+driver_package() {
+  local work=$1 version=$3 source
+  begin "$work"
+  source=$work/pkg/usr/src/nvidia-$version
+  module "$source/nvidia.ko" "license=$5" "version=$version" "srcversion=5A6C3F0B7D0E4B1C9${version//./}"
+  module "$source/nvidia_uvm.ko" "license=$5" "version=$version" depends=nvidia
+  module "$source/nvidia_peermem.ko" "license=$5" "version=$version" depends=nvidia,ib_core
+  module "$source/without-rdma/nvidia_peermem.ko" "license=$5" "version=$version" depends=nvidia
+  dkms_build "nvidia-$version" >"$source/build"
+  put "$work" usr/bin/nvidia-smi 755 <"$2/programs/nvidia-smi"
   put "$work" "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$version" </dev/null
   ln -s "libnvidia-ml.so.$version" "$work/pkg/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
   printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nvidia-persistenced 755
@@ -73,14 +99,15 @@ Description=NVIDIA Persistence Daemon (stand-in)
 [Service]
 ExecStart=/usr/bin/nvidia-persistenced
 UNIT
-  dkms_build "nvidia-$version" | put "$work" DEBIAN/postinst 755
-  finish "$work" cuda-drivers-560 "$version-1"
+  printf '#!/bin/sh\nsh /usr/src/nvidia-%s/build\n' "$version" | put "$work" DEBIAN/postinst 755
+  finish "$work" "$4" "$version-1" dkms
 }
 
+# The fabric manager of version $3 as package $4.
 fm_package() {
   local work=$1
   begin "$work"
-  put "$work" usr/bin/nv-fabricmanager 755 <"$2/programs/nv-fabricmanager"
+  put "$work" usr/bin/nv-fabricmanager 755 < <(sed "s/^package=.*/package=$4/" "$2/programs/nv-fabricmanager")
   put "$work" lib/systemd/system/nvidia-fabricmanager.service <<'UNIT'
 [Unit]
 Description=NVIDIA fabric manager (stand-in)
@@ -91,19 +118,68 @@ ExecStart=/usr/bin/nv-fabricmanager
 WantedBy=multi-user.target
 UNIT
   reload_postinst | put "$work" DEBIAN/postinst 755
-  finish "$work" nvidia-fabricmanager-560 "$3-1"
+  finish "$work" "$4" "$3-1"
+}
+
+imex_package() {
+  local work=$1
+  begin "$work"
+  for name in nvidia-imex nvidia-imex-ctl; do put "$work" "usr/bin/$name" 755 <"$2/programs/$name"; done
+  put "$work" etc/nvidia-imex/config.cfg </dev/null
+  put "$work" lib/systemd/system/nvidia-imex.service <<'UNIT'
+[Unit]
+Description=NVIDIA IMEX service (stand-in)
+[Service]
+ExecStart=/usr/bin/nvidia-imex
+[Install]
+WantedBy=multi-user.target
+UNIT
+  reload_postinst | put "$work" DEBIAN/postinst 755
+  finish "$work" nvidia-imex "$3-1"
+}
+
+dcgm_package() {
+  local work=$1
+  begin "$work"
+  put "$work" usr/bin/dcgmi 755 <"$2/programs/dcgmi"
+  printf '#!/bin/sh\nexec sleep infinity\n' | put "$work" usr/bin/nv-hostengine 755
+  put "$work" lib/systemd/system/nvidia-dcgm.service <<'UNIT'
+[Unit]
+Description=NVIDIA DCGM service (stand-in)
+[Service]
+ExecStart=/usr/bin/nv-hostengine -n
+[Install]
+WantedBy=multi-user.target
+UNIT
+  reload_postinst | put "$work" DEBIAN/postinst 755
+  finish "$work" "$3" "$4"
+}
+
+# What asks the fabric. MLNX_OFED brings its own, DOCA takes this one.
+infiniband_diags() {
+  begin "$1"
+  put "$1" usr/sbin/sminfo 755 <"$2/programs/sminfo"
+  finish "$1" infiniband-diags 2501mlnx56-1
 }
 
 # Puts modules of version $5, tools and the line of `ofed_info` $4 of an RDMA stack into the tree $1, with sources named $2.
 stack() {
-  local root=$1 source=$2 common=$3 line=$4 version=$5 name
+  local root=$1 source=$2 common=$3 line=$4 version=$5 name needs
   mkdir -p "$root/usr/bin" "$root/usr/sbin"
   module "$root/usr/src/$source/mlx5_core.ko" 'license=Dual BSD/GPL' "version=$version" "srcversion=$(sha256sum <<<"$source" | cut -c1-23)"
-  for name in mlx5_ib ib_core ib_uverbs; do
-    module "$root/usr/src/$source/$name.ko" 'license=Dual BSD/GPL' "version=$version"
-  done
-  cp "$common/programs/ibv_devinfo" "$root/usr/bin/"
-  cp "$common/programs/sminfo" "$root/usr/sbin/"
+  while read -r name needs; do
+    module "$root/usr/src/$source/$name.ko" 'license=Dual BSD/GPL' "version=$version" "depends=$needs"
+  done <<'MODULES'
+ib_core
+ib_uverbs ib_core
+ib_umad ib_core
+rdma_cm ib_core
+rdma_ucm rdma_cm,ib_uverbs,ib_core
+mlx5_ib mlx5_core,ib_uverbs,ib_core
+MODULES
+  for name in ibv_devinfo mlnx_qos; do cp "$common/programs/$name" "$root/usr/bin/"; done
+  for name in cma_roce_mode cma_roce_tos; do cp "$common/programs/cma_roce" "$root/usr/sbin/$name"; done
+  cp "$common/programs/ethtool" "$root/usr/sbin/"
   printf '#!/bin/sh\n# ofed_info: the stack that was installed with it.\necho %q\n' "$line" >"$root/usr/bin/ofed_info"
   chmod 755 "$root/usr/bin/ofed_info"
 }
@@ -112,12 +188,13 @@ stack() {
 ofed_archive() {
   local root=$1/MLNX_OFED_LINUX-$5 source=mlnx-ofed-$5
   stack "$root/files" "$source" "$3" "$(sed "s/${STACKS%% *}/$5/" "$4/ofed_info-mlnx.txt")" "${5%.*}"
+  cp "$3/programs/sminfo" "$root/files/usr/sbin/"
   dkms_build "$source" >"$root/build"
   cat >"$root/mlnxofedinstall" <<'INSTALL'
 #!/bin/sh
 set -e
 here=$(dirname "$(readlink -f "$0")")
-for module in mlx5_core mlx5_ib ib_core ib_uverbs; do rm -f "/lib/modules/$(uname -r)/updates/dkms/$module.ko"; done
+for module in mlx5_core mlx5_ib ib_core ib_uverbs ib_umad rdma_cm rdma_ucm; do rm -f "/lib/modules/$(uname -r)/updates/dkms/$module.ko"; done
 rm -rf /usr/src/mlnx-ofed-* /usr/bin/ofed_info
 depmod
 cp -a "$here/files/." /
@@ -135,5 +212,5 @@ doca_package() {
   begin "$work"
   stack "$work/pkg" "doca-ofed-$4" "$2" "$line" "$(sed 's/^OFED-internal-//; s/:$//' <<<"$line")"
   dkms_build "doca-ofed-$4" | put "$work" DEBIAN/postinst 755
-  finish "$work" doca-ofed "$4"
+  finish "$work" doca-ofed "$4" infiniband-diags
 }
