@@ -315,7 +315,7 @@ pub struct Counts {
 impl Drift {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
-            hosts: self.hosts.len(),
+            hosts: self.hosts.iter().filter(|host| !host.host.is_cluster()).count(),
             unreachable: self.hosts.iter().filter(|host| host.reach != Reach::Observed).count(),
             findings: self.findings.len(),
             unknown: self.unknown.len(),

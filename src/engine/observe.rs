@@ -139,7 +139,7 @@ async fn look<S: Asked>(
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
-    look.say(Event::ObserveStarted { hosts: hosts.len() });
+    look.say(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
     let (mut observed, mut sessions) = look.first::<S>(hosts).await;
     look.share(&mut observed);
     look.second(&mut observed, &mut sessions).await;

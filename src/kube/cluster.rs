@@ -9,12 +9,12 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use std::time::Duration;
 
 /// The limit of one question.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
+    pub(super) client: Client,
     /// The address, and through which host.
     server: String,
     /// Gone through, for as long as questions are asked.
@@ -90,8 +90,17 @@ impl Cluster {
     async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
         match tokio::time::timeout(LIMIT, question).await {
             Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, self.session.is_some(), &error)),
-            Err(_) => Err(KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))),
+            Err(_) => Err(self.silent()),
         }
+    }
+
+    pub(super) fn silent(&self) -> KubeError {
+        KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))
+    }
+
+    /// Whether it is reached through a host.
+    pub(super) fn is_through(&self) -> bool {
+        self.session.is_some()
     }
 }
 

@@ -6,11 +6,22 @@
 //! Each question has a time limit. Nothing here prints.
 
 mod access;
+mod api;
+mod call;
+mod clean;
 mod cluster;
 mod error;
+mod fields;
 mod helm;
+mod lock;
+mod look;
+mod records;
 
 pub use access::Access;
+pub use call::Call;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
+pub use lock::{LockRefused, Writer};
+pub use look::{Answered, Onlooker};
+pub use records::NAMESPACE;
 pub use helm::{HelmVersion, helm_version};

@@ -100,9 +100,16 @@ impl StepTable {
     /// Whether an edge leads to other hosts.
     pub fn spans(&self, edge: &Edge) -> bool {
         let scope = |index| self.step(index).map(|step| step.scope);
-        matches!(edge.why, Why::Export | Why::Barrier)
-            || matches!(scope(edge.from), Some(Scope::One | Scope::Fleet))
-            || scope(edge.to) == Some(Scope::Fleet)
+        let (from, to) = (scope(edge.from), scope(edge.to));
+        match (from == Some(Scope::Cluster), to == Some(Scope::Cluster)) {
+            (true, true) => false,
+            (true, false) | (false, true) => true,
+            (false, false) => {
+                matches!(edge.why, Why::Export | Why::Barrier)
+                    || matches!(from, Some(Scope::One | Scope::Fleet))
+                    || to == Some(Scope::Fleet)
+            }
+        }
     }
 }
 
@@ -125,16 +132,23 @@ impl Spans<'_> {
         if removal || !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
             return None;
         }
-        let one = matches!(from.scope, Scope::One | Scope::Fleet);
-        let counted = self.counted(host, &recipe.name);
+        let one = matches!(from.scope, Scope::One | Scope::Fleet | Scope::Cluster);
+        let counted = match (from.scope, host.is_cluster()) {
+            (Scope::Cluster, _) => self.project.member().cloned().into_iter().collect(),
+            (_, true) => self.counted_by_cluster(edge, &recipe.name),
+            _ => self.counted(host, &recipe.name),
+        };
         let total = counted.len();
         let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
         let least = match edge.why {
             Why::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
             Why::Needs | Why::Order | Why::Barrier if one => Some(1),
+            // What needs a step of hosts is built on all of them, where nothing else is said.
+            Why::Needs | Why::Order if host.is_cluster() => Some(total),
             _ => None,
         };
-        let hosts = if one { self.chosen_of(edge.from, hosts) } else { hosts };
+        let chosen = one && from.scope != Scope::Cluster;
+        let hosts = if chosen { self.chosen_of(edge.from, hosts) } else { hosts };
         let cut = if one && !hosts.is_empty() { Vec::new() } else { cut };
         Some(Wait { from: edge.from, phase: edge.phase, hosts, cut, least })
     }
@@ -158,7 +172,22 @@ impl Spans<'_> {
         };
         match self.selection(host, recipe) {
             Some(selection) => selection.iter().filter(has).cloned().collect(),
-            None => self.project.hosts.keys().filter(has).cloned().collect(),
+            None => self.project.machines().filter(has).cloned().collect(),
+        }
+    }
+
+    /// Returns the hosts that have `recipe` of those that the waiting recipe of the cluster is applied to; all that have it
+    /// where those are none.
+    fn counted_by_cluster(&self, edge: &Edge, recipe: &str) -> Vec<HostName> {
+        let has = |host: &&HostName| {
+            let own = self.project.instances.get(*host);
+            own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
+        };
+        let own = self.selection(&HostName::cluster(), &self.project.graph.step(edge.to).recipe);
+        let selected: Vec<HostName> = own.into_iter().flat_map(|own| own.iter()).filter(has).cloned().collect();
+        match selected.is_empty() {
+            true => self.project.machines().filter(has).cloned().collect(),
+            false => selected,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Counts, lists and times in words.
 
 use crate::config::{ChartEdge, ChartStep};
+use crate::model::HostName;
 use std::time::Duration;
 
 /// Returns `1 host`, `3 hosts`.
@@ -17,6 +18,21 @@ fn plural(one: &str) -> String {
         one if one.ends_with(['s', 'x']) => format!("{one}es"),
         one => format!("{one}s"),
     }
+}
+
+/// Returns `3 hosts`, `3 hosts and the cluster` or `the cluster`: its API is no host.
+pub fn places(hosts: usize, cluster: bool) -> String {
+    match (hosts, cluster) {
+        (0, true) => "the cluster".to_owned(),
+        (some, true) => format!("{} and the cluster", count(some, "host")),
+        (some, false) => count(some, "host"),
+    }
+}
+
+/// As [`places`], of names.
+pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
+    let (clusters, hosts): (Vec<&HostName>, Vec<&HostName>) = names.partition(|name| name.is_cluster());
+    places(hosts.len(), !clusters.is_empty())
 }
 
 /// Returns a duration for people: `0.3 s`, `12 s`, `3 min 05 s`, `2 h 07 min`.

@@ -40,7 +40,7 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 fn heading(told: &Told<'_>) -> String {
     let counts = told.drift.counts();
-    let hosts = count(counts.hosts, "host");
+    let hosts = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
     let open = words::counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {

@@ -82,7 +82,8 @@ pub fn line(event: &Event) -> Option<Line> {
 }
 
 fn started(run: &str, hosts: usize, steps: usize) -> String {
-    format!("run {}: {} on {}", escape::line(run), count(steps, "step"), count(hosts, "host"))
+    let on = if hosts == 0 { "the cluster".to_owned() } else { count(hosts, "host") };
+    format!("run {}: {} on {on}", escape::line(run), count(steps, "step"))
 }
 
 /// Returns `n[02:10] wait for the canary n01`.

@@ -115,7 +115,7 @@ fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
 fn closing(drift: &Drift) -> String {
     let counts = drift.counts();
     let time = took(drift.took);
-    let hosts = count(counts.hosts, "host");
+    let hosts = words::places_of(drift.hosts.iter().map(|host| &host.host));
     if counts.findings + counts.unknown + counts.unreachable == 0 {
         let settled = count(counts.settled, "check");
         let aside = aside(&counts);

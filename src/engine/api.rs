@@ -1,0 +1,62 @@
+//! The cluster's API in the place of a host: how it is opened, asked and worked on.
+
+use super::link::{Locked, broken, session};
+use super::run::Options;
+use crate::config::Project;
+use crate::kube::{Access, Cluster, KubeError, LockRefused, Onlooker, Writer};
+use crate::model::SecretStore;
+use crate::probe::{Observation, Probe};
+use crate::transport::{ErrorKind, Owner, TransportError};
+use std::collections::BTreeSet;
+
+/// Opens the API that the inventory names, through the session of a host where it says so.
+pub(super) async fn cluster(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
+    let Some(host) = &access.via else { return Cluster::open(access).await };
+    let session = session(project, options, host, &project.secrets).await;
+    Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await
+}
+
+/// Opens it to look at.
+pub(super) async fn look(project: &Project, options: &Options) -> Result<Onlooker, TransportError> {
+    let access = project.kubernetes.as_ref().ok_or_else(|| broken("the inventory has no `kubernetes`".to_owned()))?;
+    let cluster = cluster(project, access, options).await.map_err(away)?;
+    Ok(Onlooker::new(cluster, &project.cluster))
+}
+
+/// Puts `probes`, and keeps what was answered where that is wanted.
+pub(super) async fn observe(
+    looker: &Onlooker,
+    probes: &BTreeSet<Probe>,
+    keep: bool,
+    secrets: &SecretStore,
+) -> Result<Observation, TransportError> {
+    let mut seen = Observation::default();
+    if keep {
+        seen.keep_raw();
+    }
+    for (probe, answer) in looker.observe(probes, secrets).await.map_err(away)? {
+        seen.told(probe, answer);
+    }
+    Ok(seen)
+}
+
+/// Takes the cluster's lock.
+pub(super) async fn lock(looker: &Onlooker, owner: &Owner, clock: fn() -> jiff::Timestamp) -> Result<(Locked, Option<Writer>), TransportError> {
+    match looker.lock(owner, clock).await {
+        Ok(writer) => Ok((Locked::Ours, Some(writer))),
+        Err(LockRefused::Held(other)) => Ok((Locked::Held(other), None)),
+        Err(LockRefused::Failed(error)) => Err(away(error)),
+    }
+}
+
+/// Says of the API what is said of a host that cannot be reached.
+pub(super) fn away(error: KubeError) -> TransportError {
+    TransportError {
+        kind: ErrorKind::Connect,
+        message: error.message,
+        hint: error.hint,
+        said: None,
+        retryable: false,
+        sent_anything: false,
+    }
+}
