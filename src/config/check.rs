@@ -29,6 +29,8 @@ pub(super) trait Local {
     fn documents(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
         match self.source(path, span)? {
             Value::String(text) => super::documents::read(path, &text, span),
+            // Files are not looked at yet.
+            Value::Null => Ok(Value::Null),
             _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).at(span))),
         }
     }

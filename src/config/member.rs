@@ -79,11 +79,18 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Optio
     rest.iter().for_each(|other| differing(recipe, first, other, &read, diags));
     let selected: BTreeSet<&HostName> = distinct.iter().flat_map(|own| own.selection.iter()).collect();
     let same = |name: &String| rest.iter().all(|own| value(own, name) == value(first, name));
-    let names: BTreeSet<String> = first.params.keys().filter(|name| same(name)).cloned().collect();
+    // What differs and is read is reported: what follows from it is not.
+    let kept = |name: &&String| same(name) || read.contains(*name);
+    let names: BTreeSet<String> = first.params.keys().filter(kept).cloned().collect();
     Some(Arc::new(Instance {
         recipe: Arc::new(part(recipe, true, &names)),
         absent: first.absent,
-        params: first.params.iter().filter(|(name, _)| names.contains(*name)).map(|(n, v)| (n.clone(), v.clone())).collect(),
+        params: first
+            .params
+            .iter()
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect(),
         span: first.span,
         selection: Arc::new(project.hosts.keys().filter(|host| selected.contains(host)).cloned().collect()),
         stack: first.stack.clone(),
@@ -97,8 +104,10 @@ fn value<'i>(instance: &'i Instance, name: &str) -> Option<&'i crate::model::Val
 
 fn differing(recipe: &Recipe, first: &Instance, other: &Instance, read: &BTreeSet<String>, diags: &mut Diags) {
     for name in read.iter().filter(|name| value(first, name) != value(other, name)) {
-        let message = format!("`{name}` of `{}` is not the same for all hosts, and steps of the cluster read it", recipe.name);
-        let place = |instance: &Instance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
+        let message =
+            format!("`{name}` of `{}` is not the same for all hosts, and steps of the cluster read it", recipe.name);
+        let place =
+            |instance: &Instance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
         let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("this value here");
         diags.push(diag.also(place(first), "another one here").hint("there is one cluster: give it one value"));
     }
@@ -111,7 +120,9 @@ fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
         for (text, form, _) in texts(step) {
             let program = programs.get(text, form);
             let reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
-            read.extend(reads.filter_map(|read| read.path.first()).filter(|name| recipe.params.contains_key(*name)).cloned());
+            read.extend(
+                reads.filter_map(|read| read.path.first()).filter(|name| recipe.params.contains_key(*name)).cloned(),
+            );
         }
     }
     read
@@ -153,7 +164,12 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
         summary: recipe.summary.clone(),
         path: recipe.path.clone(),
         span: recipe.span,
-        params: recipe.params.iter().filter(|(name, _)| params.contains(*name)).map(|(n, p)| (n.clone(), p.clone())).collect(),
+        params: recipe
+            .params
+            .iter()
+            .filter(|(name, _)| params.contains(*name))
+            .map(|(n, p)| (n.clone(), p.clone()))
+            .collect(),
         needs: recipe.needs.clone(),
         after: recipe.after.clone(),
         during: if on_hosts { recipe.during.clone() } else { Vec::new() },
@@ -180,7 +196,10 @@ pub(super) fn check_names(step: &Step, programs: &Programs, sources: &Sources, d
                 Root::Vars => "vars",
                 _ => continue,
             };
-            let diag = Diag::error(Code::UnknownName, format!("`{root}` is of one host, and step `{}` runs on none", step.name));
+            let diag = Diag::error(
+                Code::UnknownName,
+                format!("`{root}` is of one host, and step `{}` runs on none", step.name),
+            );
             let at = super::render::place(&read.range, text, span, sources);
             diags.push(diag.at(at).hint("read parameters, `hosts`, or what steps of hosts export"));
         }

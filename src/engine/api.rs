@@ -41,12 +41,21 @@ pub(super) async fn observe(
 }
 
 /// Takes the cluster's lock.
-pub(super) async fn lock(looker: &Onlooker, owner: &Owner, clock: fn() -> jiff::Timestamp) -> Result<(Locked, Option<Writer>), TransportError> {
+pub(super) async fn lock(
+    looker: &Onlooker,
+    owner: &Owner,
+    clock: fn() -> jiff::Timestamp,
+) -> Result<(Locked, Option<Writer>), TransportError> {
     match looker.lock(owner, clock).await {
         Ok(writer) => Ok((Locked::Ours, Some(writer))),
         Err(LockRefused::Held(other)) => Ok((Locked::Held(other), None)),
         Err(LockRefused::Failed(error)) => Err(away(error)),
     }
+}
+
+/// No command runs there.
+pub(super) fn no_host() -> TransportError {
+    broken("it is the cluster's API, and no host: neither facts nor commands are there".to_owned())
 }
 
 /// Says of the API what is said of a host that cannot be reached.

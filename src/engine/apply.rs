@@ -91,8 +91,7 @@ pub async fn apply(
 
 /// Says once which hosts begin only after the canaries.
 fn say_who_waits(run: &Run<'_>, plan: &Plan) {
-    let waits =
-        |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
+    let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
     if !run.canaries.is_empty() && !hosts.is_empty() {
         run.say(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });

@@ -25,7 +25,8 @@ impl HostRun<'_> {
             match tried(|| writer.act(call, left, &shared.secrets), due.retries).await {
                 Ok(said) => printed.push(said),
                 Err(error) => {
-                    let failure = failed(&error, &shared.secrets.scrub(&printed.join("\n")), &|text| shared.secrets.scrub(text));
+                    let failure =
+                        failed(&error, &shared.secrets.scrub(&printed.join("\n")), &|text| shared.secrets.scrub(text));
                     return Acted { lacks: Some(failure), began: true, ..Acted::default() };
                 }
             }
@@ -35,7 +36,10 @@ impl HostRun<'_> {
     }
 }
 
-async fn tried<F: Future<Output = Result<String, KubeError>>>(call: impl Fn() -> F, retries: u32) -> Result<String, KubeError> {
+async fn tried<F: Future<Output = Result<String, KubeError>>>(
+    call: impl Fn() -> F,
+    retries: u32,
+) -> Result<String, KubeError> {
     let mut done = call().await;
     for _ in 0..retries {
         if done.is_ok() {

@@ -292,7 +292,8 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
 }
 
 fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
-    let reason = format!("another run works on this host: {}", Owner::told(owner).raw());
+    let what = if host.is_cluster() { "the cluster" } else { "this host" };
+    let reason = format!("another run works on {what}: {}", Owner::told(owner).raw());
     let mut report = empty(host, Outcome::Locked, reason.into());
     report.hint =
         Some("run again when it is done; a lock whose controller is gone is given up within two minutes".into());

@@ -223,7 +223,8 @@ impl Link {
         let finished = match &self.end {
             End::Reading(reader) => reader.session().run(&script, secrets, None).await?,
             End::Writing(writer) => writer.session().run(&script, secrets, None).await?,
-            End::Recorded(_) | End::Asking(_) | End::Ruling(_) => return Err(no_host()),
+            End::Recorded(_) => return Err(no_host()),
+            End::Asking(_) | End::Ruling(_) => return Err(api::no_host()),
             #[cfg(test)]
             End::Simulated(sim) => sim.act(&script, secrets).await?,
         };

@@ -192,7 +192,11 @@ pub(super) async fn observe_for(
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });
-        let seen = match Glance::open(project, options, &host, &project.secrets).await {
+        let opened = match host.is_cluster() {
+            true => Err(super::api::no_host()),
+            false => Glance::open(project, options, &host, &project.secrets).await,
+        };
+        let seen = match opened {
             Ok(glance) => {
                 let seen = ask(&glance, &host, probes, &project.secrets).await;
                 glance.close().await;

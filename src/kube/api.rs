@@ -17,8 +17,8 @@ pub(super) const MANAGER: &str = "forge";
 /// Why a request came to nothing.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// The API said no: its status and words, and the fields it spoke of, each with its reason.
-    Said { code: u16, reason: String, message: String, causes: Vec<(String, String)> },
+    /// The API said no: its status and words, and the fields it spoke of, each with what it said.
+    Said { code: u16, message: String, causes: Vec<(String, String)> },
     /// It was not asked, did not answer, or does not know who asks.
     Away(KubeError),
 }
@@ -79,7 +79,11 @@ impl Place {
     /// What stands in a namespace names none.
     fn named(&self, id: &ObjectId) -> Result<(), Refusal> {
         match self.namespaced && id.namespace.is_none() {
-            true => Err(Refusal::Said { code: 422, reason: String::new(), message: format!("a {} stands in a namespace, and {id} names none", id.kind), causes: Vec::new() }),
+            true => Err(Refusal::Said {
+                code: 422,
+                message: format!("a {} stands in a namespace, and {id} names none", id.kind),
+                causes: Vec::new(),
+            }),
             false => Ok(()),
         }
     }
@@ -156,7 +160,10 @@ impl Cluster {
     /// Returns an object as it is; `None` where there is none.
     pub(super) async fn get(&self, place: &Place, id: &ObjectId) -> Result<Option<Value>, Refusal> {
         place.named(id)?;
-        match self.put(self.client.request::<Value>(place.of(id).get(&id.name, &GetParams::default()).map_err(unbuilt)?)).await {
+        match self
+            .put(self.client.request::<Value>(place.of(id).get(&id.name, &GetParams::default()).map_err(unbuilt)?))
+            .await
+        {
             Ok(object) => Ok(Some(object)),
             Err(refusal) if refusal.is(404) => Ok(None),
             Err(refusal) => Err(refusal),
@@ -164,32 +171,56 @@ impl Cluster {
     }
 
     /// Applies an object as the field manager forge, or asks what would come of that.
-    pub(super) async fn apply(&self, place: &Place, id: &ObjectId, object: &Value, force: bool, dry_run: bool) -> Answer {
+    pub(super) async fn apply(
+        &self,
+        place: &Place,
+        id: &ObjectId,
+        object: &Value,
+        force: bool,
+        dry_run: bool,
+    ) -> Answer {
         let params = PatchParams { dry_run, force, field_manager: Some(MANAGER.to_owned()), field_validation: None };
-        self.put(self.client.request::<Value>(place.of(id).patch(&id.name, &params, &Patch::Apply(place.fitting(object).as_ref())).map_err(unbuilt)?)).await
+        self.put(self.client.request::<Value>(
+            place.of(id).patch(&id.name, &params, &Patch::Apply(place.fitting(object).as_ref())).map_err(unbuilt)?,
+        ))
+        .await
     }
 
     /// Replaces an object by another state of it. Its `resourceVersion` must be that of the one that is there.
     pub(super) async fn replace(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
-        self.put(self.client.request::<Value>(place.of(id).replace(&id.name, &params, object.to_string().into_bytes()).map_err(unbuilt)?)).await
+        self.put(self.client.request::<Value>(
+            place.of(id).replace(&id.name, &params, object.to_string().into_bytes()).map_err(unbuilt)?,
+        ))
+        .await
     }
 
     pub(super) async fn create(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
-        self.put(self.client.request::<Value>(place.of(id).create(&params, object.to_string().into_bytes()).map_err(unbuilt)?)).await
+        self.put(
+            self.client
+                .request::<Value>(place.of(id).create(&params, object.to_string().into_bytes()).map_err(unbuilt)?),
+        )
+        .await
     }
 
     /// Deletes the very object that was seen, with what it owns.
     pub(super) async fn delete(&self, place: &Place, id: &ObjectId, uid: &str) -> Answer {
         let uid = (!uid.is_empty()).then(|| uid.to_owned());
-        let params = DeleteParams { preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }), ..DeleteParams::background() };
+        let params = DeleteParams {
+            preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }),
+            ..DeleteParams::background()
+        };
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
     }
 
     /// Returns the first few objects of a kind in a namespace.
     pub(super) async fn list(&self, place: &Place, namespace: &str) -> Result<Vec<Value>, Refusal> {
-        let list = self.put(self.client.request::<Value>(place.request(Some(namespace)).list(&ListParams::default().limit(20)).map_err(unbuilt)?)).await?;
+        let list = self
+            .put(self.client.request::<Value>(
+                place.request(Some(namespace)).list(&ListParams::default().limit(20)).map_err(unbuilt)?,
+            ))
+            .await?;
         Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
     }
 
@@ -207,8 +238,7 @@ impl Cluster {
             ::kube::Error::Api(status) if status.code != 401 => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
-                let (reason, message) = (status.reason.clone(), status.message.clone());
-                Refusal::Said { code: status.code, reason, message, causes }
+                Refusal::Said { code: status.code, message: status.message.clone(), causes }
             }
             error => Refusal::Away(KubeError::of(self.server(), self.is_through(), error)),
         }

@@ -120,5 +120,5 @@ impl Writer {
 }
 
 fn own(message: &str) -> Refusal {
-    Refusal::Said { code: 409, reason: String::new(), message: message.to_owned(), causes: Vec::new() }
+    Refusal::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
 }

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn of_secrets_only_is_told_whether_they_differ() {
-        let secret = |a: &str, b: &str| Some(json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": a, "b": b } }));
+        let secret =
+            |a: &str, b: &str| Some(json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": a, "b": b } }));
         let (mut live, mut dry) = (secret("MQ==", "Mg=="), secret("MQ==", "Mw=="));
         withheld(&mut live, &mut dry, None);
         assert_eq!(live, secret(SECRET, SECRET));
@@ -145,7 +146,8 @@ mod tests {
         let want = json!({ "data": { "token": format!("x {placeholder}"), "b": "2" }, "list": [1, placeholder] });
         let applied = revealed(&want, &secrets);
         assert_eq!(applied["data"]["token"], "x hunter2\"");
-        let (mut live, mut dry) = (Some(json!({ "data": { "token": "old", "b": "1" }, "list": [1, "old"] })), Some(applied));
+        let (mut live, mut dry) =
+            (Some(json!({ "data": { "token": "old", "b": "1" }, "list": [1, "old"] })), Some(applied));
         withheld(&mut live, &mut dry, Some(&want));
         assert_eq!(live, Some(json!({ "data": { "token": SECRET, "b": "1" }, "list": SECRET })));
         assert_eq!(dry, Some(json!({ "data": { "token": OTHER, "b": "2" }, "list": OTHER })));
@@ -154,6 +156,9 @@ mod tests {
     #[test]
     fn text_of_a_secret_is_written_as_the_api_keeps_it() {
         let want = json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "a": "1" } });
-        assert_eq!(revealed(&want, &SecretStore::default()), json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } }));
+        assert_eq!(
+            revealed(&want, &SecretStore::default()),
+            json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } })
+        );
     }
 }

@@ -46,26 +46,29 @@ pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
     owners(object).into_iter().map(told).collect()
 }
 
-/// Returns the fields that somebody added by hand, with everything below them, and that nobody else set.
-pub(super) fn added(object: &Value, own: &str) -> Vec<Added> {
-    let (hands, others): (Vec<Owner>, Vec<Owner>) = owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
-    // What is not forge's is no business of this.
-    if !others.iter().any(|owner| owner.manager == own) {
-        return Vec::new();
-    }
-    let kept: BTreeSet<&Path> = others.iter().flat_map(|owner| &owner.fields).collect();
+/// Returns the fields that somebody added by hand, with everything below them, that nobody else set and that `own` does not
+/// want: what it wants is what it would own, were it applied.
+pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
+    let (hands, others): (Vec<Owner>, Vec<Owner>) =
+        owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
+    let wanted: Vec<Owner> = owners(applied).into_iter().filter(|owner| owner.manager == own).collect();
+    let kept: BTreeSet<&Path> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
     let free = |path: &&Path| !kept.iter().any(|kept| kept.starts_with(path)) && !is_beside(path);
     let mut found: Vec<(&Owner, &Path)> = Vec::new();
-    for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path))) {
+    for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
+    {
         // A set is in order: what holds a field comes before it.
         if !found.iter().any(|(_, above)| path.starts_with(above)) {
             found.push((owner, path));
         }
     }
-    found.into_iter().filter_map(|(owner, path)| {
-        let pointer = pointer(object, path)?;
-        Some(Added { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
-    }).collect()
+    found
+        .into_iter()
+        .filter_map(|(owner, path)| {
+            let pointer = pointer(object, path)?;
+            Some(Added { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
+        })
+        .collect()
 }
 
 fn is_hand(manager: &str) -> bool {
@@ -164,7 +167,9 @@ fn pointer(object: &Value, path: &Path) -> Option<String> {
             Part::Is(value) => position(at, |item| item.to_string() == *value)?.to_string(),
             Part::Item(keys) => {
                 let keys: Value = serde_json::from_str(keys).ok()?;
-                let fits = |item: &Value| keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)));
+                let fits = |item: &Value| {
+                    keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+                };
                 position(at, fits)?.to_string()
             }
         };
@@ -184,7 +189,11 @@ pub(super) fn without(object: &Value, pointers: &[String]) -> Value {
     let mut object = object.clone();
     let mut sorted: Vec<&String> = pointers.iter().collect();
     // From the end of each list, so that what is left keeps its place.
-    sorted.sort_by_key(|pointer| std::cmp::Reverse(pointer.split('/').map(|part| (part.parse::<usize>().unwrap_or(0), part.to_owned())).collect::<Vec<_>>()));
+    sorted.sort_by_key(|pointer| {
+        std::cmp::Reverse(
+            pointer.split('/').map(|part| (part.parse::<usize>().unwrap_or(0), part.to_owned())).collect::<Vec<_>>(),
+        )
+    });
     for pointer in sorted {
         let Some((above, last)) = pointer.rsplit_once('/') else { continue };
         match object.pointer_mut(above) {
@@ -230,8 +239,9 @@ mod tests {
 
     #[test]
     fn what_somebody_added_is_told_as_a_whole() {
-        let found = added(&object(), "forge");
-        let told: Vec<(&str, &str)> = found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
+        let found = added(&object(), &object(), "forge");
+        let told: Vec<(&str, &str)> =
+            found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
         assert_eq!(
             told,
             [
@@ -244,22 +254,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_forges_is_left_alone() {
-        assert_eq!(added(&object(), "somebody"), []);
+    fn what_is_wanted_is_not_added_whoever_set_it_last() {
+        let mut applied = object();
+        applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
+            json!({ ".": {}, "f:name": {} });
+        let found = added(&object(), &applied, "forge");
+        assert!(found.iter().all(|added| added.field != ".spec.containers[name=side]"), "{found:?}");
+        assert_eq!(found.len(), 2);
     }
 
     #[test]
     fn who_set_what_is_told_without_a_status() {
         let managers = managers(&object());
         assert_eq!(managers.len(), 2);
-        assert_eq!(managers[0].fields, [".metadata.labels.app", ".spec.containers[name=main].image", ".spec.containers[name=main].name"]);
+        assert_eq!(
+            managers[0].fields,
+            [".metadata.labels.app", ".spec.containers[name=main].image", ".spec.containers[name=main].name"]
+        );
         assert_eq!(time_of(&managers, "kubectl-edit"), "T2");
         assert_eq!(time_of(&managers, "nobody"), "");
     }
 
     #[test]
     fn fields_are_taken_out_from_the_end() {
-        let pointers = added(&object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
+        let pointers = added(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
         let left = without(&object(), &pointers);
         assert_eq!(left["spec"], json!({ "containers": [{ "name": "main", "image": "a:1" }] }));
         assert_eq!(left["metadata"]["labels"], json!({ "app": "a" }));
@@ -270,6 +288,11 @@ mod tests {
 
     #[test]
     fn who_restarts_pods_adds_nothing() {
-        assert!(is_hand("kubectl-edit") && is_hand("kubectl") && !is_hand("kubectl-rollout") && !is_hand("kube-controller-manager"));
+        assert!(
+            is_hand("kubectl-edit")
+                && is_hand("kubectl")
+                && !is_hand("kubectl-rollout")
+                && !is_hand("kube-controller-manager")
+        );
     }
 }

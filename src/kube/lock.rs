@@ -58,7 +58,12 @@ impl Onlooker {
         let name = name_of("lock", &self.name);
         let lease = Lease {
             place: Place::new("coordination.k8s.io/v1", "leases", true),
-            id: ObjectId { api_version: "coordination.k8s.io/v1".to_owned(), kind: "Lease".to_owned(), namespace: Some(NAMESPACE.to_owned()), name },
+            id: ObjectId {
+                api_version: "coordination.k8s.io/v1".to_owned(),
+                kind: "Lease".to_owned(),
+                namespace: Some(NAMESPACE.to_owned()),
+                name,
+            },
             holder: format!("{} {}@{} {}", owner.run, owner.user, owner.controller, owner.pid),
             owner: owner.text(),
             clock,
@@ -100,7 +105,8 @@ impl Lease {
         if holder.is_empty() || holder == self.holder {
             return Ok(None);
         }
-        let lasts = there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
+        let lasts =
+            there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
         let (now, last) = (looker.now().await?, written(there));
         // What is not told counts as held.
         if let (Some(now), Some(last)) = (now, last)
@@ -179,7 +185,9 @@ impl Writer {
     /// The lock is not held any more.
     pub(super) fn held(&self) -> Result<(), KubeError> {
         match self.lost.load(Ordering::Relaxed) {
-            true => Err(KubeError::new("the cluster's lock was lost: it could not be renewed in time").hint("run again")),
+            true => {
+                Err(KubeError::new("the cluster's lock was lost: it could not be renewed in time").hint("run again"))
+            }
             false => Ok(()),
         }
     }

@@ -5,7 +5,9 @@ use super::clean::{clean, revealed, withheld};
 use super::fields::{added, managers, time_of, without};
 use super::{Cluster, KubeError, records};
 use crate::model::{SecretStore, Value};
-use crate::probe::{Account, Added, Condition, Contents, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown};
+use crate::probe::{
+    Account, Added, Condition, Contents, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown,
+};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
@@ -73,7 +75,13 @@ impl Onlooker {
             Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
             Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
             Probe::Account => Reading::Account(Account::Root),
-            _ => return Err(Refusal::Said { code: 400, reason: String::new(), message: "is a question to a host".to_owned(), causes: Vec::new() }),
+            _ => {
+                return Err(Refusal::Said {
+                    code: 400,
+                    message: "is a question to a host".to_owned(),
+                    causes: Vec::new(),
+                });
+            }
         })
     }
 
@@ -91,11 +99,13 @@ impl Onlooker {
         if let Some(want) = want {
             let sent = revealed(want, secrets);
             match self.dry(&place, id, &sent, &mut info).await? {
-                Dry::Becomes(object) => becomes = Some(clean(object)),
+                Dry::Becomes(object) => {
+                    if let Some(raw) = &raw {
+                        self.add_added(&place, id, raw, &object, &mut info).await?;
+                    }
+                    becomes = Some(clean(object));
+                }
                 other => info.dry = Some(other),
-            }
-            if let Some(raw) = &raw {
-                self.add_added(&place, id, raw, &mut info).await?;
             }
         }
         let mut live = raw.map(clean);
@@ -118,14 +128,25 @@ impl Onlooker {
         match answer {
             Ok(object) => Ok(Dry::Becomes(object)),
             Err(refusal) if refusal.is(404) && id.namespace.is_some() => Ok(Dry::NoNamespace),
-            Err(refusal @ Refusal::Said { code: 400..=499, .. }) if !refusal.is(403) => Ok(Dry::Refused(refusal.words())),
+            // Whether it would be refused is not known then.
+            Err(refusal) if refusal.words().contains("does not support dry run") => Err(refusal),
+            Err(refusal @ Refusal::Said { code: 400..=499, .. }) if !refusal.is(403) => {
+                Ok(Dry::Refused(refusal.words()))
+            }
             Err(refusal) => Err(refusal),
         }
     }
 
     /// Finds what was added by hand and can be taken out: what comes back by itself was no addition.
-    async fn add_added(&self, place: &Place, id: &ObjectId, raw: &Value, info: &mut ObjectInfo) -> Result<(), Refusal> {
-        let found = added(raw, MANAGER);
+    async fn add_added(
+        &self,
+        place: &Place,
+        id: &ObjectId,
+        raw: &Value,
+        applied: &Value,
+        info: &mut ObjectInfo,
+    ) -> Result<(), Refusal> {
+        let found = added(raw, applied, MANAGER);
         if found.is_empty() {
             return Ok(());
         }
@@ -203,6 +224,10 @@ fn told_of(raw: &Value) -> ObjectInfo {
 fn conditions(raw: &Value) -> Vec<Condition> {
     let all = raw.pointer("/status/conditions").and_then(Value::as_array);
     let text = |item: &Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let one = |item: &Value| Condition { name: text(item, "type"), status: text(item, "status"), message: text(item, "message") };
+    let one = |item: &Value| Condition {
+        name: text(item, "type"),
+        status: text(item, "status"),
+        message: text(item, "message"),
+    };
     all.into_iter().flatten().map(one).collect()
 }

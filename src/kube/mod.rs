@@ -21,7 +21,7 @@ pub use access::Access;
 pub use call::Call;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
+pub use helm::{HelmVersion, helm_version};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
 pub use records::NAMESPACE;
-pub use helm::{HelmVersion, helm_version};

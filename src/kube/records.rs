@@ -53,7 +53,8 @@ pub(super) async fn read(cluster: &Cluster, name: &str) -> Result<RecordsState, 
     let (place, id) = core("ConfigMap", &name_of("applied", name));
     let map = cluster.get(&place, &id).await?;
     let data = map.as_ref().and_then(|map| map["data"].as_object());
-    let records = data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), Untrusted::from(text.as_str()?))));
+    let records =
+        data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), Untrusted::from(text.as_str()?))));
     Ok(RecordsState { records: records.collect(), key: key(cluster).await?, running: Vec::new(), window: None })
 }
 
@@ -95,7 +96,8 @@ impl Writer {
             return Ok(key);
         }
         let mut bytes = [0u8; 32];
-        getrandom::fill(&mut bytes).map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers: {error}"))))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers: {error}"))))?;
         let (place, id) = core("Secret", KEY);
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
         let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": NAMESPACE }, "data": { "key": data } });
@@ -104,7 +106,12 @@ impl Writer {
             Err(refusal) if refusal.is(409) => {}
             made => drop(made?),
         }
-        key(cluster).await?.ok_or_else(|| Refusal::Away(KubeError::new(format!("the Secret `{NAMESPACE}/{KEY}` holds no key")).hint("delete it: the next apply makes one")))
+        key(cluster).await?.ok_or_else(|| {
+            Refusal::Away(
+                KubeError::new(format!("the Secret `{NAMESPACE}/{KEY}` holds no key"))
+                    .hint("delete it: the next apply makes one"),
+            )
+        })
     }
 
     /// Adds records, by name, to those that the cluster keeps.
@@ -135,7 +142,10 @@ impl Writer {
         data.extend(records.iter().map(|(name, text)| (key_of(name), Value::from(text.as_str()))));
         let size: usize = data.iter().map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
         if size > MOST {
-            let error = KubeError::new(format!("the records of this cluster come to {} kB, and the API keeps 1 MiB", size / 1024));
+            let error = KubeError::new(format!(
+                "the records of this cluster come to {} kB, and the API keeps 1 MiB",
+                size / 1024
+            ));
             return Err(error.hint("declare large objects as a chart, or in an inventory of their own"));
         }
         let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": NAMESPACE }, "data": data });
@@ -152,7 +162,10 @@ mod tests {
 
     #[test]
     fn records_have_a_key_each() {
-        assert_eq!(key_of("lab@web%2Fsite.json"), format!("lab_web_2Fsite.{}.json", &key_of("lab@web%2Fsite.json")[15..27]));
+        assert_eq!(
+            key_of("lab@web%2Fsite.json"),
+            format!("lab_web_2Fsite.{}.json", &key_of("lab@web%2Fsite.json")[15..27])
+        );
         assert_ne!(key_of("lab@a%2Fb.json"), key_of("lab@a@2Fb.json"));
         assert!(key_of(&"x".repeat(500)).len() < 253);
     }
@@ -160,7 +173,7 @@ mod tests {
     #[test]
     fn names_of_clusters_become_names_of_objects() {
         assert_eq!(name_of("applied", "lab-1.a"), "forge-applied-lab-1.a");
-        assert_eq!(name_of("applied", "Lab_1"), "forge-applied-lab-1-bd2563d4");
+        assert_eq!(name_of("applied", "Lab_1"), "forge-applied-lab-1-2b96fd57");
         assert_ne!(name_of("applied", "Lab-1"), name_of("applied", "lab-1"));
     }
 }

@@ -46,9 +46,7 @@ pub use evidence::{EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP, Part};
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
-pub use object::{
-    Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState,
-};
+pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 pub use recall::{recall, without_script};

@@ -175,7 +175,11 @@ mod tests {
 
     #[test]
     fn another_version_of_its_api_is_the_same_object() {
-        let of = |version: &str| ObjectId::of(&json!({ "apiVersion": version, "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } }));
+        let of = |version: &str| {
+            ObjectId::of(
+                &json!({ "apiVersion": version, "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } }),
+            )
+        };
         let (one, other) = (of("apps/v1").unwrap(), of("apps/v1beta1").unwrap());
         assert_eq!(one.claim(), "apps/Deployment/n/a");
         assert_eq!(one.claim(), other.claim());
@@ -185,7 +189,8 @@ mod tests {
 
     #[test]
     fn what_stands_in_no_namespace_has_none() {
-        let id = ObjectId::of(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "web" } })).unwrap();
+        let id =
+            ObjectId::of(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "web" } })).unwrap();
         assert_eq!((id.claim().as_str(), id.to_string().as_str()), ("core/Namespace//web", "Namespace web"));
         assert_eq!(ObjectId::of_claim("core/Namespace//web"), Some(id));
         assert_eq!(ObjectId::of_claim("nginx"), None);

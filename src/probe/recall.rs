@@ -10,7 +10,8 @@ pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSni
     let mut seen = Observation::default();
     for probe in probes {
         let of_api = matches!(probe, Probe::Object { .. } | Probe::Contents { .. });
-        let refused = unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
+        let refused =
+            unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
         let answer = match (refused, recorded.has(probe)) {
             (Some(why), _) => Err(why),
             (None, true) => recorded.get(probe).cloned(),

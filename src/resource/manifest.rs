@@ -37,7 +37,11 @@ key ends in `.json` and that are not strict JSON. Values of a Secret, and those 
 
 const FIELDS: &[Field] = &[
     Field::optional("objects", Type::Any, "A list of objects, or one."),
-    Field::optional("file", Type::LocalDocuments, "A file of YAML documents, each an object. Templates in it are not rendered."),
+    Field::optional(
+        "file",
+        Type::LocalDocuments,
+        "A file of YAML documents, each an object. Templates in it are not rendered.",
+    ),
     Field::optional("namespace", Type::Name, "Namespace of those objects that name none and stand in one."),
     Field::optional(
         "wait",
@@ -84,7 +88,10 @@ fn flatten(value: &Value, into: &mut Vec<Value>) {
     match value {
         Value::Null => {}
         Value::Array(items) => items.iter().for_each(|item| flatten(item, into)),
-        Value::Object(map) if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List")) && map.contains_key("items") => {
+        Value::Object(map)
+            if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+                && map.contains_key("items") =>
+        {
             map.get("items").into_iter().for_each(|items| flatten(items, into));
         }
         other => into.push(other.clone()),

@@ -76,7 +76,7 @@ impl Namespace {
     }
 
     /// What stands in it keeps it.
-    fn kept(&self, judgement: Judgement, seen: &Observation) -> Judgement {
+    fn kept(&self, judgement: Judgement, seen: &Observation, cx: &Context<'_>) -> Judgement {
         if judgement.verdict != Verdict::Change || self.whole {
             return judgement;
         }
@@ -86,6 +86,10 @@ impl Namespace {
         };
         if contents.first.is_empty() {
             return judgement;
+        }
+        // An earlier step may take away what stands there.
+        if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
+            return judgement.predicted();
         }
         let more = if contents.more { " and more" } else { "" };
         let reason = format!("it is not empty: {}{more}", contents.first.join(", "));
@@ -119,7 +123,7 @@ impl Resource for Namespace {
         let disruption = if self.absent && self.whole { Disruption::D1 } else { Disruption::D0 };
         let judgement = judge(&Want { objects, absent: self.absent, wait: None, disruption }, seen, cx);
         match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
-            true => self.kept(judgement, seen),
+            true => self.kept(judgement, seen, cx),
             false => judgement,
         }
     }

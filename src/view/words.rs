@@ -1,6 +1,7 @@
 //! Counts, lists and times in words.
 
 use crate::config::{ChartEdge, ChartStep};
+use crate::drift::{Counts, Drift};
 use crate::model::HostName;
 use std::time::Duration;
 
@@ -33,6 +34,16 @@ pub fn places(hosts: usize, cluster: bool) -> String {
 pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
     let (clusters, hosts): (Vec<&HostName>, Vec<&HostName>) = names.partition(|name| name.is_cluster());
     places(hosts.len(), !clusters.is_empty())
+}
+
+/// Returns where drift was found: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
+pub fn of_places(drift: &Drift, counts: &Counts) -> String {
+    let hosts = format!("{} of {}", counts.drifted, count(counts.hosts, "host"));
+    match (counts.drifted, drift.findings.iter().any(|finding| finding.host.is_cluster())) {
+        (0, true) => "the cluster".to_owned(),
+        (_, true) => format!("{hosts} and the cluster"),
+        (_, false) => hosts,
+    }
 }
 
 /// Returns a duration for people: `0.3 s`, `12 s`, `3 min 05 s`, `2 h 07 min`.

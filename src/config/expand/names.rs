@@ -60,13 +60,17 @@ impl<'p> Names<'p> {
             }
         }
         let same = |own: &[&Arc<Instance>], name: &str| {
-            own.iter().all(|other| other.params.get(name).map(|p| &p.value) == own[0].params.get(name).map(|p| &p.value))
+            own.iter()
+                .all(|other| other.params.get(name).map(|p| &p.value) == own[0].params.get(name).map(|p| &p.value))
         };
-        plain("recipes", all.into_iter().map(|(recipe, own)| {
-            let params = own[0].params.iter().filter(|(name, _)| same(&own, name));
-            let params = params.map(|(name, param)| (name.clone(), param.clone())).collect();
-            (recipe.to_owned(), sourced_tree("params", &params))
-        }))
+        plain(
+            "recipes",
+            all.into_iter().map(|(recipe, own)| {
+                let params = own[0].params.iter().filter(|(name, _)| same(&own, name));
+                let params = params.map(|(name, param)| (name.clone(), param.clone())).collect();
+                (recipe.to_owned(), sourced_tree("params", &params))
+            }),
+        )
     }
 
     fn selection(&self, instance: &Arc<Instance>) -> Value {

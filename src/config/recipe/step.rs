@@ -212,13 +212,15 @@ fn scope(table: &Table<'_>, kind: &str, cx: &mut Cx<'_>) -> Scope {
             own
         }
         (Some(Scope::Cluster), Scope::Host) => {
-            let diag = Diag::error(Code::BadScope, format!("`{kind}` is a kind of hosts, and scope `cluster` has none"));
+            let diag =
+                Diag::error(Code::BadScope, format!("`{kind}` is a kind of hosts, and scope `cluster` has none"));
             let kinds: Vec<String> = resource::OF_CLUSTER.iter().map(|kind| format!("`{kind}`")).collect();
             cx.push(diag.at(node.span).hint(format!("kinds of the cluster are {}", kinds.join(", "))));
             own
         }
         (Some(scope), Scope::Cluster) if scope != Scope::Cluster => {
-            let diag = Diag::error(Code::BadScope, format!("`{kind}` is a kind of the cluster: it has no scope `{text}`"));
+            let diag =
+                Diag::error(Code::BadScope, format!("`{kind}` is a kind of the cluster: it has no scope `{text}`"));
             cx.push(diag.at(node.span).hint("leave `scope` out"));
             own
         }

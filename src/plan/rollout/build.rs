@@ -14,7 +14,8 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     let of = |share: config::Share| share.of(machines);
     let canaries = canaries(declared, hosts, machines);
     let windows = windows(hosts);
-    let unavailable: Vec<HostName> = hosts.iter().filter(|host| !host.host.is_cluster() && is_out(host)).map(|host| host.host.clone()).collect();
+    let unavailable: Vec<HostName> =
+        hosts.iter().filter(|host| !host.host.is_cluster() && is_out(host)).map(|host| host.host.clone()).collect();
     let quorum = quorum(project, &windows);
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());

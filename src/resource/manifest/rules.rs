@@ -75,7 +75,8 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     let entries = object.get("data").and_then(Value::as_object);
     for (key, value) in entries.into_iter().flatten() {
         let Some(text) = value.as_str() else {
-            return Err(bad_value(format!("`{key}` of {id} is no text")).hint("put quotes around it, or make it a block with `|`"));
+            return Err(bad_value(format!("`{key}` of {id} is no text"))
+                .hint("put quotes around it, or make it a block with `|`"));
         };
         if key.ends_with(".json")
             && !SecretStore::mentions(text)
@@ -157,7 +158,12 @@ mod tests {
     use serde_json::json;
 
     fn refused(object: &Value) -> Option<String> {
-        let id = ObjectId { api_version: "v1".into(), kind: object["kind"].as_str().unwrap().into(), namespace: None, name: "a".into() };
+        let id = ObjectId {
+            api_version: "v1".into(),
+            kind: object["kind"].as_str().unwrap().into(),
+            namespace: None,
+            name: "a".into(),
+        };
         check(&id, object).err().map(|diag| diag.message)
     }
 
@@ -167,10 +173,14 @@ mod tests {
 
     #[test]
     fn an_image_says_which_one_it_is() {
-        for image in ["a:1", "registry.example:5000/a/b:v1", "a@sha256:00", "registry.example:5000/a:latest@sha256:00"] {
+        for image in ["a:1", "registry.example:5000/a/b:v1", "a@sha256:00", "registry.example:5000/a:latest@sha256:00"]
+        {
             assert_eq!(refused(&pod(image)), None, "{image}");
         }
-        assert_eq!(refused(&pod("a:latest")).unwrap(), "image `a:latest` of Pod a is another one tomorrow: its tag is `latest`");
+        assert_eq!(
+            refused(&pod("a:latest")).unwrap(),
+            "image `a:latest` of Pod a is another one tomorrow: its tag is `latest`"
+        );
         let bare = "image `registry.example:5000/a` of Pod a is another one tomorrow: it has neither tag nor digest";
         assert_eq!(refused(&pod("registry.example:5000/a")).unwrap(), bare);
     }
@@ -179,8 +189,17 @@ mod tests {
     fn json_in_a_config_map_is_read_strictly() {
         let map = |text: &str| json!({ "kind": "ConfigMap", "data": { "config.json": text } });
         assert_eq!(refused(&map("{\"a\": [1, 2.5, null, true, \"x\"]}")), None);
-        assert_eq!(refused(&map("{\"a\": 1,}")).unwrap(), "`config.json` of ConfigMap a is not JSON: trailing comma at line 1 column 9");
-        assert_eq!(refused(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(), "`config.json` of ConfigMap a is not JSON: key `b` stands twice at line 1 column 18");
-        assert_eq!(refused(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(), "`a` of ConfigMap a is no text");
+        assert_eq!(
+            refused(&map("{\"a\": 1,}")).unwrap(),
+            "`config.json` of ConfigMap a is not JSON: trailing comma at line 1 column 9"
+        );
+        assert_eq!(
+            refused(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(),
+            "`config.json` of ConfigMap a is not JSON: key `b` stands twice at line 1 column 18"
+        );
+        assert_eq!(
+            refused(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(),
+            "`a` of ConfigMap a is no text"
+        );
     }
 }

@@ -94,14 +94,20 @@ fn change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> Cha
     if live.filter(secret).or(becomes.filter(secret)).is_some() {
         return Change { secret: true, ..Change::new(attribute, None, None) };
     }
-    let large = |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
+    let large =
+        |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
     if !live.into_iter().chain(becomes).any(large) {
         let text = |value: Option<&Value>| value.map(scalar);
         return Change::new(attribute, text(live).as_deref(), text(becomes).as_deref());
     }
-    let text = |value: Option<&Value>| value.map(|value| value.as_str().map_or_else(|| yaml(value), str::to_owned)).unwrap_or_default();
+    let text = |value: Option<&Value>| {
+        value.map(|value| value.as_str().map_or_else(|| yaml(value), str::to_owned)).unwrap_or_default()
+    };
     let unified = diff::unified(text(live).as_bytes(), text(becomes).as_bytes());
-    Change { diff: unified.map(Into::into), ..Change::new(attribute, live.map(|_| "as it is"), becomes.map(|_| "as declared")) }
+    Change {
+        diff: unified.map(Into::into),
+        ..Change::new(attribute, live.map(|_| "as it is"), becomes.map(|_| "as declared"))
+    }
 }
 
 #[cfg(test)]
@@ -115,14 +121,21 @@ mod tests {
         let becomes = json!({ "spec": { "replicas": 2, "containers": [{ "name": "a", "image": "x:2" }] }, "data": { "t": "(secret, another one)", "m": "2\n" } });
         let told: Vec<(String, Option<String>, Option<String>, bool)> = fields("", &live, &becomes)
             .into_iter()
-            .map(|c| (c.attribute.to_string(), c.from.map(|t| t.raw().to_owned()), c.to.map(|t| t.raw().to_owned()), c.secret))
+            .map(|c| {
+                (
+                    c.attribute.to_string(),
+                    c.from.map(|t| t.raw().to_owned()),
+                    c.to.map(|t| t.raw().to_owned()),
+                    c.secret,
+                )
+            })
             .collect();
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(
             told,
             [
                 (".spec.replicas".to_owned(), some("1"), some("2"), false),
-                (".spec.containers[name=a].image".to_owned(), some("\"x:1\""), some("\"x:2\""), false),
+                (".spec.containers[name=a].image".to_owned(), some("x:1"), some("x:2"), false),
                 (".spec.containers[name=b]".to_owned(), some("as it is"), None, false),
                 (".data.t".to_owned(), None, None, true),
                 (".data.m".to_owned(), some("as it is"), some("as declared"), false),

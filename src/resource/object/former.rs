@@ -16,8 +16,11 @@ pub(super) fn gone(record: &Value, now: &[Declared]) -> Vec<ObjectId> {
     let before = Vec::<Former>::deserialize(part("left")).unwrap_or_default();
     let identities = latest.into_iter().chain(before.into_iter().map(|former| former.identity));
     let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
-    let claims: BTreeSet<String> =
-        identities.flat_map(|identity| identity.claims).filter(|(kind, _)| kind == "object").map(|(_, name)| name).collect();
+    let claims: BTreeSet<String> = identities
+        .flat_map(|identity| identity.claims)
+        .filter(|(kind, _)| kind == "object")
+        .map(|(_, name)| name)
+        .collect();
     claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
 }
 

@@ -1,11 +1,11 @@
 //! The verdict over the objects of a step: what is to be made, changed, taken out, deleted.
 
+use super::Declared;
 use super::differ;
 use super::former::gone;
-use super::Declared;
 use crate::kube::Call;
 use crate::model::{BlockClass, Disruption, Value, Verdict};
-use crate::probe::{Added, Dry, Held, Observation, ObjectId, ObjectInfo, ObjectState, Unknown};
+use crate::probe::{Added, Dry, Held, ObjectId, ObjectInfo, ObjectState, Observation, Unknown};
 use crate::resource::support::{brought, object_state};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{Map, json};
@@ -96,7 +96,8 @@ impl Found {
         self.see(&declared.id, Value::Null);
         let kind = format!("{}/{}", declared.id.group(), declared.id.kind);
         let own = want.objects.iter().any(|other| other.serves().as_deref() == Some(kind.as_str()));
-        let earlier = brought(cx.predicted, &Provision::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
+        let earlier =
+            brought(cx.predicted, &Provision::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
             (true, _) => self.make(declared),
             (false, true) => {
@@ -115,7 +116,8 @@ impl Found {
         let name = declared.id.namespace.clone().unwrap_or_default();
         let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
         let own = want.objects.iter().any(|other| other.id.claim() == id.claim());
-        let earlier = brought(cx.predicted, &Provision::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
+        let earlier =
+            brought(cx.predicted, &Provision::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
             (true, _) => self.make(declared),
             (false, true) => {
@@ -145,6 +147,9 @@ impl Found {
         let id = &declared.id;
         let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
         let changes = differ::fields(&of, live, becomes);
+        let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
+        let differs = changes.iter().map(seen_of).chain(more).collect();
+        self.basis[&id.claim()]["differs"] = Value::Object(differs);
         if !changes.is_empty() {
             self.reasons.push(differing(id, &changes, &info.conflicts));
             self.changes.extend(changes);
@@ -163,13 +168,16 @@ impl Found {
 
     fn wait(&mut self, want: &Want<'_>, declared: &Declared, info: Option<&ObjectInfo>) {
         let id = &declared.id;
-        let applied = self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
+        let applied =
+            self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
         if let Some(served) = declared.serves().filter(|_| applied) {
             // What is of this kind comes after it.
             let _ = served;
             self.applies.push(Call::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
         }
-        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else { return };
+        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else {
+            return;
+        };
         let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
         let holds = found.is_some_and(|found| found.status == "True");
         if !applied && holds {
@@ -245,7 +253,9 @@ impl Found {
 
 fn unknown_hint(why: &str) -> Option<String> {
     let unserved = why.starts_with("the API serves no ");
-    unserved.then(|| "install what brings its CustomResourceDefinition in a step before it, and name that in `needs`".to_owned())
+    unserved.then(|| {
+        "install what brings its CustomResourceDefinition in a step before it, and name that in `needs`".to_owned()
+    })
 }
 
 /// Returns why nothing is to do.
@@ -269,10 +279,15 @@ fn shortened(mut reasons: Vec<String>) -> Vec<String> {
     reasons
 }
 
-/// What the judge read of an object: what is there, and who wants it otherwise.
+/// What the judge read of an object. What controllers do to the rest of it is no reason to judge anew.
 fn basis(info: &ObjectInfo) -> Value {
-    let added: Vec<&str> = info.added.iter().map(|added| added.field.as_str()).collect();
-    json!({ "live": info.live, "deleting": info.deleting, "added": added })
+    json!({ "exists": info.live.is_some(), "deleting": info.deleting })
+}
+
+/// Returns a field that differs, as it is.
+fn seen_of(change: &Change) -> (String, Value) {
+    let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
+    (change.attribute.to_string(), Value::from(text))
 }
 
 fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
@@ -280,7 +295,8 @@ fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
         [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
         many => format!("{} fields of {id} differ", many.len()),
     };
-    let told: Vec<String> = conflicts.iter().map(|held| format!("`{}` set {}{}", held.manager, held.field, since(&held.time))).collect();
+    let told: Vec<String> =
+        conflicts.iter().map(|held| format!("`{}` set {}{}", held.manager, held.field, since(&held.time))).collect();
     match told.is_empty() {
         true => fields,
         false => format!("{fields}: {}, which is taken over", told.join(", ")),

@@ -78,8 +78,13 @@ pub(super) fn scalar(value: &Value) -> String {
 /// Text that another reader would take for something else is quoted.
 fn scalar_text(text: &str) -> String {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '/' || c == '(' || c == '.');
-    let safe = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-() @%+,".contains(c)) && !text.ends_with(' ');
-    let word = matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    let safe =
+        text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-() @%+,:".contains(c)) && !text.ends_with([' ', ':']);
+    let safe = safe && !text.contains(": ");
+    let word = matches!(
+        text.to_ascii_lowercase().as_str(),
+        "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n"
+    );
     match first && safe && !word {
         true => text.to_owned(),
         false => Value::from(text).to_string(),

@@ -46,7 +46,10 @@ fn heading(told: &Told<'_>) -> String {
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
         0 => format!("### forge drift: nothing found on {hosts}{open}\n\n"),
-        some => format!("### forge drift: {} on {} of {hosts}{open}\n\n", count(some, "finding"), counts.drifted),
+        some => {
+            let on = words::of_places(told.drift, &counts);
+            format!("### forge drift: {} on {on}{open}\n\n", count(some, "finding"))
+        }
     }
 }
 

@@ -28,6 +28,7 @@ impl Line {
 pub fn line(event: &Event) -> Option<Line> {
     use Detail::{Normal, Quiet, Verbose};
     match event {
+        Event::ObserveStarted { hosts: 0 } => Line::new(Normal, "observing the cluster".to_owned()),
         Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
         Event::ExecStarted { hosts } => Line::new(Normal, format!("running on {}", count(*hosts, "host"))),
         Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),

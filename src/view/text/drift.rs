@@ -127,7 +127,12 @@ fn closing(drift: &Drift) -> String {
         .collect();
     let found = match counts.findings {
         0 => format!("nothing found on {hosts}"),
-        some => format!("{} on {} of {hosts}: {}", count(some, "finding"), counts.drifted, words::counts(&severities)),
+        some => format!(
+            "{} on {}: {}",
+            count(some, "finding"),
+            words::of_places(drift, &counts),
+            words::counts(&severities)
+        ),
     };
     let open = words::counts(&[(counts.unknown, "unknown"), (counts.unreachable, "unreachable")]);
     let mut parts = vec![found];

@@ -67,6 +67,13 @@ impl Cluster {
         }
     }
 
+    /// Returns what kubectl says as an administrator, without the line's end.
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        let out = Output::of(limited(SCRIPT).arg("kubectl").args(args), b"");
+        assert!(out.ok(), "kubectl {args:?}: {out}");
+        out.stdout.trim_end().to_owned()
+    }
+
     fn helm(&self, which: Helm) -> Option<&Path> {
         match which {
             Helm::No => None,
