@@ -63,6 +63,7 @@ pub(super) fn away(error: KubeError) -> TransportError {
     TransportError {
         kind: ErrorKind::Connect,
         message: error.message,
+        address: None,
         hint: error.hint,
         said: None,
         retryable: false,

@@ -170,9 +170,8 @@ impl Found {
         let id = &declared.id;
         let applied =
             self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
-        if let Some(served) = declared.serves().filter(|_| applied) {
-            // What is of this kind comes after it.
-            let _ = served;
+        // What is of a kind comes after it.
+        if applied && declared.serves().is_some() {
             self.applies.push(Call::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
         }
         let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else {

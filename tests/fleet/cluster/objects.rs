@@ -176,7 +176,7 @@ fn a_namespace_that_is_not_empty_stays() {
     let site = site(api, "kept", &APPLY.replace("on: all", "on: all, ensure: absent"));
     site.write(
         "recipes/web.yaml",
-        "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    namespace: { name: kept }\n",
+        "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    namespace: { name: kept, labels: { team: ml } }\n",
     );
     api.kubectl(&["create", "ns", "kept"]);
     api.kubectl(&["create", "configmap", "-n", "kept", "theirs"]);
