@@ -16,12 +16,13 @@ mod helm;
 mod lock;
 mod look;
 mod records;
+mod yaml;
 
 pub use access::Access;
 pub use call::Call;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
-pub use helm::{HelmVersion, helm_version};
+pub use helm::{Charts, Deed, ReleaseCall, HelmVersion, helm_version};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
 pub use records::NAMESPACE;

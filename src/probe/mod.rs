@@ -31,6 +31,7 @@ mod path;
 mod reading;
 mod recall;
 mod records;
+mod release;
 mod rpm;
 mod section;
 mod sections;
@@ -50,6 +51,7 @@ pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, 
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 pub use recall::{recall, without_script};
+pub use release::*;
 pub use rpm::compare as compare_rpm;
 
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! The `helm` program of this machine.
 
-use super::KubeError;
+use super::super::KubeError;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
