@@ -1,6 +1,6 @@
 //! Questions to the cluster's API.
 
-use super::helm::{Charts, Discovered, Helm, Login};
+use super::helm::{Discovered, Helm, HelmOptions, Login};
 use super::{Access, KubeError};
 use crate::model::SecretStore;
 use crate::script::{Fragment, Script};
@@ -25,7 +25,7 @@ pub struct Cluster {
     session: Option<Session>,
     /// How the `helm` program reaches the same API.
     login: Login,
-    charts: Charts,
+    options: HelmOptions,
     found: Arc<Found>,
 }
 
@@ -56,8 +56,8 @@ impl Cluster {
         let config = access.config().await?;
         let server = address(&config);
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
-        let login = Login { kubeconfig: access.kubeconfig.clone(), context: access.context.clone(), made: None };
-        Ok(Self { client, server, session: None, login, charts: Charts::default(), found: Arc::default() })
+        let login = Login { kubeconfig: access.kubeconfig.clone(), context: access.context.clone(), _made: None };
+        Ok(Self { client, server, session: None, login, options: HelmOptions::default(), found: Arc::default() })
     }
 
     /// Makes ready to ask through a host: its kubeconfig is read, and connections come out there.
@@ -71,16 +71,16 @@ impl Cluster {
         forwarded(&mut config, &session).await?;
         let login = login(access, &text, &config)?;
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, true, &error))?;
-        Ok(Self { client, server, session: Some(session), login, charts: Charts::default(), found: Arc::default() })
+        Ok(Self { client, server, session: Some(session), login, options: HelmOptions::default(), found: Arc::default() })
     }
 
-    /// Says where charts are kept that have to be fetched.
-    pub fn keeping(self, charts: Charts) -> Self {
-        Self { charts, ..self }
+    /// Says which helm is run, and where charts are kept.
+    pub fn with_helm(self, options: HelmOptions) -> Self {
+        Self { options, ..self }
     }
 
-    pub(super) fn charts(&self) -> &Charts {
-        &self.charts
+    pub(super) fn helm_options(&self) -> &HelmOptions {
+        &self.options
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -89,7 +89,7 @@ impl Cluster {
 
     /// Returns the `helm` of this machine, with this cluster.
     pub(super) async fn helm(&self) -> Result<&Helm, KubeError> {
-        self.found.helm.get_or_try_init(|| Helm::open(self.login.clone())).await
+        self.found.helm.get_or_try_init(|| Helm::open(&self.options.program, self.login.clone())).await
     }
 
     /// Returns what the API serves, asked once until [`forget`](Self::forget).
@@ -208,7 +208,7 @@ fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, 
     let made = tempfile::Builder::new().prefix("forge-kubeconfig-").tempfile().map_err(|error| lost(&error))?;
     fs_err::write(made.path(), json).map_err(|error| lost(&error))?;
     let kubeconfig = camino::Utf8PathBuf::from(made.path().to_string_lossy().into_owned());
-    Ok(Login { kubeconfig, context: access.context.clone(), made: Some(Arc::new(made)) })
+    Ok(Login { kubeconfig, context: access.context.clone(), _made: Some(Arc::new(made)) })
 }
 
 fn spec(right: Right) -> SelfSubjectAccessReviewSpec {

@@ -22,7 +22,7 @@ pub use access::Access;
 pub use call::Call;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
-pub use helm::{Charts, Deed, ReleaseCall, HelmVersion, helm_version};
+pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
 pub use records::NAMESPACE;

@@ -45,7 +45,7 @@ fn rights(access: &Access, all: bool) -> Finding {
 }
 
 async fn helm() -> Finding {
-    match helm_version().await {
+    match helm_version("helm".into()).await {
         Ok(version) => Finding::new(Weight::Ok, "helm", version.text),
         Err(error) => finding(Weight::Note, "helm", error),
     }

@@ -13,13 +13,21 @@ use std::time::Duration;
 /// The limit of fetching a chart.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Where charts are kept that were fetched.
-#[derive(Clone, Debug, Default)]
-pub struct Charts {
+/// Which helm is run, and where charts are kept that it fetched.
+#[derive(Clone, Debug)]
+pub struct HelmOptions {
+    /// Looked up on the PATH where it is no path itself.
+    pub program: Utf8PathBuf,
     /// `None`: nothing is kept, and nothing can be fetched.
-    pub folder: Option<Utf8PathBuf>,
+    pub charts: Option<Utf8PathBuf>,
     /// What is not kept yet is an error.
     pub offline: bool,
+}
+
+impl Default for HelmOptions {
+    fn default() -> Self {
+        Self { program: "helm".into(), charts: None, offline: false }
+    }
 }
 
 /// A chart on this machine.
@@ -29,7 +37,7 @@ pub(super) struct Chart {
     pub file: ChartFile,
 }
 
-impl Charts {
+impl HelmOptions {
     /// Returns the chart as a file or folder, checked to be the one that is declared.
     ///
     /// # Errors
@@ -68,7 +76,7 @@ impl Charts {
         chart: &str,
         repository: Option<&str>,
     ) -> Result<Utf8PathBuf, KubeError> {
-        let root = self.folder.as_ref().ok_or_else(|| KubeError::new("there is no place for charts"))?;
+        let root = self.charts.as_ref().ok_or_else(|| KubeError::new("there is no place for charts"))?;
         let key = format!("{}\n{chart}\n{}", repository.unwrap_or_default(), asked.version);
         let folder = root.join(&hex(&Sha256::digest(key.as_bytes()))[..16]);
         if let Some(found) = packed(&folder) {

@@ -102,12 +102,17 @@ fn walk(path: &Path, fields: &Value, live: &Value, declared: Option<&Value>, fou
         let Some(step) = step(key, live) else { continue };
         let (path, Some(own)) = (path.then(step.clone()), step.of(live)) else { continue };
         let declared = declared.and_then(|declared| step.of(declared));
-        let whole = below.as_object().is_none_or(|map| map.is_empty() || map.contains_key("."));
+        let whole = below.as_object().is_none_or(|map| map.is_empty() || map.contains_key(".") && !is_bag(key));
         match declared {
             None if whole => found.push(path),
             declared => walk(&path, below, own, declared, found),
         }
     }
+}
+
+/// Labels and annotations are told one by one, and go when the last of them goes.
+fn is_bag(key: &str) -> bool {
+    matches!(key, "f:labels" | "f:annotations")
 }
 
 /// Reads one key of a set of fields: `f:NAME`, `k:{…}`, `v:…`.

@@ -74,11 +74,6 @@ impl Object {
         let names = versions.filter_map(|version| version.get("name")?.as_str());
         names.flat_map(|version| [format!("{group}/{version}"), format!("{group}/{version}/{kind}")]).collect()
     }
-
-    pub fn is_custom(&self) -> bool {
-        let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
-        group.contains('.') && !group.ends_with(".k8s.io")
-    }
 }
 
 /// Reads a manifest. Documents that hold nothing are left out; lists are taken apart.

@@ -17,10 +17,13 @@ mod observe;
 mod program;
 mod read;
 mod secrets;
+#[cfg(test)]
+mod tests;
 mod version;
 
+pub use program::helm_variables;
 pub use act::{Deed, ReleaseCall};
-pub use chart::Charts;
+pub use chart::HelmOptions;
 pub use version::{HelmVersion, helm_version};
 pub(super) use api::Discovered;
 pub(super) use program::{Helm, Login};

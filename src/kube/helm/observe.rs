@@ -66,7 +66,7 @@ impl<'c> Look<'c> {
         let (helm, served, kube_version) =
             tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
         let chart = match &asked.chart {
-            Some(chart) => Some(cluster.charts().bring(helm, chart).await?),
+            Some(chart) => Some(cluster.helm_options().bring(helm, chart).await?),
             None => None,
         };
         let objects = Objects { cluster, served, home: &asked.namespace };

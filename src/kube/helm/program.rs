@@ -3,7 +3,7 @@
 use super::super::KubeError;
 use super::version::{HelmVersion, helm_version};
 use crate::model::SecretStore;
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::{ExposeSecret, SecretString};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -19,7 +19,7 @@ const CAP: u64 = 32 * 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Variables that change what helm does, beside the three folders that are set: none of them was declared.
-pub(super) const VARIABLES: &[&str] = &[
+const VARIABLES: &[&str] = &[
     "HELM_BIN",
     "HELM_BURST_LIMIT",
     "HELM_COLOR",
@@ -46,6 +46,11 @@ pub(super) const VARIABLES: &[&str] = &[
     "KUBECONFIG",
 ];
 
+/// Returns every variable that helm is not given as it stands in the environment.
+pub fn helm_variables() -> Vec<&'static str> {
+    VARIABLES.iter().chain(&["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]).copied().collect()
+}
+
 /// Variables by which Go's programs go through a proxy. The API is reached without one, as by forge itself.
 const PROXIES: &[&str] = &[
     "HTTP_PROXY",
@@ -63,21 +68,22 @@ const PROXIES: &[&str] = &[
 pub(in crate::kube) struct Login {
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
-    /// Where the kubeconfig was made for this: it goes with the last who knows it.
-    pub made: Option<Arc<NamedTempFile>>,
+    /// Where the kubeconfig was made for this: it goes with the last who holds it.
+    pub _made: Option<Arc<NamedTempFile>>,
 }
 
 /// The program, with a cluster and a home.
 #[derive(Debug)]
 pub(in crate::kube) struct Helm {
     pub version: HelmVersion,
+    program: Utf8PathBuf,
     login: Login,
     home: TempDir,
 }
 
 /// What a helm said as it ended.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(in crate::kube) struct Said {
     pub ok: bool,
     pub stdout: String,
     /// The last line that is no warning, secrets masked.
@@ -89,11 +95,11 @@ impl Helm {
     ///
     /// # Errors
     /// As [`helm_version`], and if there is no place for its folders.
-    pub async fn open(login: Login) -> Result<Self, KubeError> {
-        let version = helm_version().await?;
+    pub async fn open(program: &Utf8Path, login: Login) -> Result<Self, KubeError> {
+        let version = helm_version(program).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
         let home = home.map_err(|error| KubeError::new(format!("helm has no place for its folders: {error}")))?;
-        Ok(Self { version, login, home })
+        Ok(Self { version, program: program.to_owned(), login, home })
     }
 
     pub fn major(&self) -> u32 {
@@ -146,7 +152,7 @@ impl Helm {
 
     fn bare(&self, args: &[String], input: Option<&SecretString>) -> Result<Run, KubeError> {
         let (stdout, stderr) = (nameless()?, nameless()?);
-        let mut command = Command::new("helm");
+        let mut command = Command::new(&self.program);
         command.args(args).stdin(input.map_or_else(|| Ok(Stdio::null()), stdin)?);
         command.stdout(again(&stdout)?).stderr(again(&stderr)?).current_dir(self.home.path());
         VARIABLES.iter().for_each(|name| {

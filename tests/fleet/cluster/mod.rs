@@ -1,6 +1,8 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
 
 mod access;
+mod helm;
 mod objects;
 mod support;
+mod traps;
 mod through;
