@@ -3,7 +3,7 @@
 use super::link::{Locked, broken, session};
 use super::run::Options;
 use crate::config::Project;
-use crate::kube::{Access, Cluster, KubeError, LockRefused, Onlooker, Writer};
+use crate::kube::{Access, Cluster, HelmOptions, KubeError, LockRefused, Onlooker, Writer};
 use crate::model::SecretStore;
 use crate::probe::{Observation, Probe};
 use crate::transport::{ErrorKind, Owner, TransportError};
@@ -11,9 +11,21 @@ use std::collections::BTreeSet;
 
 /// Opens the API that the inventory names, through the session of a host where it says so.
 pub(super) async fn cluster(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
-    let Some(host) = &access.via else { return Cluster::open(access).await };
-    let session = session(project, options, host, &project.secrets).await;
-    Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await
+    let cluster = match &access.via {
+        None => Cluster::open(access).await?,
+        Some(host) => {
+            let session = session(project, options, host, &project.secrets).await;
+            Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await?
+        }
+    };
+    Ok(cluster.with_helm(helm(options)))
+}
+
+/// Charts that are fetched are kept beside artifacts.
+fn helm(options: &Options) -> HelmOptions {
+    let depot = &options.depot;
+    let charts = depot.cache().root().parent().map(|root| root.join("charts"));
+    HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
 }
 
 /// Opens it to look at.

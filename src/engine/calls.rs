@@ -2,7 +2,7 @@
 
 use super::act::Acted;
 use super::acting::Due;
-use super::event::Failure;
+use super::event::{Event, Failure};
 use super::host::HostRun;
 use super::link::broken;
 use crate::kube::KubeError;
@@ -20,9 +20,16 @@ impl HostRun<'_> {
         let shared = self.run.board.shared();
         let end = Instant::now() + due.limit;
         let mut printed = Vec::new();
+        let (host, step, events, secrets) =
+            (self.host().clone(), due.id.clone(), self.run.events.clone(), shared.secrets.clone());
+        let say = move |line: &str| {
+            let line = secrets.scrub(line).into();
+            // Nobody listens any more only when the process is about to end.
+            let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
+        };
         for call in &due.calls {
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-            match tried(|| writer.act(call, left, &shared.secrets), due.retries).await {
+            match tried(|| writer.act(call, left, &shared.secrets, &say), due.retries).await {
                 Ok(said) => printed.push(said),
                 Err(error) => {
                     let failure =

@@ -3,7 +3,7 @@
 use super::api::{Place, Refusal, Served};
 use super::clean::revealed;
 use super::fields::without;
-use super::{KubeError, Writer};
+use super::{KubeError, ReleaseCall, Writer};
 use crate::model::{SecretStore, Value};
 use crate::probe::ObjectId;
 use std::time::Duration;
@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 /// How often it is looked whether something has come about.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Told how far a call is.
+pub type Say<'s> = &'s (dyn Fn(&str) + Send + Sync);
 
 /// One change of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +26,8 @@ pub enum Call {
     Delete { id: ObjectId, uid: String },
     /// Waits until a condition of the object is true.
     Await { id: ObjectId, condition: String, limit_s: u64 },
+    /// Something with a Helm release.
+    Release(Box<ReleaseCall>),
 }
 
 impl Call {
@@ -36,6 +41,7 @@ impl Call {
             Self::Strip { id, pointers, .. } => format!("take out of {id}: {}", pointers.join(", ")),
             Self::Delete { id, .. } => format!("delete {id}"),
             Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
+            Self::Release(call) => call.told(),
         }
     }
 }
@@ -45,8 +51,18 @@ impl Writer {
     ///
     /// # Errors
     /// The lock is lost, the API refuses, or what is waited for did not come.
-    pub async fn act(&self, call: &Call, limit: Duration, secrets: &SecretStore) -> Result<String, KubeError> {
+    pub async fn act(
+        &self,
+        call: &Call,
+        limit: Duration,
+        secrets: &SecretStore,
+        say: Say<'_>,
+    ) -> Result<String, KubeError> {
         self.held()?;
+        if let Call::Release(release) = call {
+            // It has a limit of its own, and a helm that works is not left behind.
+            return self.looker.cluster.bring(release, secrets, say).await.map(|()| call.told());
+        }
         let done = match tokio::time::timeout(limit, self.carry_out(call, secrets)).await {
             Ok(done) => done,
             Err(_) => return Err(KubeError::new(format!("not done within {} s: {}", limit.as_secs(), call.told()))),
@@ -74,6 +90,7 @@ impl Writer {
             }
             Call::Delete { id, uid } => self.delete(id, uid, &served).await?,
             Call::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
+            Call::Release(_) => return Err(own("a release is no object")),
         }
         Ok(call.told())
     }

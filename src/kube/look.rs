@@ -45,6 +45,7 @@ impl Onlooker {
     /// The API does not answer, or does not know who asks.
     pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Vec<Answered>, KubeError> {
         let served = Served::default();
+        self.cluster.forget().await;
         let one = |probe: Probe| {
             let served = &served;
             async move {
@@ -73,6 +74,11 @@ impl Onlooker {
                 Reading::Object(self.object(id, want.as_ref(), served, secrets).await?)
             }
             Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
+            Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
+                Ok(state) => Reading::Release(Box::new(state)),
+                // Neither helm's nor a chart's: other questions still have an answer.
+                Err(error) => return Err(Refusal::Said { code: 0, reason: String::new(), message: error.message, causes: Vec::new() }),
+            },
             Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
             Probe::Account => Reading::Account(Account::Root),
             _ => {

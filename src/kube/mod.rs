@@ -19,7 +19,7 @@ mod records;
 mod yaml;
 
 pub use access::Access;
-pub use call::Call;
+pub use call::{Call, Say};
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
 pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};

@@ -117,6 +117,8 @@ pub enum Probe {
     Object { id: ObjectId, want: Option<String> },
     /// What stands in a namespace of a cluster.
     Contents { namespace: String },
+    /// A release of a cluster, and what differs between it and what is declared.
+    Release(Box<ReleaseAsked>),
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
 }

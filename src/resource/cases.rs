@@ -10,7 +10,7 @@ use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
-use crate::probe::{Contents, ObjectInfo, PackageState, Probe, Reading, SysctlState, UnitState, Unknown, UserInfo};
+use crate::probe::{Contents, ObjectInfo, PackageState, Probe, Reading, ReleaseState, SysctlState, UnitState, Unknown, UserInfo};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -290,6 +290,7 @@ fn key(probe: &Probe) -> String {
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         Probe::Object { id, .. } => format!("object {id}"),
         Probe::Contents { namespace } => format!("contents {namespace}"),
+        Probe::Release(asked) => format!("release {}/{}", asked.namespace, asked.name),
         other => panic!("{other:?}"),
     }
 }
@@ -322,6 +323,7 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Object { .. } if answer == "unserved" => ("object", json!("unserved")),
         Probe::Object { .. } => ("object", json!({ "known": over(&ObjectInfo::default(), answer) })),
         Probe::Contents { .. } => ("contents", over(&Contents::default(), answer)),
+        Probe::Release(_) => ("release", over(&ReleaseState::default(), answer)),
         Probe::Group { .. } => ("group", group(answer)),
         Probe::PackageFile { .. } => ("package_file", package_file(answer)),
         Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry).collect()),

@@ -20,6 +20,7 @@ mod edit;
 pub mod field;
 mod file;
 mod group;
+mod helm_release;
 mod initramfs;
 mod installer;
 mod judgement;
@@ -203,12 +204,13 @@ pub fn kinds() -> &'static [Kind] {
         reboot::KIND,
         namespace::KIND,
         manifest::KIND,
+        helm_release::KIND,
     ];
     KINDS
 }
 
 /// Kinds whose steps run through the cluster's API and on no host.
-pub const OF_CLUSTER: &[&str] = &[namespace::KIND.name, manifest::KIND.name];
+pub const OF_CLUSTER: &[&str] = &[namespace::KIND.name, manifest::KIND.name, helm_release::KIND.name];
 
 /// Whether the steps of a kind run through the cluster's API.
 pub fn is_of_cluster(kind: &str) -> bool {

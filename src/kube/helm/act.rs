@@ -1,6 +1,6 @@
 //! Brings a release about: what a killed helm left, definitions, the upgrade, and what that does not repair.
 
-use super::super::{Cluster, KubeError};
+use super::super::{Cluster, KubeError, Say};
 use super::api::{Applied, Apply};
 use super::flags::{self, Upgrade};
 use super::manifest::Object;
@@ -43,6 +43,18 @@ pub enum Deed {
     Uninstall,
 }
 
+impl ReleaseCall {
+    /// Returns what it does, for people.
+    pub fn told(&self) -> String {
+        let what = match self.deed {
+            Deed::Upgrade { .. } => "helm upgrade --install",
+            Deed::Mend => "mend live objects of",
+            Deed::Uninstall => "helm uninstall",
+        };
+        format!("{what} {} in {}", self.asked.name, self.asked.namespace)
+    }
+}
+
 impl Cluster {
     /// Looks at a release. Nothing is written, and no revision is made.
     ///
@@ -60,7 +72,7 @@ impl Cluster {
         &self,
         call: &ReleaseCall,
         secrets: &SecretStore,
-        say: &mut (dyn FnMut(&str) + Send),
+        say: Say<'_>,
     ) -> Result<(), KubeError> {
         let mut work = Work { look: Look::at(self, &call.asked, secrets).await?, call, secrets, say };
         let done = work.all().await;
@@ -74,7 +86,7 @@ struct Work<'w> {
     look: Look<'w>,
     call: &'w ReleaseCall,
     secrets: &'w SecretStore,
-    say: &'w mut (dyn FnMut(&str) + Send),
+    say: Say<'w>,
 }
 
 impl Work<'_> {
@@ -204,7 +216,7 @@ impl Work<'_> {
     /// Looks again, with the kinds that the chart has just brought, and mends.
     async fn mend_anew(&mut self) -> Result<(), KubeError> {
         let look = Look::at(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
-        let mut again = Work { look, call: self.call, secrets: self.secrets, say: &mut *self.say };
+        let mut again = Work { look, call: self.call, secrets: self.secrets, say: self.say };
         again.mend().await
     }
 

@@ -8,7 +8,7 @@ use forge::probe::{ChartAsked, ChartFrom, ReleaseAsked, ReleaseState, ReleaseSta
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts/tiny");
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts/tiny");
 
 /// A chart of its own name and API group, a namespace, and one of the majors.
 struct Place {
@@ -30,7 +30,8 @@ fn both(name: &str, test: impl Fn(&Place)) {
     }
 }
 
-fn copy(from: &Path, to: &Path, name: &str) {
+/// Copies a chart, with a name and an API group of its own.
+pub fn copy(from: &Path, to: &Path, name: &str) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let into = to.join(entry.file_name().expect("a name"));
@@ -86,11 +87,11 @@ impl Place {
     }
 
     fn try_bring(&self, call: &ReleaseCall) -> Result<Vec<String>, kube::KubeError> {
-        let mut said = Vec::new();
+        let said = std::sync::Mutex::new(Vec::new());
         let secrets = SecretStore::default();
-        let mut say = |line: &str| said.push(line.to_owned());
-        let done = self.runtime.block_on(self.cluster.bring(call, &secrets, &mut say));
-        done.map(|()| said)
+        let say = |line: &str| said.lock().expect("lines").push(line.to_owned());
+        self.runtime.block_on(self.cluster.bring(call, &secrets, &say))?;
+        Ok(said.into_inner().expect("lines"))
     }
 
     fn bring(&self, values: &str, deed: Deed) -> Vec<String> {

@@ -3,6 +3,7 @@
 mod access;
 mod helm;
 mod objects;
+mod release;
 mod support;
-mod traps;
 mod through;
+mod traps;
