@@ -37,7 +37,9 @@ pub struct ReleaseCall {
 pub enum Deed {
     /// An install or an upgrade, then whatever of the live objects that left as it was. With `force`, fields are taken from
     /// their other owners.
-    Upgrade { force: bool },
+    Upgrade {
+        force: bool,
+    },
     /// Live objects as the release's manifest says: no revision is made and no hook runs.
     Mend,
     Uninstall,
@@ -68,12 +70,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If helm fails, with what it says; if somebody else's helm is at work; and as [`Cluster::release`].
-    pub async fn bring(
-        &self,
-        call: &ReleaseCall,
-        secrets: &SecretStore,
-        say: Say<'_>,
-    ) -> Result<(), KubeError> {
+    pub async fn bring(&self, call: &ReleaseCall, secrets: &SecretStore, say: Say<'_>) -> Result<(), KubeError> {
         let mut work = Work { look: Look::at(self, &call.asked, secrets).await?, call, secrets, say };
         let done = work.all().await;
         // Charts bring kinds, and an uninstall may take some away.
@@ -209,7 +206,8 @@ impl Work<'_> {
             }
             Ok(())
         };
-        let late = || KubeError::new(format!("`{}` is not served after {} s", definition.name(), ESTABLISHED.as_secs()));
+        let late =
+            || KubeError::new(format!("`{}` is not served after {} s", definition.name(), ESTABLISHED.as_secs()));
         tokio::time::timeout(ESTABLISHED, wait).await.unwrap_or_else(|_| Err(late()))
     }
 

@@ -6,9 +6,9 @@ use crate::model::Value;
 use ::kube::core::Request;
 use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
 use futures_util::future;
-use std::sync::Arc;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use std::sync::Arc;
 
 /// Warnings that are told of a failure.
 const WARNINGS: usize = 3;

@@ -126,8 +126,10 @@ fn check_digest(path: &Utf8Path, declared: &str) -> Result<(), KubeError> {
     let found = hex(&Sha256::digest(&bytes));
     match found == declared {
         true => Ok(()),
-        false => Err(KubeError::new(format!("the chart `{}` has the sha256 {found}, declared is {declared}", name(path)))
-            .hint("take the right chart, or the right digest")),
+        false => {
+            Err(KubeError::new(format!("the chart `{}` has the sha256 {found}, declared is {declared}", name(path)))
+                .hint("take the right chart, or the right digest"))
+        }
     }
 }
 

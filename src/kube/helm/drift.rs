@@ -49,9 +49,10 @@ impl Drifted {
 
     /// Tells of it; `None` where there is nothing to tell.
     pub fn told(&self, object: &Object, home: &str, live: &Value, teller: &Teller<'_>) -> Option<LiveObject> {
-        let changed = self.changed.iter().map(|difference| {
-            teller.tell(object.kind(), difference, managed::owner(live, &difference.path))
-        });
+        let changed = self
+            .changed
+            .iter()
+            .map(|difference| teller.tell(object.kind(), difference, managed::owner(live, &difference.path)));
         let added = self.added.iter().map(|added| {
             let difference = Difference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
             teller.tell(object.kind(), &difference, Some(added.by.clone()))
@@ -68,9 +69,7 @@ impl Drifted {
 
 /// Compares two manifests, object by object.
 pub(super) fn manifests(from: &[Object], to: &[Object], home: &str, teller: &Teller<'_>) -> Vec<ObjectChange> {
-    let find = |all: &[Object], object: &Object| {
-        all.iter().find(|other| other.key(home) == object.key(home)).cloned()
-    };
+    let find = |all: &[Object], object: &Object| all.iter().find(|other| other.key(home) == object.key(home)).cloned();
     let told = |object: &Object, what| ObjectChange { object: object.title(home), what };
     let before = from.iter().filter_map(|object| match find(to, object) {
         None => Some(told(object, ObjectMove::Removed)),

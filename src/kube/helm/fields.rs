@@ -198,12 +198,7 @@ mod tests {
     fn every_field_that_differs_is_named() {
         let from = json!({ "a": 1, "gone": { "x": 1 }, "same": [1], "l": { "x.y/z": "v" } });
         let to = json!({ "a": 2, "new": null, "same": [1], "l": { "x.y/z": "w" } });
-        assert_eq!(told(&from, &to), [
-            "a 1 2",
-            r#"gone {"x":1} -"#,
-            r#"l["x.y/z"] "v" "w""#,
-            "new - null",
-        ]);
+        assert_eq!(told(&from, &to), ["a 1 2", r#"gone {"x":1} -"#, r#"l["x.y/z"] "v" "w""#, "new - null",]);
         assert_eq!(told(&to, &to), Vec::<String>::new());
     }
 
@@ -211,13 +206,16 @@ mod tests {
     fn items_of_lists_are_told_by_name_where_they_have_one() {
         let from = json!({ "c": [{ "name": "a", "v": 1 }, { "name": "b", "v": 1 }], "n": [1, 2], "m": [1] });
         let to = json!({ "c": [{ "name": "b", "v": 2 }, { "name": "n" }], "n": [1, 3], "m": [] });
-        assert_eq!(told(&from, &to), [
-            r#"c[name=a] {"name":"a","v":1} -"#,
-            "c[name=b].v 1 2",
-            r#"c[name=n] - {"name":"n"}"#,
-            "n[1] 2 3",
-            "m [1] []",
-        ]);
+        assert_eq!(
+            told(&from, &to),
+            [
+                r#"c[name=a] {"name":"a","v":1} -"#,
+                "c[name=b].v 1 2",
+                r#"c[name=n] - {"name":"n"}"#,
+                "n[1] 2 3",
+                "m [1] []",
+            ]
+        );
     }
 
     #[test]

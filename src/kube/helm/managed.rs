@@ -39,10 +39,12 @@ fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// Returns who set the field at `path` last.
+/// Returns who set the field at `path` last. It is not told of helm itself: a value that is not its own came by a way
+/// that the API notes no owner for.
 pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
     let owners = entries(live).filter(|entry| owns(entry.fields, live, &path.0));
-    owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time)).map(|entry| entry.manager)
+    let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
+    (!is_own(last.name.raw())).then_some(last)
 }
 
 fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
@@ -162,10 +164,13 @@ mod tests {
     #[test]
     fn what_was_added_by_hand_is_found_with_who_did_it() {
         let none = declared(json!([{ "name": "main", "image": "i" }]));
-        assert_eq!(told(&none), [
-            r#"metadata.labels.by-hand "x" kubectl-edit"#,
-            r#"spec.containers[name=main].env [{"name":"X","value":"1"}] kubectl-edit"#,
-        ]);
+        assert_eq!(
+            told(&none),
+            [
+                r#"metadata.labels.by-hand "x" kubectl-edit"#,
+                r#"spec.containers[name=main].env [{"name":"X","value":"1"}] kubectl-edit"#,
+            ]
+        );
         let one = declared(json!([{ "name": "main", "image": "i", "env": [{ "name": "A", "value": "1" }] }]));
         assert_eq!(told(&one)[1], r#"spec.containers[name=main].env[name=X] {"name":"X","value":"1"} kubectl-edit"#);
         // What is declared is not added, whoever owns it.
@@ -180,7 +185,7 @@ mod tests {
         let named = |path: &Path| owner(&live(), path).map(|manager| manager.name.raw().to_owned());
         assert_eq!(named(&replicas).as_deref(), Some("kubectl-edit"));
         let image = |image: &str| json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
-        assert_eq!(named(&path(image("i"), image("j"))).as_deref(), Some("helm"));
+        assert_eq!(named(&path(image("i"), image("j"))), None);
         assert_eq!(named(&path(json!({ "data": 1 }), json!({ "data": 2 }))), None);
     }
 
@@ -188,7 +193,8 @@ mod tests {
     fn whoever_owns_a_whole_owns_what_is_in_it() {
         let live = json!({ "spec": { "driver": { "enabled": true } }, "metadata": { "managedFields": [
             { "manager": "kubectl-patch", "fieldsV1": { "f:spec": { "f:driver": {} } } }] } });
-        let path = differences(&live, &json!({ "spec": { "driver": { "enabled": false } }, "metadata": live["metadata"] }));
+        let path =
+            differences(&live, &json!({ "spec": { "driver": { "enabled": false } }, "metadata": live["metadata"] }));
         assert_eq!(owner(&live, &path[0].path).unwrap().name.raw(), "kubectl-patch");
     }
 }

@@ -87,8 +87,7 @@ pub(super) fn objects(text: &str) -> Result<Vec<Object>, KubeError> {
         Ok(Object { text, value })
     });
     let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
-    let objects: Vec<Object> =
-        objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
+    let objects: Vec<Object> = objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
     match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
         Some(object) => {
             let line = object.text.lines().next().unwrap_or_default().to_owned();

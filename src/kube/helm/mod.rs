@@ -21,9 +21,9 @@ mod secrets;
 mod tests;
 mod version;
 
-pub use program::helm_variables;
 pub use act::{Deed, ReleaseCall};
-pub use chart::HelmOptions;
-pub use version::{HelmVersion, helm_version};
 pub(super) use api::Discovered;
+pub use chart::HelmOptions;
+pub use program::helm_variables;
 pub(super) use program::{Helm, Login};
+pub use version::{HelmVersion, helm_version};

@@ -63,8 +63,7 @@ impl<'c> Look<'c> {
         asked: &'c ReleaseAsked,
         secrets: &'c SecretStore,
     ) -> Result<Self, KubeError> {
-        let (helm, served, kube_version) =
-            tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
+        let (helm, served, kube_version) = tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
         let chart = match &asked.chart {
             Some(chart) => Some(cluster.helm_options().bring(helm, chart).await?),
             None => None,
@@ -142,7 +141,11 @@ impl<'c> Look<'c> {
         let said = self.helm.ask(&flags::template(&template), Some(&self.values())).await?;
         match said.ok {
             true => objects(&said.stdout),
-            false => Err(KubeError::new(format!("the chart `{}` cannot be rendered: {}", chart.file.name, self.secrets.scrub(&said.error)))),
+            false => Err(KubeError::new(format!(
+                "the chart `{}` cannot be rendered: {}",
+                chart.file.name,
+                self.secrets.scrub(&said.error)
+            ))),
         }
     }
 
@@ -200,7 +203,8 @@ impl<'c> Look<'c> {
                 Applied::Conflict(found) => found,
             };
             let title = object.title(self.objects.home);
-            let conflict = move |(field, by): (String, String)| Conflict { object: title.clone(), field, by: by.into() };
+            let conflict =
+                move |(field, by): (String, String)| Conflict { object: title.clone(), field, by: by.into() };
             Ok::<_, KubeError>(found.into_iter().map(conflict).collect::<Vec<_>>())
         };
         let found: Vec<Vec<Conflict>> = stream::iter(ordinary).map(ask).buffered(AT_ONCE).try_collect().await?;
@@ -240,10 +244,8 @@ impl<'c> Look<'c> {
 
     async fn compare(&self, chart: &Chart, noted: Option<&Noted>, state: &mut ReleaseState) -> Result<(), KubeError> {
         let installed = noted.filter(|noted| noted.info.status != ReleaseStatus::Uninstalled);
-        let (once, twice) = tokio::try_join!(
-            self.rendered(chart, installed.is_some()),
-            self.rendered(chart, installed.is_some())
-        )?;
+        let (once, twice) =
+            tokio::try_join!(self.rendered(chart, installed.is_some()), self.rendered(chart, installed.is_some()))?;
         state.random = once != twice;
         state.chart = Some(self.chart_info(chart, &once).await?);
         let mut wanted: Vec<Object> = once.into_iter().filter(|object| !object.is_hook()).collect();
@@ -298,8 +300,7 @@ fn reveal(value: &mut Value, secrets: &SecretStore) {
 }
 
 fn missing(object: &Object, home: &str) -> Found {
-    let told =
-        LiveObject { object: object.title(home), missing: true, changed: Vec::new(), added: Vec::new() };
+    let told = LiveObject { object: object.title(home), missing: true, changed: Vec::new(), added: Vec::new() };
     Found { object: object.clone(), seen: None, told }
 }
 

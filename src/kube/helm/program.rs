@@ -52,16 +52,8 @@ pub fn helm_variables() -> Vec<&'static str> {
 }
 
 /// Variables by which Go's programs go through a proxy. The API is reached without one, as by forge itself.
-const PROXIES: &[&str] = &[
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-];
+const PROXIES: &[&str] =
+    &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"];
 
 /// Which cluster helm is to talk to.
 #[derive(Clone, Debug)]
@@ -110,9 +102,9 @@ impl Helm {
     pub async fn ask(&self, args: &[String], input: Option<&SecretString>) -> Result<Said, KubeError> {
         let mut run = self.prepare(args, input)?;
         run.command.kill_on_drop(true);
-        run.end(LIMIT, &SecretStore::default()).await?.ok_or_else(|| {
-            KubeError::new(format!("`helm {}` did not end within {} s", verb(args), LIMIT.as_secs()))
-        })
+        run.end(LIMIT, &SecretStore::default())
+            .await?
+            .ok_or_else(|| KubeError::new(format!("`helm {}` did not end within {} s", verb(args), LIMIT.as_secs())))
     }
 
     /// Changes something. Who waits for it may go away: it is never ended by forge, only by its own limit.
@@ -136,9 +128,9 @@ impl Helm {
     pub async fn fetch(&self, args: &[String], limit: Duration) -> Result<Said, KubeError> {
         let mut run = self.bare(args, None)?;
         run.command.kill_on_drop(true);
-        run.end(limit, &SecretStore::default()).await?.ok_or_else(|| {
-            KubeError::new(format!("`helm {}` did not end within {} s", verb(args), limit.as_secs()))
-        })
+        run.end(limit, &SecretStore::default())
+            .await?
+            .ok_or_else(|| KubeError::new(format!("`helm {}` did not end within {} s", verb(args), limit.as_secs())))
     }
 
     fn prepare(&self, args: &[String], input: Option<&SecretString>) -> Result<Run, KubeError> {
@@ -175,7 +167,8 @@ struct Run {
 impl Run {
     /// Starts it and waits; `None` when it did not end in time.
     async fn end(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<Said>, KubeError> {
-        let mut child = self.command.spawn().map_err(|error| KubeError::new(format!("`helm` cannot start: {error}")))?;
+        let mut child =
+            self.command.spawn().map_err(|error| KubeError::new(format!("`helm` cannot start: {error}")))?;
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
         let ended = ended.map_err(|error| KubeError::new(format!("`helm` was lost: {error}")))?;
         let error = last_line(&secrets.scrub(&text(&mut self.stderr)?), ended);

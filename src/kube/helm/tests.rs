@@ -25,8 +25,20 @@ macro_rules! sample {
 #[test]
 fn both_majors_are_read() {
     for (list, metadata, values, history, ssa) in [
-        (sample!("helm3-list.json"), sample!("helm3-metadata.json"), sample!("helm3-values.json"), sample!("helm3-history.json"), ""),
-        (sample!("helm4-list.json"), sample!("helm4-metadata.json"), sample!("helm4-values.json"), sample!("helm4-history.json"), "ssa"),
+        (
+            sample!("helm3-list.json"),
+            sample!("helm3-metadata.json"),
+            sample!("helm3-values.json"),
+            sample!("helm3-history.json"),
+            "",
+        ),
+        (
+            sample!("helm4-list.json"),
+            sample!("helm4-metadata.json"),
+            sample!("helm4-values.json"),
+            sample!("helm4-history.json"),
+            "ssa",
+        ),
     ] {
         let list: Vec<Listed> = read::json("list", list).unwrap();
         assert_eq!((list[0].name.as_str(), list[0].revision.as_str()), ("tiny", "2"));
@@ -176,7 +188,8 @@ async fn a_helm_that_changes_something_is_never_ended() {
 async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
     let (_folder, helm) = stand_in("env").await;
     let said = helm.ask(&flags::list(4, false), None).await.unwrap();
-    let own: Vec<&str> = said.stdout.lines().filter(|line| line.starts_with("HELM_") || line.starts_with("KUBE")).collect();
+    let own: Vec<&str> =
+        said.stdout.lines().filter(|line| line.starts_with("HELM_") || line.starts_with("KUBE")).collect();
     let names: std::collections::BTreeSet<_> = own.iter().filter_map(|line| line.split('=').next()).collect();
     assert_eq!(Vec::from_iter(names), ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]);
     assert!(own.iter().all(|line| line.contains("/forge-helm-")), "{own:?}");

@@ -32,7 +32,7 @@ pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
         return blocked;
     }
     let mut reason = format!("release `{title}` is {}", info.status.name());
-    if let Some(stays) = definitions(state.chart.as_ref(), true) {
+    if let Some(stays) = definitions(state.chart.as_ref()) {
         reason.push_str(&format!("; an uninstall leaves {stays}"));
     }
     let changes = vec![Change::new("release", Some(&named(info)), None)];
@@ -56,7 +56,8 @@ pub(super) fn present(release: &HelmRelease, state: &ReleaseState) -> Judgement 
 /// Somebody's helm may still be at it.
 fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
     let live = info.status.is_pending() && !is_stale(release, info);
-    let reason = format!("another helm is at work: revision {} is {} since {} s", info.revision, info.status.name(), info.age_s);
+    let reason =
+        format!("another helm is at work: revision {} is {} since {} s", info.revision, info.status.name(), info.age_s);
     live.then(|| {
         Judgement::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
             "wait for it; from an age of {} s on it counts as killed, and is cleared away",
@@ -73,7 +74,11 @@ fn foreign(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<J
 
 fn images(chart: &ChartInfo, basis: &Value) -> Option<Judgement> {
     let loose = tell::loose(&chart.images);
-    let reason = format!("{} without a tag or digest, or with `latest`: {}", if loose.len() == 1 { "an image" } else { "images" }, ticked(&loose));
+    let reason = format!(
+        "{} without a tag or digest, or with `latest`: {}",
+        if loose.len() == 1 { "an image" } else { "images" },
+        ticked(&loose)
+    );
     (!loose.is_empty()).then(|| {
         Judgement::blocked(BlockClass::Declaration, reason, basis.clone())
             .hint("set the tag or digest of each in `values`")
@@ -91,18 +96,22 @@ fn first(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo, basis: 
     }
     let told = format!("{} {}", chart.name, chart.version);
     let mut changes = vec![Change::new("release", None, Some(&told))];
-    changes.extend(extras(release, state, chart, "install"));
+    changes.extend(defined(chart));
+    changes.extend(hooks(release, state, "install"));
     let reason = format!("there is no release `{}`", release.title());
     called(Judgement::change(reason, changes, Disruption::D0, basis), release, Deed::Upgrade { force: false })
 }
 
-/// Hooks that run and definitions that are made.
-fn extras(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo, verb: &str) -> Vec<Change> {
+/// Hooks that run.
+fn hooks(release: &HelmRelease, state: &ReleaseState, verb: &str) -> Option<Change> {
     let hooks = tell::hooks(state, verb);
-    let hooks = (release.hooks && !hooks.is_empty()).then(|| Change::new("hooks", None, Some(&hooks.join(", "))));
+    (release.hooks && !hooks.is_empty()).then(|| Change::new("hooks", None, Some(&hooks.join(", "))))
+}
+
+/// Definitions that are made.
+fn defined(chart: &ChartInfo) -> impl Iterator<Item = Change> {
     let new = chart.crds.iter().filter(|crd| !crd.present);
-    let new = new.map(|crd| Change::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")));
-    new.chain(hooks).collect()
+    new.map(|crd| Change::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
 }
 
 fn installed(
@@ -116,12 +125,16 @@ fn installed(
         return blocked;
     }
     if info.status == ReleaseStatus::Unknown {
-        return Judgement::blocked(BlockClass::Host, "helm calls the release's status one that forge does not know", basis)
-            .hint("look at it with `helm status`");
+        return Judgement::blocked(
+            BlockClass::Host,
+            "helm calls the release's status one that forge does not know",
+            basis,
+        )
+        .hint("look at it with `helm status`");
     }
     let mut upgrade = moved(chart, info);
     upgrade.extend(tell::declared(state));
-    upgrade.extend(chart.crds.iter().filter(|crd| !crd.present).map(|crd| Change::new(&crd.name, None, Some("defined"))));
+    upgrade.extend(defined(chart));
     let live = tell::live(state);
     if upgrade.is_empty() && live.is_empty() {
         return Judgement::ok(as_declared(release, state, info), basis);
@@ -131,13 +144,14 @@ fn installed(
     }
     match upgrade.is_empty() {
         true => mended(release, state, live, basis),
-        false => upgraded(release, state, chart, upgrade, live, basis),
+        false => upgraded(release, state, upgrade, live, basis),
     }
 }
 
 /// What differs of chart, version and status.
 fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
-    let differs = |attribute: &str, from: &str, to: &str| (from != to).then(|| Change::new(attribute, Some(from), Some(to)));
+    let differs =
+        |attribute: &str, from: &str, to: &str| (from != to).then(|| Change::new(attribute, Some(from), Some(to)));
     let all = [
         differs("chart", &info.chart, &chart.name),
         differs("version", &info.version, &chart.version),
@@ -149,7 +163,10 @@ fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
 fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) -> String {
     let mut reason = format!("{} is deployed, and its live objects are as it says", named(info));
     if state.random {
-        reason = format!("{} is deployed; it renders otherwise each time: values, version and live objects are as declared", named(info));
+        reason = format!(
+            "{} is deployed; it renders otherwise each time: values, version and live objects are as declared",
+            named(info)
+        );
     }
     if !info.ours {
         reason.push_str(&format!("; somebody else installed `{}`", release.title()));
@@ -165,7 +182,10 @@ fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis:
     };
     let added: usize = state.live.iter().map(|live| live.added.len()).sum();
     if added > 0 {
-        reason.push_str(&format!("; {added} of these fields {} no upgrade takes away", if added == 1 { "is added, which" } else { "are added, which" }));
+        reason.push_str(&format!(
+            "; {added} of these fields {} no upgrade takes away",
+            if added == 1 { "is added, which" } else { "are added, which" }
+        ));
     }
     called(Judgement::change(reason, live, Disruption::D1, basis), release, Deed::Mend)
 }
@@ -173,19 +193,17 @@ fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis:
 fn upgraded(
     release: &HelmRelease,
     state: &ReleaseState,
-    chart: &ChartInfo,
     mut changes: Vec<Change>,
     live: Vec<Change>,
     basis: Value,
 ) -> Judgement {
-    let taken = tell::taken(&state.conflicts);
     let mut reason = "the release is not as declared".to_owned();
-    if let Some(taken) = &taken {
+    if let Some(taken) = tell::taken(&state.conflicts) {
         reason.push_str(&format!("; the upgrade takes {taken}"));
     }
     changes.extend(live);
-    changes.extend(extras(release, state, &ChartInfo { crds: Vec::new(), ..chart.clone() }, "upgrade"));
-    let deed = Deed::Upgrade { force: taken.is_some() };
+    changes.extend(hooks(release, state, "upgrade"));
+    let deed = Deed::Upgrade { force: !state.conflicts.is_empty() };
     called(Judgement::change(reason, changes, Disruption::D1, basis), release, deed)
 }
 
@@ -197,7 +215,8 @@ fn named(info: &ReleaseInfo) -> String {
     format!("{} {}", info.chart, info.version)
 }
 
-fn definitions(chart: Option<&ChartInfo>, present: bool) -> Option<String> {
-    let names: Vec<&str> = chart?.crds.iter().filter(|crd| crd.present == present).map(|crd| crd.name.as_str()).collect();
+/// Names the definitions of a chart that are there.
+fn definitions(chart: Option<&ChartInfo>) -> Option<String> {
+    let names: Vec<&str> = chart?.crds.iter().filter(|crd| crd.present).map(|crd| crd.name.as_str()).collect();
     (!names.is_empty()).then(|| format!("the definitions {}", ticked(&names)))
 }

@@ -3,7 +3,7 @@
 mod judge;
 mod tell;
 
-use super::support::{release_state, bad_value};
+use super::support::{bad_value, release_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::artifact::Sha256;
 use crate::diag::{Code, Diag};
@@ -68,7 +68,11 @@ const FIELDS: &[Field] = &[
     Field::optional("version", Type::Version, "The exact version, as the chart itself says it. Needed with a chart."),
     Field::optional("sha256", Type::Line, "SHA-256 of the packed chart, 64 hex digits. Not for a folder."),
     Field::optional("values", Type::Map(&Type::Any), "The release's own values; secrets may stand in them."),
-    Field::optional("wait", Type::Bool, "Whether to wait until everything is ready, and roll back else. Default `true`."),
+    Field::optional(
+        "wait",
+        Type::Bool,
+        "Whether to wait until everything is ready, and roll back else. Default `true`.",
+    ),
     Field::optional("hooks", Type::Bool, "Whether the chart's hooks run. Default `true`."),
     Field::optional("timeout", Type::Duration, "How long helm waits, for hooks too. Default `10m`."),
     Field::optional(
@@ -76,7 +80,11 @@ const FIELDS: &[Field] = &[
         Type::Duration,
         "Age from which a pending release is what a killed helm left. Default `15m`.",
     ),
-    Field::optional("adopt", Type::Bool, "Whether a release that forge did not install is taken over. Default `false`."),
+    Field::optional(
+        "adopt",
+        Type::Bool,
+        "Whether a release that forge did not install is taken over. Default `false`.",
+    ),
     Field::optional(
         "beside",
         Type::Bool,
@@ -130,7 +138,9 @@ fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
     let good = name.bytes().all(|byte| inner(byte) || byte == b'-') && !name.starts_with('-') && !name.ends_with('-');
     match good && !name.is_empty() && name.len() <= most {
         true => Ok(()),
-        false => Err(bad_value(format!("`{field}` is `{name}`: it has small letters, digits and dashes, at most {most}"))),
+        false => {
+            Err(bad_value(format!("`{field}` is `{name}`: it has small letters, digits and dashes, at most {most}")))
+        }
     }
 }
 
@@ -139,9 +149,9 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
     let version = fields.text("version").ok_or_else(|| {
         Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("`helm show chart` tells it")
     })?;
-    let sha256 = fields.text("sha256").map(|text| {
-        Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits"))
-    });
+    let sha256 = fields
+        .text("sha256")
+        .map(|text| Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits")));
     let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
     Ok(Some(ChartAsked { from, version: version.to_owned(), sha256 }))
 }

@@ -36,8 +36,14 @@ fn object(change_of: &ObjectChange) -> Vec<Change> {
 pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
     let all = state.live.iter().flat_map(|live| {
         let missing = live.missing.then(|| Change::new(&live.object, None, Some("there")));
-        let changed = live.changed.iter().map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "set"));
-        let added = live.added.iter().map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "added"));
+        let changed = live
+            .changed
+            .iter()
+            .map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "set"));
+        let added = live
+            .added
+            .iter()
+            .map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "added"));
         missing.into_iter().chain(changed).chain(added).collect::<Vec<_>>()
     });
     all.collect()
@@ -77,12 +83,12 @@ pub(super) fn hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
     due.collect()
 }
 
-/// Returns from whom fields are taken: `2 fields of kubectl-set`.
+/// Returns from whom fields are taken: `2 fields of kubectl-set`. What helm set itself, in another way, is nobody else's.
 pub(super) fn taken(conflicts: &[Conflict]) -> Option<String> {
-    let owners: BTreeSet<&str> = conflicts.iter().map(|conflict| conflict.by.raw()).collect();
-    let fields = if conflicts.len() == 1 { "field" } else { "fields" };
-    let owners: Vec<&str> = owners.into_iter().collect();
-    (!conflicts.is_empty()).then(|| format!("{} {fields} of {}", conflicts.len(), owners.join(", ")))
+    let theirs: Vec<&str> = conflicts.iter().map(|conflict| conflict.by.raw()).filter(|by| *by != "helm").collect();
+    let fields = if theirs.len() == 1 { "field" } else { "fields" };
+    let owners: Vec<&str> = theirs.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    (!theirs.is_empty()).then(|| format!("{} {fields} of {}", theirs.len(), owners.join(", ")))
 }
 
 /// Returns the images that say too little to be the same tomorrow.

@@ -24,7 +24,8 @@ fn where_a_chart_comes_from_is_said_once_and_whole() {
     assert_eq!(refused(&[("repository", json!("https://a"))]), "`repository` needs `chart`");
     assert_eq!(refused(&[("path", json!("/c")), ("chart", json!("a"))]), "`path` excludes `chart` and `repository`");
     assert_eq!(refused(&[("path", json!("/c"))]), "a chart needs its exact `version`");
-    let both = |name: &str, url: &str| refused(&[("chart", json!(name)), ("repository", json!(url)), ("version", json!("1"))]);
+    let both =
+        |name: &str, url: &str| refused(&[("chart", json!(name)), ("repository", json!(url)), ("version", json!("1"))]);
     assert_eq!(both("tiny", "ftp://a"), "`repository` is no `https://…`");
     assert_eq!(both("--post-renderer", "https://a"), "`--post-renderer` is no name of a chart");
     let digest = [("path", json!("/c")), ("version", json!("1")), ("sha256", json!("12"))];
@@ -35,13 +36,17 @@ fn where_a_chart_comes_from_is_said_once_and_whole() {
 
 #[test]
 fn a_name_is_one_that_the_api_takes() {
-    let named = |name: &str| build(&Fields([("name", json!(name)), ("namespace", json!("ns"))].into_iter().collect()), true);
+    let named =
+        |name: &str| build(&Fields([("name", json!(name)), ("namespace", json!("ns"))].into_iter().collect()), true);
     assert!(named("gpu-operator").is_ok());
     for name in ["", "-a", "a-", "A", "a.b", "a_b"] {
         assert!(named(name).is_err(), "{name}");
     }
     let long = "a".repeat(54);
-    assert_eq!(named(&long).unwrap_err().message, format!("`name` is `{long}`: it has small letters, digits and dashes, at most 53"));
+    assert_eq!(
+        named(&long).unwrap_err().message,
+        format!("`name` is `{long}`: it has small letters, digits and dashes, at most 53")
+    );
 }
 
 fn info(status: ReleaseStatus) -> ReleaseInfo {
@@ -54,7 +59,10 @@ fn seen(status: ReleaseStatus) -> ReleaseState {
         name: "tiny".to_owned(),
         version: "0.1.0".to_owned(),
         crds: vec![Crd { name: "gadgets.tiny".to_owned(), present: true }],
-        hooks: vec![Hook { object: "Job h".to_owned(), events: vec!["pre-install".to_owned(), "pre-upgrade".to_owned()] }],
+        hooks: vec![Hook {
+            object: "Job h".to_owned(),
+            events: vec!["pre-install".to_owned(), "pre-upgrade".to_owned()],
+        }],
         images: vec!["a:1".to_owned()],
     };
     ReleaseState { release: Some(info(status)), chart: Some(chart), ..ReleaseState::default() }

@@ -1,6 +1,7 @@
 //! Releases looked at and brought about with both majors of helm at a real API, by the room `kube` itself.
 
 use super::support::{Cluster, Helm, kubectl};
+use crate::artifacts::server::{Reply, Server};
 use crate::support::{Output, limited};
 use forge::kube::{self, Deed, HelmOptions, ReleaseCall};
 use forge::model::SecretStore;
@@ -105,7 +106,12 @@ impl Place {
     /// Somebody else's helm.
     fn helm(&self, args: &[&str]) -> Command {
         let mut command = limited(self.api.helm(self.which).expect("a helm").to_str().expect("text"));
-        command.args(args).arg("--kubeconfig").arg(&self.api.kubeconfig).args(["--kube-context", "test", "-n", &self.name]);
+        command.args(args).arg("--kubeconfig").arg(&self.api.kubeconfig).args([
+            "--kube-context",
+            "test",
+            "-n",
+            &self.name,
+        ]);
         for kind in ["CACHE", "CONFIG", "DATA"] {
             command.env(format!("HELM_{kind}_HOME"), self.dir.path().join(kind));
         }
@@ -118,7 +124,15 @@ impl Place {
 
     /// Revisions and their statuses, as helm notes them.
     fn history(&self) -> String {
-        self.kubectl(&["get", "secret", "-l", "owner=helm", "--sort-by=.metadata.labels.version", "-o", "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}"])
+        self.kubectl(&[
+            "get",
+            "secret",
+            "-l",
+            "owner=helm",
+            "--sort-by=.metadata.labels.version",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}",
+        ])
     }
 
     /// The kind of its custom object: other tests have others of that name.
@@ -143,7 +157,9 @@ fn told(state: &ReleaseState) -> String {
     for live in &state.live {
         let by = |field: &forge::probe::FieldChange| field.by.as_ref().map_or("?", |by| by.name.raw()).to_owned();
         lines.extend(live.missing.then(|| format!("missing {}", live.object)));
-        lines.extend(live.changed.iter().map(|field| format!("changed {} {} by {}", live.object, field.path, by(field))));
+        lines.extend(
+            live.changed.iter().map(|field| format!("changed {} {} by {}", live.object, field.path, by(field))),
+        );
         lines.extend(live.added.iter().map(|field| format!("added {} {} by {}", live.object, field.path, by(field))));
     }
     lines.join("\n")
@@ -193,7 +209,10 @@ fn a_change_of_values_is_told_field_by_field() {
     both("values", |place| {
         place.install(r#"{"replicas":2,"greeting":"a"}"#);
         let state = place.look(r#"{"replicas":3}"#);
-        assert_eq!(told(&state), "value greeting\nvalue replicas\nmanifest ConfigMap r-greeting\nmanifest Deployment r\nmanifest Gadget r");
+        assert_eq!(
+            told(&state),
+            "value greeting\nvalue replicas\nmanifest ConfigMap r-greeting\nmanifest Deployment r\nmanifest Gadget r"
+        );
         place.install(r#"{"replicas":3}"#);
         assert_eq!(told(&place.look(r#"{"replicas":3}"#)), "");
         assert_eq!(place.history(), "1=superseded 2=deployed ");
@@ -228,18 +247,35 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
     both("drift", |place| {
         place.install("{}");
         place.kubectl(&["scale", "deployment/r", "--replicas=3"]);
-        place.kubectl(&["patch", &place.gadgets(), "r", "--type=merge", "-p", r#"{"spec":{"driver":{"enabled":true}}}"#]);
+        place.kubectl(&[
+            "patch",
+            &place.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true}}}"#,
+        ]);
         place.kubectl(&["delete", "configmap", "r-greeting"]);
         let state = place.look("{}");
         let seen = told(&state);
-        for line in ["missing ConfigMap r-greeting", "changed Deployment r spec.replicas by ", "changed Gadget r spec.driver.enabled by kubectl-patch"] {
+        for line in [
+            "missing ConfigMap r-greeting",
+            "changed Deployment r spec.replicas by ",
+            "changed Gadget r spec.driver.enabled by kubectl-patch",
+        ] {
             assert!(seen.contains(line), "{seen}");
         }
         assert!(state.values.is_empty() && state.manifest.is_empty());
         place.bring("{}", Deed::Mend);
         assert_eq!(told(&place.look("{}")), "");
         assert_eq!(place.history(), "1=deployed ");
-        let owner = place.kubectl(&["get", "configmap", "r-greeting", "-o", "jsonpath={.metadata.labels} {.metadata.annotations}"]);
+        let owner = place.kubectl(&[
+            "get",
+            "configmap",
+            "r-greeting",
+            "-o",
+            "jsonpath={.metadata.labels} {.metadata.annotations}",
+        ]);
         assert!(owner.contains("Helm") && owner.contains("meta.helm.sh/release-name"), "{owner}");
         // What was mended stands in the way of no later upgrade.
         let next = r#"{"replicas":2,"greeting":"b"}"#;
@@ -254,7 +290,14 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
 fn an_upgrade_leaves_no_drift_of_a_custom_object() {
     both("custom", |place| {
         place.install("{}");
-        place.kubectl(&["patch", &place.gadgets(), "r", "--type=merge", "-p", r#"{"spec":{"driver":{"enabled":true}}}"#]);
+        place.kubectl(&[
+            "patch",
+            &place.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true}}}"#,
+        ]);
         let next = r#"{"replicas":2}"#;
         let force = !place.look(next).conflicts.is_empty();
         let said = place.bring(next, Deed::Upgrade { force });
@@ -312,7 +355,8 @@ fn a_chart_with_random_text_is_recognised() {
 fn what_a_chart_looks_up_is_no_difference() {
     both("lookup", |place| {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: r-lookup\ndata:\n  seen: {{ (lookup \"v1\" \"Namespace\" \"\" \"default\").metadata.name | default \"nobody\" | quote }}\n";
-        std::fs::write(place.chart().join("templates/lookup.yaml"), template.replace(".metadata.name", ".kind")).expect("a template");
+        std::fs::write(place.chart().join("templates/lookup.yaml"), template.replace(".metadata.name", ".kind"))
+            .expect("a template");
         place.install("{}");
         assert_eq!(place.kubectl(&["get", "configmap", "r-lookup", "-o", "jsonpath={.data.seen}"]), "Namespace");
         assert_eq!(told(&place.look("{}")), "");
@@ -325,7 +369,10 @@ fn a_failed_release_is_told_and_repaired() {
         place.install("{}");
         // A deployment never becomes ready where there is no kubelet.
         let chart = place.chart().display().to_string();
-        let out = Output::of(&mut place.helm(&["upgrade", "r", &chart, "--set", "replicas=2", "--wait", "--timeout", "2s"]), b"");
+        let out = Output::of(
+            &mut place.helm(&["upgrade", "r", &chart, "--set", "replicas=2", "--wait", "--timeout", "2s"]),
+            b"",
+        );
         assert!(!out.ok(), "{out}");
         let state = place.look("{}");
         assert_eq!((status(&state), place.history().as_str()), (Some(ReleaseStatus::Failed), "1=deployed 2=failed "));
@@ -340,7 +387,11 @@ fn a_failed_release_is_told_and_repaired() {
 fn an_upgrade_that_does_not_become_ready_is_rolled_back() {
     both("rollback", |place| {
         place.install("{}");
-        let call = ReleaseCall { wait: true, timeout_s: 3, ..place.call(r#"{"greeting":"b"}"#, Deed::Upgrade { force: false }) };
+        let call = ReleaseCall {
+            wait: true,
+            timeout_s: 3,
+            ..place.call(r#"{"greeting":"b"}"#, Deed::Upgrade { force: false })
+        };
         let error = place.try_bring(&call).unwrap_err();
         assert!(error.message.starts_with("`helm upgrade`: "), "{error}");
         let history = place.history();
@@ -403,8 +454,15 @@ fn hooks_are_named_and_have_a_limit() {
         let values = r#"{"hook":true}"#;
         let state = place.look(values);
         let hooks = &state.chart.as_ref().expect("a chart").hooks;
-        assert_eq!((hooks[0].object.as_str(), hooks[0].events.join(" ").as_str()), ("Job r-hook", "pre-install pre-upgrade"));
-        let error = place.try_bring(&ReleaseCall { hooks: true, timeout_s: 3, ..place.call(values, Deed::Upgrade { force: false }) });
+        assert_eq!(
+            (hooks[0].object.as_str(), hooks[0].events.join(" ").as_str()),
+            ("Job r-hook", "pre-install pre-upgrade")
+        );
+        let error = place.try_bring(&ReleaseCall {
+            hooks: true,
+            timeout_s: 3,
+            ..place.call(values, Deed::Upgrade { force: false })
+        });
         assert!(error.is_err(), "{error:?}");
         assert_eq!(status(&place.look(values)), Some(ReleaseStatus::Failed));
         place.install(values);
@@ -461,7 +519,12 @@ fn a_chart_of_another_version_is_refused() {
 fn a_packed_chart_is_checked_by_its_digest() {
     both("packed", |place| {
         let chart = place.chart().display().to_string();
-        let out = Output::of(limited(place.api.helm(place.which).expect("a helm").to_str().expect("text")).args(["package", &chart, "-d"]).arg(place.dir.path()), b"");
+        let out = Output::of(
+            limited(place.api.helm(place.which).expect("a helm").to_str().expect("text"))
+                .args(["package", &chart, "-d"])
+                .arg(place.dir.path()),
+            b"",
+        );
         assert!(out.ok(), "{out}");
         let packed = place.dir.path().join(format!("{}-0.1.0.tgz", place.name));
         let sum = Output::of(limited("sha256sum").arg(&packed), b"").stdout;
@@ -469,11 +532,54 @@ fn a_packed_chart_is_checked_by_its_digest() {
         let mut asked = place.asked("{}");
         let look = |asked: &ReleaseAsked| place.runtime.block_on(place.cluster.release(asked, &SecretStore::default()));
         let from = ChartFrom::Path(packed.to_str().expect("text").to_owned());
-        asked.chart = Some(ChartAsked { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
+        asked.chart =
+            Some(ChartAsked { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
         assert!(look(&asked).is_ok());
         asked.chart = Some(ChartAsked { from, version: "0.1.0".to_owned(), sha256: Some("0".repeat(64)) });
         let name = format!("{}-0.1.0.tgz", place.name);
-        assert_eq!(look(&asked).unwrap_err().message, format!("the chart `{name}` has the sha256 {sha256}, declared is {}", "0".repeat(64)));
+        assert_eq!(
+            look(&asked).unwrap_err().message,
+            format!("the chart `{name}` has the sha256 {sha256}, declared is {}", "0".repeat(64))
+        );
+    });
+}
+
+#[test]
+fn a_chart_of_a_repository_is_fetched_once_and_kept() {
+    both("repo", |place| {
+        let folder = place.dir.path().join("repo");
+        std::fs::create_dir(&folder).expect("a folder");
+        let (chart, into) = (place.chart().display().to_string(), folder.display().to_string());
+        for args in [["package", &chart, "-d", &into].as_slice(), &["repo", "index", &into]] {
+            let out = Output::of(place.helm(args).env_remove("KUBECONFIG"), b"");
+            assert!(out.ok(), "{out}");
+        }
+        let served = folder.clone();
+        let server =
+            Server::start(move |request| match std::fs::read(served.join(request.path.trim_start_matches('/'))) {
+                Ok(body) => Reply::file(&body, request),
+                Err(_) => Reply::status(404),
+            });
+        let charts = Some(place.dir.path().join("charts").to_str().expect("text").into());
+        let program: camino::Utf8PathBuf = place.api.helm(place.which).expect("a helm").to_str().expect("text").into();
+        let look = |version: &str, offline: bool| {
+            let options = HelmOptions { program: program.clone(), charts: charts.clone(), offline };
+            let cluster = place.cluster.clone().with_helm(options);
+            let from = ChartFrom::Repository { url: server.url(""), name: place.name.clone() };
+            let chart = Some(ChartAsked { from, version: version.to_owned(), sha256: None });
+            let asked = ReleaseAsked { chart, ..place.asked("{}") };
+            place.runtime.block_on(cluster.release(&asked, &SecretStore::default()))
+        };
+        let error = look("0.1.0", true).unwrap_err();
+        assert_eq!(error.message, format!("the chart `{}` 0.1.0 is not kept here, and nothing is fetched", place.name));
+        look("0.1.0", false).expect("a release");
+        let asked = server.asked().len();
+        assert!(asked >= 2);
+        look("0.1.0", false).expect("a release");
+        look("0.1.0", true).expect("a release");
+        assert_eq!(server.asked().len(), asked);
+        let error = look("0.2.0", false).unwrap_err();
+        assert!(error.message.starts_with(&format!("the chart `{}` 0.2.0 cannot be fetched: ", place.name)), "{error}");
     });
 }
 

@@ -22,10 +22,12 @@ fn both(name: &str, test: impl Fn(&Project)) {
 impl Project {
     fn new(api: &Cluster, helm: Helm, name: &str, four: bool) -> Project {
         let site = Site::new(api, &api.kubeconfig, "test", helm);
-        copy(CHART.as_ref(), &site.path("charts/tiny"), name);
-        std::fs::create_dir(site.path("recipes")).expect("a folder");
+        copy(CHART.as_ref(), &site.path("recipes/charts/tiny"), name);
         let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
-        site.write("inventory.yaml", &format!("{inventory}apply: [{{ recipe: app, on: all }}]\n"));
+        site.write(
+            "inventory.yaml",
+            &format!("{inventory}apply: [{{ recipe: app, on: all, with: {{ password: {{ file: secret }} }} }}]\n"),
+        );
         site.write("secret", "hunter2-of-the-test\n");
         let project = Project { site, name: name.to_owned(), four };
         project.declare("values: { replicas: 2 }");
@@ -38,7 +40,7 @@ impl Project {
         self.site.write(
             "recipes/app.yaml",
             &format!(
-                "recipe: app\nsummary: A chart\nparams: {{ password: {{ type: secret, default: {{ file: secret }} }} }}\nsteps:\n  \
+                "recipe: app\nsummary: A chart\nparams: {{ password: {{ type: secret }} }}\nsteps:\n  \
                  - name: place\n    namespace: {{ name: {name} }}\n  \
                  - name: chart\n    helm_release:\n      {{ name: r, namespace: {name}, path: charts/tiny, version: 0.1.0, wait: false, hooks: false, {fields} }}\n"
             ),
@@ -58,7 +60,14 @@ impl Project {
     }
 
     fn revisions(&self) -> String {
-        self.kubectl(&["get", "secret", "-l", "owner=helm", "-o", "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}"])
+        self.kubectl(&[
+            "get",
+            "secret",
+            "-l",
+            "owner=helm",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}",
+        ])
     }
 
     fn gadgets(&self) -> String {
@@ -96,7 +105,14 @@ fn from_nothing_to_verified_and_then_nothing_to_do() {
 fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
     both("edited", |project| {
         assert_eq!(project.apply().code, 0);
-        project.kubectl(&["patch", &project.gadgets(), "r", "--type=merge", "-p", r#"{"spec":{"driver":{"enabled":true},"more":1}}"#]);
+        project.kubectl(&[
+            "patch",
+            &project.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true},"more":1}}"#,
+        ]);
         let drift = project.forge(&["drift"]);
         has(&drift, "Gadget r spec.driver.enabled");
         has(&drift, "kubectl-patch");
@@ -104,7 +120,10 @@ fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
         let out = project.apply();
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.revisions(), "1=deployed ");
-        assert_eq!(project.kubectl(&["get", &project.gadgets(), "r", "-o", "jsonpath={.spec}"]), r#"{"driver":{"enabled":false},"greeting":"hello"}"#);
+        assert_eq!(
+            project.kubectl(&["get", &project.gadgets(), "r", "-o", "jsonpath={.spec}"]),
+            r#"{"driver":{"enabled":false},"greeting":"hello"}"#
+        );
         assert_eq!(project.forge(&["drift"]).code, 0);
     });
 }
@@ -162,7 +181,10 @@ fn an_uninstall_names_what_stays() {
     both("removed", |project| {
         assert_eq!(project.apply().code, 0);
         let recipe = std::fs::read_to_string(project.site.path("recipes/app.yaml")).expect("a recipe");
-        project.site.write("recipes/app.yaml", &recipe.replace("- name: chart\n", "- name: chart\n    ensure: absent\n"));
+        project.site.write(
+            "recipes/app.yaml",
+            &recipe.replace("- name: chart\n", "- name: chart\n    when: \"false\"\n    otherwise: absent\n"),
+        );
         has(&project.forge(&["plan"]), &format!("an uninstall leaves the definitions `{}`", project.gadgets()));
         let out = project.apply();
         assert_eq!((out.code, project.revisions().as_str()), (0, ""), "{out}");
