@@ -193,7 +193,7 @@ fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis:
 fn upgraded(
     release: &HelmRelease,
     state: &ReleaseState,
-    mut changes: Vec<Change>,
+    declared: Vec<Change>,
     live: Vec<Change>,
     basis: Value,
 ) -> Judgement {
@@ -201,7 +201,7 @@ fn upgraded(
     if let Some(taken) = tell::taken(&state.conflicts) {
         reason.push_str(&format!("; the upgrade takes {taken}"));
     }
-    changes.extend(live);
+    let mut changes = tell::together(declared, live);
     changes.extend(hooks(release, state, "upgrade"));
     let deed = Deed::Upgrade { force: !state.conflicts.is_empty() };
     called(Judgement::change(reason, changes, Disruption::D1, basis), release, deed)

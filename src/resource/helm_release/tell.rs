@@ -49,6 +49,17 @@ pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
     all.collect()
 }
 
+/// Puts together what an upgrade changes and what moved: of a field that both speak of, from what is live to what is declared.
+pub(super) fn together(mut declared: Vec<Change>, live: Vec<Change>) -> Vec<Change> {
+    for moved in live {
+        match declared.iter_mut().find(|change| change.attribute == moved.attribute) {
+            Some(change) => change.from = moved.from,
+            None => declared.push(moved),
+        }
+    }
+    declared
+}
+
 fn change(attribute: &str, field: &FieldChange) -> Change {
     Change {
         from: field.from.clone(),

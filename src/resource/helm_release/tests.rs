@@ -151,6 +151,26 @@ fn live_objects_alone_are_mended_without_an_upgrade() {
 }
 
 #[test]
+fn a_field_that_moved_and_changes_is_told_once() {
+    let change = |to: &str| FieldChange { secret: false, ..field("spec.replicas", "3", to) };
+    let what = crate::probe::ObjectMove::Changed(vec![field("spec.replicas", "1", "2")]);
+    let state = ReleaseState {
+        manifest: vec![crate::probe::ObjectChange { object: "Deployment r".to_owned(), what }],
+        live: vec![LiveObject {
+            object: "Deployment r".to_owned(),
+            missing: false,
+            changed: vec![change("1")],
+            added: vec![],
+        }],
+        ..seen(ReleaseStatus::Deployed)
+    };
+    let judged = judge(state);
+    assert_eq!(attributes(&judged), ["Deployment r spec.replicas", "hooks"]);
+    let (from, to) = (judged.changes[0].from.as_ref().unwrap(), judged.changes[0].to.as_ref().unwrap());
+    assert_eq!((from.raw(), to.raw()), ("3", "2"));
+}
+
+#[test]
 fn fields_of_others_are_taken_by_need() {
     let conflict = Conflict { object: "Deployment r".into(), field: "spec.replicas".into(), by: "kubectl".into() };
     let state = ReleaseState {

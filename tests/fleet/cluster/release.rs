@@ -11,6 +11,7 @@ struct Project {
     four: bool,
 }
 
+/// Runs a test with each major.
 fn both(name: &str, test: impl Fn(&Project)) {
     let Some(api) = Cluster::require() else { return };
     for (helm, major) in [(Helm::Three, 3), (Helm::Four, 4)] {
@@ -24,6 +25,8 @@ impl Project {
         let site = Site::new(api, &api.kubeconfig, "test", helm);
         copy(CHART.as_ref(), &site.path("recipes/charts/tiny"), name);
         let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+        // Lock and records are a cluster's, by its name.
+        let inventory = inventory.replace("cluster: site", &format!("cluster: {name}"));
         site.write(
             "inventory.yaml",
             &format!("{inventory}apply: [{{ recipe: app, on: all, with: {{ password: {{ file: secret }} }} }}]\n"),
@@ -49,6 +52,12 @@ impl Project {
 
     fn forge(&self, args: &[&str]) -> Output {
         self.site.forge(&[args, &["inventory.yaml"]].concat())
+    }
+
+    /// Applies what has to come off.
+    fn must_apply(&self) {
+        let out = self.apply();
+        assert_eq!(out.code, 0, "{out}");
     }
 
     fn apply(&self) -> Output {
@@ -104,7 +113,7 @@ fn from_nothing_to_verified_and_then_nothing_to_do() {
 #[test]
 fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
     both("edited", |project| {
-        assert_eq!(project.apply().code, 0);
+        project.must_apply();
         project.kubectl(&[
             "patch",
             &project.gadgets(),
@@ -131,7 +140,7 @@ fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
 #[test]
 fn a_conflict_is_named_and_taken_over() {
     both("taken", |project| {
-        assert_eq!(project.apply().code, 0);
+        project.must_apply();
         project.kubectl(&["set", "image", "deployment/r", "main=forge.local/other:2"]);
         project.declare("values: { replicas: 2, image: 'forge.local/tiny:3' }");
         let plan = project.forge(&["plan"]);
@@ -160,7 +169,7 @@ fn a_secret_value_is_shown_nowhere() {
                 assert!(!text.contains(secret), "{text}");
             }
         }
-        assert_eq!(project.apply().code, 0);
+        project.must_apply();
         assert_eq!(project.revisions(), "1=superseded 2=deployed ");
     });
 }
@@ -179,7 +188,7 @@ fn what_is_not_pinned_or_not_ours_is_left_alone() {
 #[test]
 fn an_uninstall_names_what_stays() {
     both("removed", |project| {
-        assert_eq!(project.apply().code, 0);
+        project.must_apply();
         let recipe = std::fs::read_to_string(project.site.path("recipes/app.yaml")).expect("a recipe");
         project.site.write(
             "recipes/app.yaml",
