@@ -17,6 +17,8 @@ const WARNINGS: usize = 3;
 #[derive(Debug, Default)]
 pub(in crate::kube) struct Discovered {
     kinds: Vec<Served>,
+    /// Versions whose own server does not answer: what they serve is not known.
+    silent: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -51,11 +53,21 @@ impl Discovered {
             tokio::try_join!(cluster.ask(client.list_core_api_versions()), cluster.ask(client.list_api_groups()))?;
         let core = core.versions.iter().map(|version| cluster.ask(client.list_core_api_resources(version)));
         let core = future::try_join_all(core).await?;
-        let versions = groups.groups.iter().flat_map(|group| &group.versions);
-        let asked = versions.map(|version| cluster.ask(client.list_api_group_resources(&version.group_version)));
-        // A group whose own server is away is left out: only who needs it is concerned.
-        let others = future::join_all(asked).await.into_iter().filter_map(Result::ok);
-        Ok(Self { kinds: core.into_iter().chain(others).flat_map(served).collect() })
+        let versions = groups.groups.iter().flat_map(|group| &group.versions).map(|version| &version.group_version);
+        let asked = versions.map(|version| async move {
+            let served = cluster.ask(client.list_api_group_resources(version)).await;
+            served.map_err(|_| version.clone())
+        });
+        // A group whose own server is away concerns only who needs it.
+        let mut found = Self::default();
+        for answer in future::join_all(asked).await {
+            match answer {
+                Ok(list) => found.kinds.extend(served(list)),
+                Err(version) => found.silent.push(version),
+            }
+        }
+        found.kinds.extend(core.into_iter().flat_map(served));
+        Ok(found)
     }
 
     /// Returns what charts are told of it: `apps/v1`, `apps/v1/Deployment`, sorted.
@@ -118,6 +130,9 @@ impl Objects<'_> {
 
     /// Returns the live object, `None` where there is none.
     pub async fn get(&self, object: &Object) -> Result<Option<Value>, KubeError> {
+        if self.served.silent.iter().any(|version| version == object.api_version()) {
+            return Err(KubeError::new(format!("the API of `{}` does not answer", object.api_version())));
+        }
         if !self.knows(object) {
             return Ok(None);
         }

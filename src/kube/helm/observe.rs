@@ -251,19 +251,31 @@ impl<'c> Look<'c> {
         let mut wanted: Vec<Object> = once.into_iter().filter(|object| !object.is_hook()).collect();
         let Some(noted) = installed else { return Ok(()) };
         state.values = self.value_changes(noted);
-        if state.random {
-            return Ok(());
+        if !state.random {
+            wanted = self.compare_manifests(chart, noted, wanted, state).await?;
         }
-        state.manifest = drift::manifests(&noted.manifest, &wanted, self.objects.home, &self.teller());
-        if !state.manifest.is_empty() && !noted.info.status.is_pending() {
-            // Templates may look at the cluster, which only a rehearsal lets them.
-            wanted = self.rehearsed(chart).await?.unwrap_or(wanted);
-            state.manifest = drift::manifests(&noted.manifest, &wanted, self.objects.home, &self.teller());
-        }
-        if noted.info.server_side {
+        if noted.info.server_side && needs_upgrade(chart, noted, state) {
             state.conflicts = self.conflicts(&wanted).await?;
         }
         Ok(())
+    }
+
+    /// Returns the objects that an upgrade would apply.
+    async fn compare_manifests(
+        &self,
+        chart: &Chart,
+        noted: &Noted,
+        mut wanted: Vec<Object>,
+        state: &mut ReleaseState,
+    ) -> Result<Vec<Object>, KubeError> {
+        let compare = |wanted: &[Object]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
+        state.manifest = compare(&wanted);
+        if !state.manifest.is_empty() && !noted.info.status.is_pending() {
+            // Templates may look at the cluster, which only a rehearsal lets them.
+            wanted = self.rehearsed(chart).await?.unwrap_or(wanted);
+            state.manifest = compare(&wanted);
+        }
+        Ok(wanted)
     }
 
     async fn chart_info(&self, chart: &Chart, rendered: &[Object]) -> Result<ChartInfo, KubeError> {
@@ -286,6 +298,12 @@ impl<'c> Look<'c> {
         let found = differences(&noted.values, &declared);
         found.iter().map(|difference| self.teller().tell("", difference, None)).collect()
     }
+}
+
+fn needs_upgrade(chart: &Chart, noted: &Noted, state: &ReleaseState) -> bool {
+    let info = &noted.info;
+    let same = info.status == ReleaseStatus::Deployed && info.version == chart.file.version;
+    !same || !state.values.is_empty() || !state.manifest.is_empty()
 }
 
 fn reveal(value: &mut Value, secrets: &SecretStore) {
