@@ -71,7 +71,7 @@ pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
         .collect()
 }
 
-fn is_hand(manager: &str) -> bool {
+pub(super) fn is_hand(manager: &str) -> bool {
     // It restarts pods, and says so in the object.
     manager != "kubectl-rollout" && BY_HAND.iter().any(|program| manager.starts_with(program))
 }

@@ -77,7 +77,7 @@ impl Onlooker {
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
                 Ok(state) => Reading::Release(Box::new(state)),
                 // Neither helm's nor a chart's: other questions still have an answer.
-                Err(error) => return Err(Refusal::Said { code: 0, reason: String::new(), message: error.message, causes: Vec::new() }),
+                Err(error) => return Err(Refusal::Said { code: 0, message: error.message, causes: Vec::new() }),
             },
             Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
             Probe::Account => Reading::Account(Account::Root),

@@ -1,25 +1,17 @@
 //! `managedFields`: who owns a field of a live object, and what was added by somebody else.
 
+use super::super::fields::is_hand;
 use super::fields::{Path, Step, has};
+use super::observe::HELM;
 use crate::model::Value;
 use crate::probe::FieldOwner;
-
-/// Managers that set fields as part of the cluster's own work.
-const OWN: &[&str] = &[
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-apiserver",
-    "kubelet",
-    "cloud-controller-manager",
-    "helm",
-    "Helm",
-];
 
 /// Fields that are no part of what anybody declares.
 const NOISE: &[&[&str]] = &[
     &["status"],
     &["metadata", "finalizers"],
     &["metadata", "ownerReferences"],
+    &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"],
     // A restart is an act, and no state that is to be kept.
     &["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"],
 ];
@@ -44,7 +36,7 @@ fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
 pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
     let owners = entries(live).filter(|entry| owns(entry.fields, live, &path.0));
     let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
-    (!is_own(last.name.raw())).then_some(last)
+    (last.name.raw() != HELM).then_some(last)
 }
 
 fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
@@ -74,10 +66,11 @@ pub(super) struct Added {
     pub by: FieldOwner,
 }
 
-/// Returns the fields that somebody added to a live object, and that `declared` does not speak of.
+/// Returns the fields that somebody added by hand to a live object, and that `declared` does not speak of. Controllers set
+/// fields since that is what they are for.
 pub(super) fn added(live: &Value, declared: &Value) -> Vec<Added> {
     let mut found = Vec::new();
-    for entry in entries(live).filter(|entry| !is_own(entry.manager.name.raw())) {
+    for entry in entries(live).filter(|entry| is_hand(entry.manager.name.raw())) {
         for path in undeclared(entry.fields, live, declared) {
             let noise = NOISE.iter().any(|keys| path.is_below(keys));
             let value = path.find(live).cloned();
@@ -87,10 +80,6 @@ pub(super) fn added(live: &Value, declared: &Value) -> Vec<Added> {
         }
     }
     found
-}
-
-fn is_own(manager: &str) -> bool {
-    OWN.contains(&manager) || manager == "forge" || manager.starts_with("forge-")
 }
 
 fn undeclared(fields: &Value, live: &Value, declared: &Value) -> Vec<Path> {
