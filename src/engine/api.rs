@@ -77,7 +77,6 @@ pub(super) fn away(error: KubeError) -> TransportError {
         message: error.message,
         address: None,
         hint: error.hint,
-        address: None,
         said: None,
         retryable: false,
         sent_anything: false,

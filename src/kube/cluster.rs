@@ -71,7 +71,14 @@ impl Cluster {
         forwarded(&mut config, &session).await?;
         let login = login(access, &text, &config)?;
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, true, &error))?;
-        Ok(Self { client, server, session: Some(session), login, options: HelmOptions::default(), found: Arc::default() })
+        Ok(Self {
+            client,
+            server,
+            session: Some(session),
+            login,
+            options: HelmOptions::default(),
+            found: Arc::default(),
+        })
     }
 
     /// Says which helm is run, and where charts are kept.

@@ -10,7 +10,9 @@ use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
-use crate::probe::{Contents, ObjectInfo, PackageState, Probe, Reading, ReleaseState, SysctlState, UnitState, Unknown, UserInfo};
+use crate::probe::{
+    Contents, ObjectInfo, PackageState, Probe, Reading, ReleaseState, SysctlState, UnitState, Unknown, UserInfo,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
