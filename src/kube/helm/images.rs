@@ -51,9 +51,9 @@ spec: { template: { spec: { initContainers: [{ name: i, image: 'b/i:1' }], conta
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
 metadata: { name: p }
-spec: { driver: { repository: r.example/nvidia, image: driver, version: '550.90' }, x: { repository: r, image: y, version: 'sha256:11' } }
+spec: { driver: { repository: r.example/nvidia, image: driver, version: '550.90' }, x: { repository: r, image: why, version: 'sha256:11' } }
 ";
         let found = images(&objects(text).unwrap());
-        assert_eq!(found, ["b/c@sha256:00", "b/i:1", "r.example/nvidia/driver:550.90", "r/y@sha256:11"]);
+        assert_eq!(found, ["b/c@sha256:00", "b/i:1", "r.example/nvidia/driver:550.90", "r/why@sha256:11"]);
     }
 }
