@@ -56,6 +56,12 @@ fn proven(what: &str, name: &str) -> Option<String> {
 /// Returns what a kind's behaviour rests on.
 fn proof(kind: &str) -> String {
     let text = match real(kind) {
+        Some(file) if file.starts_with("tests/fleet/cluster/") => {
+            return format!(
+                "\n## Proof\n\n**real**: `{file}` shows it through a real Kubernetes API (`tests/cluster`), applied, applied again and changed \
+                 behind forge's back. Verdicts are pinned by the cases in `tests/resources/` too, whose answers are reconstructed.\n"
+            );
+        }
         Some(file) if file.ends_with(".rs") => format!(
             "**real**: `{file}` shows it on a Debian 12 host over SSH, applied, applied again and changed behind forge's back. Verdicts are \
              pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they say otherwise."

@@ -15,7 +15,7 @@ use super::{carry, saved};
 use crate::engine::{ArtifactLine, Had, Report};
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
-use crate::view::count;
+use crate::view::{count, places};
 use camino::Utf8PathBuf;
 
 /// Carry out what is declared, and prove it
@@ -114,7 +114,7 @@ fn question(plan: &Plan) -> String {
         1 => "this change".to_owned(),
         many => format!("these {}", count(many, "change")),
     };
-    format!("apply {changes} to {}?", count(counts.changing, "host"))
+    format!("apply {changes} to {}?", places(counts.changing, counts.cluster_changing))
 }
 
 async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded<B::Project>) -> Ending {

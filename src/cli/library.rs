@@ -98,6 +98,12 @@ fn simulated(project: &Project) -> Vec<HostName> {
     project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
 }
 
+/// Adds the cluster's API, which is looked at with the hosts where none are picked.
+fn with_cluster(project: &Project, hosts: &[HostName], settings: &Settings) -> Vec<HostName> {
+    let own = project.member().filter(|own| settings.on.is_none() && !hosts.contains(own));
+    hosts.iter().chain(own).cloned().collect()
+}
+
 fn boxes(project: &Project) -> Vec<(HostName, Option<Board>)> {
     let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
     simulated(project).into_iter().filter_map(of).collect()
@@ -146,7 +152,7 @@ impl Backend for Library {
         }
         match &settings.on {
             Some(selector) => config::select(project, selector),
-            None => Ok(project.hosts.keys().cloned().collect()),
+            None => Ok(project.machines().cloned().collect()),
         }
     }
 
@@ -163,10 +169,11 @@ impl Backend for Library {
         events: Events,
     ) -> Observed {
         let options = self.options(project, settings);
+        let all = with_cluster(project, hosts, settings);
         match ask {
-            Ask::Declared => engine::observe(project, hosts, &options, &events).await,
-            Ask::Change => engine::observe_to_change(project, hosts, &options, &events).await,
-            Ask::Drift { outliers } => engine::observe_drift(project, hosts, outliers, &options, &events).await,
+            Ask::Declared => engine::observe(project, &all, &options, &events).await,
+            Ask::Change => engine::observe_to_change(project, &all, &options, &events).await,
+            Ask::Drift { outliers } => engine::observe_drift(project, &all, outliers, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }

@@ -257,6 +257,8 @@ pub(super) fn provision(provision: &Provision) -> String {
         Provision::Unit(name) => format!("unit {name}"),
         Provision::User(name) => format!("user {name}"),
         Provision::Package(name) => format!("package {name}"),
+        Provision::Object(name) => format!("object {name}"),
+        Provision::Served(name) => format!("kind {name}"),
     }
 }
 

@@ -134,6 +134,10 @@ fn step(project: &Project, id: &StepId, on: &Applied<'_>) -> Option<ChartStep> {
     let recipe = project.recipes.get(&*id.recipe)?;
     let step = recipe.steps.iter().find(|step| step.name == *id.step)?;
     let (hosts, removed) = on.get(&*id.recipe).cloned().unwrap_or_default();
+    let (hosts, removed) = match step.scope {
+        Scope::Cluster => (through_cluster(project, &hosts), through_cluster(project, &removed)),
+        _ => (hosts, removed),
+    };
     Some(ChartStep {
         recipe: recipe.name.clone(),
         step: step.name.clone(),
@@ -145,6 +149,11 @@ fn step(project: &Project, id: &StepId, on: &Applied<'_>) -> Option<ChartStep> {
         removed,
         place: project.sources.place(step.span),
     })
+}
+
+/// What runs through the cluster's API runs there, and on none of the hosts.
+fn through_cluster(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
+    project.member().filter(|_| !hosts.is_empty()).into_iter().cloned().collect()
 }
 
 /// Returns the edges between steps of `steps`: the order inside of recipes, then what is declared.

@@ -22,6 +22,19 @@ pub(super) trait Local {
     /// Why there is none that may be used, at `span`.
     fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
+    /// Returns the YAML documents of a file, as a list of values.
+    ///
+    /// # Errors
+    /// Why it cannot be had, or what is wrong in it.
+    fn documents(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
+        match self.source(path, span)? {
+            Value::String(text) => super::documents::read(path, &text, span),
+            // Files are not looked at yet.
+            Value::Null => Ok(Value::Null),
+            _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).at(span))),
+        }
+    }
+
     /// Returns the rendered text of a file.
     ///
     /// # Errors
@@ -170,6 +183,7 @@ impl Check<'_> {
         let result = match ty {
             Type::Text => Ok(Value::from(text.as_str())),
             Type::LocalFile => self.local.source(text, node.span),
+            Type::LocalDocuments => self.local.documents(text, node.span),
             Type::LocalPath => self.local.locate(text, node.span),
             _ => typed(ty, Scalar { node, text, quoted: *quoted, path }),
         };
@@ -215,7 +229,7 @@ fn expected(ty: Type) -> &'static str {
         Type::Duration => "a duration",
         Type::Mode => "quoted octal text",
         Type::Path => "an absolute path",
-        Type::LocalFile | Type::LocalPath => "a path in the inventory's tree",
+        Type::LocalFile | Type::LocalPath | Type::LocalDocuments => "a path in the inventory's tree",
         _ => "text",
     }
 }

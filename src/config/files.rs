@@ -100,7 +100,8 @@ impl Files {
     fn place(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let joined = folder.join(name);
         let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
-        match path.is_file() {
+        // A chart may be a folder.
+        match path.is_file() || path.join("Chart.yaml").is_file() {
             true => Ok(path),
             false => Err(Box::new(unreadable(name, "it is not a regular file", Some(span)))),
         }

@@ -2,7 +2,7 @@
 
 use super::instances::{Applied, Library, names};
 use super::statics::exports_read;
-use super::{Edge, Project, Recipe, Step};
+use super::{Edge, Project, Recipe, Step, member};
 use crate::diag::{Code, Diag, Diags, Span};
 use crate::graph::{Declared, Endpoint, Graph, Link, Why};
 use crate::model::{HostName, Phase, Scope};
@@ -248,9 +248,17 @@ fn is_for_all(recipe: &Recipe) -> bool {
     recipe.steps.iter().any(|step| step.scope != Scope::Host)
 }
 
+/// Returns the needs of the steps of a recipe that run through the cluster's API.
+pub(super) fn edges_of(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
+    let whole = recipe.needs.iter().filter(|_| member::is_all_of_cluster(recipe));
+    whole.chain(recipe.steps.iter().filter(|step| member::is_of_cluster(step)).flat_map(|step| &step.needs))
+}
+
 /// Returns what the `needs` of a recipe ask for on the same host.
 pub(super) fn needed(recipe: &Recipe) -> Vec<Need> {
-    let own = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
+    let whole = recipe.needs.iter().filter(|_| !member::is_all_of_cluster(recipe));
+    let on_hosts = recipe.steps.iter().filter(|step| !member::is_of_cluster(step));
+    let own = whole.chain(on_hosts.flat_map(|step| &step.needs));
     let same_host = own.filter(|edge| edge.barrier.is_none() && !edge.optional && edge.recipe != recipe.name);
     same_host.map(|edge| Need { recipe: edge.recipe.clone(), span: edge.span, label: "needed here" }).collect()
 }

@@ -10,7 +10,7 @@ use super::instances::{self, Applied, Library};
 use super::inventory::{self, Inventory, Resolved};
 use super::statics::{self, Place, World};
 use super::template::Programs;
-use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, links, recipe};
+use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, links, member, recipe};
 use crate::diag::{Code, Diag, Diags, FileId, Severity, Sources, Span};
 use crate::graph::Graph;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -285,6 +285,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
     links::check_applied(&applied, known, links::needed, diags);
     links::check_applied(&applied, known, |recipe| statics::parameters_read(recipe, &project.programs), diags);
     links::check_exports(&applied, known, project, diags);
+    member::check_needs(&applied.recipes, library, diags);
     project.graph = links::graph(&applied, project, diags);
     let ties = |recipe: &Arc<Recipe>| (recipe.name.clone(), statics::versions_read(recipe, library, &project.programs));
     project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
@@ -294,6 +295,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
         position.entry(project.graph.step(*index).recipe.to_string()).or_insert(at);
     }
     project.instances = applied.instances;
+    member::place(project, diags);
     for own in project.instances.values_mut() {
         own.sort_by_key(|instance| position.get(&instance.recipe.name).copied().unwrap_or(usize::MAX));
     }

@@ -54,6 +54,16 @@ impl Project {
         }
     }
 
+    /// Returns the hosts, without the cluster's API beside them.
+    pub fn machines(&self) -> impl Iterator<Item = &HostName> {
+        self.hosts.keys().filter(|host| !host.is_cluster())
+    }
+
+    /// Returns the name of the cluster's API, where steps run through it.
+    pub fn member(&self) -> Option<&HostName> {
+        self.hosts.keys().find(|host| host.is_cluster())
+    }
+
     /// Returns the folder of the inventory, with every link followed.
     pub fn root(&self) -> &camino::Utf8Path {
         self.files.root()

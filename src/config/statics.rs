@@ -57,6 +57,7 @@ impl World<'_> {
     }
 
     fn step(&self, recipe: &Recipe, step: &Step, diags: &mut Diags) {
+        super::member::check_names(step, self.programs, self.sources, diags);
         let (once, turn) = (Place::Step(recipe, false), Place::Step(recipe, step.each.is_some()));
         step.each.iter().for_each(|expr| self.expr(expr, once, diags));
         step.when.iter().chain(&step.key).for_each(|expr| self.expr(expr, turn, diags));

@@ -315,7 +315,7 @@ pub struct Counts {
 impl Drift {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
-            hosts: self.hosts.len(),
+            hosts: self.hosts.iter().filter(|host| !host.host.is_cluster()).count(),
             unreachable: self.hosts.iter().filter(|host| host.reach != Reach::Observed).count(),
             findings: self.findings.len(),
             unknown: self.unknown.len(),
@@ -325,7 +325,7 @@ impl Drift {
             ..Counts::default()
         };
         let drifted: std::collections::BTreeSet<_> = self.findings.iter().map(|finding| &finding.host).collect();
-        counts.drifted = drifted.len();
+        counts.drifted = drifted.iter().filter(|host| !host.is_cluster()).count();
         for finding in &self.findings {
             *counts.by_cause.entry(finding.cause.name().to_owned()).or_default() += 1;
             *counts.by_severity.entry(finding.severity.name().to_owned()).or_default() += 1;

@@ -6,6 +6,7 @@ use super::host::HostRun;
 use super::link::Done;
 use super::records::unwritten;
 use crate::config::State;
+use crate::kube::Call;
 use crate::model::{SecretStore, StepId, Untrusted};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
 use crate::resource::{Action, Delivery, Judgement, Resource};
@@ -24,6 +25,8 @@ pub(super) struct Due {
     pub resource: Option<Arc<dyn Resource>>,
     /// What is sent from here, instead of the action.
     pub delivery: Option<Delivery>,
+    /// Calls of the cluster's API, instead of the action.
+    pub calls: Vec<Call>,
     pub changes: Vec<crate::resource::Change>,
     pub long: bool,
     pub limit: Duration,
@@ -63,6 +66,7 @@ impl HostRun<'_> {
             },
             action,
             delivery,
+            calls: ruling.judgement.calls,
             changes: ruling.judgement.changes,
             long,
             limit: limit(turn.step.timeout_s, own, self.run.options.timeout, long),
@@ -85,7 +89,7 @@ impl HostRun<'_> {
             self.run.say(Event::StepCommands {
                 host: self.host().clone(),
                 step: turn.id.clone(),
-                script: commands(&turn.action, &shared.secrets),
+                script: commands(turn, &shared.secrets),
             });
             self.run.say(Event::StepStarted {
                 host: self.host().clone(),
@@ -98,7 +102,7 @@ impl HostRun<'_> {
         // From here on the host may have changed, whatever comes back.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
-            all if all.iter().any(|due| due.delivery.is_some()) => self.act_singly(all).await,
+            all if all.iter().any(|due| due.delivery.is_some() || !due.calls.is_empty()) => self.act_singly(all).await,
             [only] if only.long => vec![self.act_long(only).await],
             short => self.act_group(short).await,
         };
@@ -116,6 +120,7 @@ impl HostRun<'_> {
         for (due, acted) in due.iter().zip(&mut all) {
             *acted = match &due.delivery {
                 Some(delivery) => self.act_delivery(due, delivery).await,
+                None if !due.calls.is_empty() => self.act_calls(due).await,
                 None if due.long => self.act_long(due).await,
                 None => self.act_group(std::slice::from_ref(due)).await.pop().unwrap_or_default(),
             };
@@ -208,7 +213,12 @@ fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: boo
 }
 
 /// Returns the commands of an action as people may read them: placeholders stand for secrets.
-fn commands(action: &Action, secrets: &SecretStore) -> Untrusted {
+fn commands(turn: &Due, secrets: &SecretStore) -> Untrusted {
+    if !turn.calls.is_empty() {
+        let told: Vec<String> = turn.calls.iter().map(Call::told).collect();
+        return secrets.scrub(&told.join("\n")).into();
+    }
+    let action = &turn.action;
     match action.body.render(&SecretStore::default()) {
         Ok(text) => secrets.scrub(text.expose_secret()).into(),
         Err(error) => error.to_string().into(),

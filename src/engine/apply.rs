@@ -67,7 +67,7 @@ pub async fn apply(
     };
     run.say(Event::ApplyStarted {
         run: options.run.clone(),
-        hosts: plan.hosts.iter().filter(|h| h.acts()).count(),
+        hosts: plan.hosts.iter().filter(|h| h.acts() && !h.host.is_cluster()).count(),
         steps: plan.hosts.iter().filter(|h| h.acts()).flat_map(|h| &h.steps).filter(|s| s.acts()).count(),
     });
     say_who_waits(&run, plan);
@@ -91,7 +91,7 @@ pub async fn apply(
 
 /// Says once which hosts begin only after the canaries.
 fn say_who_waits(run: &Run<'_>, plan: &Plan) {
-    let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host);
+    let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
     if !run.canaries.is_empty() && !hosts.is_empty() {
         run.say(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });

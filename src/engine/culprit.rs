@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// of the machine below.
 pub async fn accuse(project: &Project, observed: &Observed, drift: &mut Drift, options: &Options) {
     let now = (options.clock)();
-    let real = |host: &HostName| !project.is_simulated(host);
+    let real = |host: &HostName| !project.is_simulated(host) && !host.is_cluster();
     let hosts: Vec<HostName> = drift::suspects(&drift.findings).into_iter().filter(real).collect();
     let findings = &drift.findings;
     let look = Look { project, secrets: &observed.secrets, options: &plain(options) };

@@ -69,7 +69,10 @@ impl HostRun<'_> {
         let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
         let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
         match wait.lacking(there.len(), &out) {
-            Some(why) => Err(Closed::Lacks(format!("needs `{}` {why}", self.name(wait.from)))),
+            Some(why) if why.starts_with("on ") => {
+                Err(Closed::Lacks(format!("needs `{}` {why}", self.name(wait.from))))
+            }
+            Some(why) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(wait.from)))),
             None => Ok(()),
         }
     }

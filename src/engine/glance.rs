@@ -3,10 +3,12 @@
 //! Architecture Invariant: whoever holds a [`Glance`] cannot change its host. It neither runs scripts nor takes the lock, and
 //! nothing makes a `Link` of it.
 
+use super::api;
 use super::link::{Questions, Way, no_host, way};
 use super::run::Options;
 use crate::config::Project;
 use crate::facts;
+use crate::kube;
 use crate::model::{HostName, SecretStore};
 use crate::probe::{self, Observation, Probe};
 use crate::transport::{Onlooker, TransportError};
@@ -36,6 +38,7 @@ pub(super) struct Glance {
 
 enum End {
     Host(Onlooker),
+    Cluster(kube::Onlooker),
     /// No host at all: what it answered once.
     Recorded(Observation),
     #[cfg(test)]
@@ -51,6 +54,7 @@ impl Asked for Glance {
     ) -> Result<Self, TransportError> {
         let end = match way(project, options, host, secrets).await? {
             Way::Host(session) => End::Host(Onlooker::new(session)),
+            Way::Cluster(looker) => End::Cluster(looker),
             Way::Recorded(answers) => End::Recorded(answers),
             #[cfg(test)]
             Way::Simulated(sim) => End::Simulated(sim),
@@ -62,11 +66,14 @@ impl Asked for Glance {
         if let End::Recorded(recorded) = &self.end {
             return Ok(probe::recall(recorded, probes, &facts::snippets()));
         }
+        if let End::Cluster(looker) = &self.end {
+            return self.questions.put(api::observe(looker, probes, self.questions.keeps(), secrets)).await;
+        }
         let compiled = self.questions.compile(probes)?;
         let ask = async {
             match &self.end {
                 End::Host(onlooker) => onlooker.observe(&compiled, secrets).await,
-                End::Recorded(_) => Err(no_host()),
+                End::Recorded(_) | End::Cluster(_) => Err(no_host()),
                 #[cfg(test)]
                 End::Simulated(sim) => sim.observe(&compiled, secrets).await,
             }
@@ -75,8 +82,12 @@ impl Asked for Glance {
     }
 
     async fn close(self) {
-        if let End::Host(onlooker) = self.end {
-            onlooker.close().await;
+        match self.end {
+            End::Host(onlooker) => onlooker.close().await,
+            End::Cluster(looker) => looker.close().await,
+            End::Recorded(_) => {}
+            #[cfg(test)]
+            End::Simulated(_) => {}
         }
     }
 }

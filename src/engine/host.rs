@@ -77,7 +77,8 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
 /// Tells everybody that a host is done. A host that this run changes nothing on spends nothing of its budget,
 /// whatever is wrong there.
 fn leave(run: &Run<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
-    run.board.finish(&report.host, if plan.changes() { report.outcome } else { Outcome::Ok });
+    let counts = plan.changes() && !report.host.is_cluster();
+    run.board.finish(&report.host, if counts { report.outcome } else { Outcome::Ok });
     run.say(Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
     report
 }
@@ -291,7 +292,8 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
 }
 
 fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
-    let reason = format!("another run works on this host: {}", Owner::told(owner).raw());
+    let what = if host.is_cluster() { "the cluster" } else { "this host" };
+    let reason = format!("another run works on {what}: {}", Owner::told(owner).raw());
     let mut report = empty(host, Outcome::Locked, reason.into());
     report.hint =
         Some("run again when it is done; a lock whose controller is gone is given up within two minutes".into());
@@ -344,6 +346,13 @@ impl HostRun<'_> {
 
     /// Makes forge's folders and key on the host.
     async fn prepare(&mut self) {
+        if let Some(writer) = self.link.ruler() {
+            match writer.key().await {
+                Ok(key) => self.seen.key = Some(key),
+                Err(error) => self.lost = Some(broken(format!("the cluster cannot be prepared: {}", error.message))),
+            }
+            return;
+        }
         let shared = self.run.board.shared();
         let done = self.link.act(crate::state::prepare(), SHORT, &shared.secrets).await;
         match done.map(|done| done.finished) {

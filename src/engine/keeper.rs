@@ -41,7 +41,7 @@ pub async fn keep(
     let Ok(lines) = log.lines(None) else { return Vec::new() };
     let past = Past::of(&drift::entries(lines.iter().map(String::as_str)));
     let now = (options.clock)().to_string();
-    let due = observed.seen.iter().filter(|seen| seen.is_observed()).filter_map(|seen| {
+    let due = observed.seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster()).filter_map(|seen| {
         let (wanted, there) = (past.kept(&project.cluster, &seen.host), kept(project, seen, &now));
         let same = there.as_ref().map_or(wanted.is_empty(), |there| *there == wanted);
         (!same).then_some((&seen.host, wanted))

@@ -1,9 +1,11 @@
 //! The engine's end of a session: reading first, writing once the host's lock is taken.
 
+use super::api;
 use super::glance::Asked;
 use super::run::Options;
 use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
 use crate::facts;
+use crate::kube;
 use crate::model::{HostName, SecretStore, Untrusted};
 use crate::probe::{self, Checks, Compiled, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
@@ -26,6 +28,10 @@ pub(super) struct Link {
 enum End {
     Reading(Reader),
     Writing(Writer),
+    /// The cluster's API, read only.
+    Asking(kube::Onlooker),
+    /// The cluster's API, with its lock.
+    Ruling(Box<kube::Writer>),
     /// No host at all: what it answered once.
     Recorded(Observation),
     #[cfg(test)]
@@ -76,6 +82,10 @@ impl Questions {
         Self { checks, keep: options.replay.record || options.replay.keep, clock: options.clock }
     }
 
+    pub fn keeps(&self) -> bool {
+        self.keep
+    }
+
     pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<Compiled, TransportError> {
         let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.checks);
         Ok(if self.keep { compiled.keeping() } else { compiled })
@@ -96,6 +106,7 @@ impl Questions {
 /// What is at the other end of a connection.
 pub(super) enum Way {
     Host(Session),
+    Cluster(kube::Onlooker),
     /// No host at all: what it answered once.
     Recorded(Observation),
     #[cfg(test)]
@@ -111,6 +122,9 @@ pub(super) async fn way(
 ) -> Result<Way, TransportError> {
     if let Some(recording) = &options.replay.observed {
         return recording.answers(host).map(Way::Recorded);
+    }
+    if host.is_cluster() {
+        return api::look(project, options).await.map(Way::Cluster);
     }
     #[cfg(test)]
     if let Some(sim) = super::sim::Sim::of(&declared(project, host)) {
@@ -142,6 +156,7 @@ impl Asked for Link {
     ) -> Result<Self, TransportError> {
         let end = match way(project, options, host, secrets).await? {
             Way::Host(session) => End::Reading(Reader::new(session)),
+            Way::Cluster(looker) => End::Asking(looker),
             Way::Recorded(answers) => End::Recorded(answers),
             #[cfg(test)]
             Way::Simulated(sim) => End::Simulated(sim),
@@ -153,12 +168,15 @@ impl Asked for Link {
         if let End::Recorded(recorded) = &self.end {
             return Ok(probe::recall(recorded, probes, &facts::snippets()));
         }
+        if let Some(looker) = self.looker() {
+            return self.questions.put(api::observe(looker, probes, self.questions.keeps(), secrets)).await;
+        }
         let compiled = self.questions.compile(probes)?;
         let ask = async {
             match &self.end {
                 End::Reading(reader) => reader.observe(&compiled, secrets).await,
                 End::Writing(writer) => writer.observe(&compiled, secrets).await,
-                End::Recorded(_) => Err(no_host()),
+                End::Recorded(_) | End::Asking(_) | End::Ruling(_) => Err(no_host()),
                 #[cfg(test)]
                 End::Simulated(sim) => sim.observe(&compiled, secrets).await,
             }
@@ -171,6 +189,8 @@ impl Asked for Link {
         match self.end {
             End::Reading(reader) => reader.session().clone().close().await,
             End::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            End::Asking(looker) => looker.close().await,
+            End::Ruling(writer) => writer.unlock().await.close().await,
             End::Recorded(_) => {}
             #[cfg(test)]
             End::Simulated(_) => {}
@@ -179,6 +199,23 @@ impl Asked for Link {
 }
 
 impl Link {
+    /// Returns what asks the cluster's API, where that is the other end.
+    fn looker(&self) -> Option<&kube::Onlooker> {
+        match &self.end {
+            End::Asking(looker) => Some(looker),
+            End::Ruling(writer) => Some(writer.looker()),
+            _ => None,
+        }
+    }
+
+    /// Returns what changes the cluster, where that is the other end and its lock is held.
+    pub fn ruler(&self) -> Option<&kube::Writer> {
+        match &self.end {
+            End::Ruling(writer) => Some(writer),
+            _ => None,
+        }
+    }
+
     /// Runs a script that nobody judges, without the writer lock, once.
     pub async fn run(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
         let token = transport::token()?;
@@ -187,6 +224,7 @@ impl Link {
             End::Reading(reader) => reader.session().run(&script, secrets, None).await?,
             End::Writing(writer) => writer.session().run(&script, secrets, None).await?,
             End::Recorded(_) => return Err(no_host()),
+            End::Asking(_) | End::Ruling(_) => return Err(api::no_host()),
             #[cfg(test)]
             End::Simulated(sim) => sim.act(&script, secrets).await?,
         };
@@ -198,6 +236,13 @@ impl Link {
         #[cfg(test)]
         if let End::Simulated(sim) = &self.end {
             return Ok(sim.lock());
+        }
+        if let End::Asking(looker) = &self.end {
+            let (locked, writer) = api::lock(looker, owner, self.questions.clock).await?;
+            if let Some(writer) = writer {
+                self.end = End::Ruling(Box::new(writer));
+            }
+            return Ok(locked);
         }
         let reader = match &self.end {
             End::Reading(reader) => reader,

@@ -6,9 +6,11 @@
 
 mod act;
 mod acting;
+mod api;
 mod apply;
 mod bind;
 mod board;
+mod calls;
 mod cancel;
 mod culprit;
 mod cycle;

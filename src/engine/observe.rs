@@ -139,7 +139,7 @@ async fn look<S: Asked>(
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
-    look.say(Event::ObserveStarted { hosts: hosts.len() });
+    look.say(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
     let (mut observed, mut sessions) = look.first::<S>(hosts).await;
     look.share(&mut observed);
     look.second(&mut observed, &mut sessions).await;
@@ -192,7 +192,11 @@ pub(super) async fn observe_for(
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });
-        let seen = match Glance::open(project, options, &host, &project.secrets).await {
+        let opened = match host.is_cluster() {
+            true => Err(super::api::no_host()),
+            false => Glance::open(project, options, &host, &project.secrets).await,
+        };
+        let seen = match opened {
             Ok(glance) => {
                 let seen = ask(&glance, &host, probes, &project.secrets).await;
                 glance.close().await;

@@ -7,7 +7,7 @@ use crate::plan::HostSeen;
 
 /// Compares the hosts that answered with the majority of those that are like them.
 pub fn outliers(project: &Project, seen: &[HostSeen]) -> Outliers {
-    let answered = seen.iter().filter(|seen| seen.is_observed());
+    let answered = seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster());
     let candidates: Vec<Candidate<'_>> = answered.map(|seen| candidate(project, seen)).collect();
     find(&candidates)
 }

@@ -21,7 +21,8 @@ pub(super) enum Halt {
 /// The host does not begin.
 pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, Halt> {
     let came = async {
-        if !run.canaries.contains(host) {
+        // The cluster begins at once: what it waits for, and who for it, is said step by step.
+        if !run.canaries.contains(host) && !host.is_cluster() {
             run.board.until(|standing| standing.may_follow(run.canaries, host).then_some(())).await;
         }
         run.window.acquire().await.ok()

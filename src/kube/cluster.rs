@@ -1,24 +1,39 @@
 //! Questions to the cluster's API.
 
+use super::helm::{Discovered, Helm, HelmOptions, Login};
 use super::{Access, KubeError};
 use crate::model::SecretStore;
 use crate::script::{Fragment, Script};
 use crate::transport::{self, Session};
 use ::kube::Client;
+use ::kube::config::Kubeconfig;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Mutex, OnceCell};
 
 /// The limit of one question.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
+    pub(super) client: Client,
     /// The address, and through which host.
     server: String,
     /// Gone through, for as long as questions are asked.
     session: Option<Session>,
+    /// How the `helm` program reaches the same API.
+    login: Login,
+    options: HelmOptions,
+    found: Arc<Found>,
+}
+
+/// What is found out once.
+#[derive(Default)]
+struct Found {
+    helm: OnceCell<Helm>,
+    served: Mutex<Option<Arc<Discovered>>>,
 }
 
 /// Something that the user may do, or not.
@@ -41,7 +56,8 @@ impl Cluster {
         let config = access.config().await?;
         let server = address(&config);
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
-        Ok(Self { client, server, session: None })
+        let login = Login { kubeconfig: access.kubeconfig.clone(), context: access.context.clone(), _made: None };
+        Ok(Self { client, server, session: None, login, options: HelmOptions::default(), found: Arc::default() })
     }
 
     /// Makes ready to ask through a host: its kubeconfig is read, and connections come out there.
@@ -49,11 +65,52 @@ impl Cluster {
     /// # Errors
     /// If the host does not let that be read, and as [`Cluster::open`].
     pub async fn through(access: &Access, session: Session) -> Result<Self, KubeError> {
-        let mut config = access.of_text(&kubeconfig(access, &session).await?).await?;
+        let text = kubeconfig(access, &session).await?;
+        let mut config = access.of_text(&text).await?;
         let server = format!("{} through {}", address(&config), session.host());
         forwarded(&mut config, &session).await?;
+        let login = login(access, &text, &config)?;
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, true, &error))?;
-        Ok(Self { client, server, session: Some(session) })
+        Ok(Self {
+            client,
+            server,
+            session: Some(session),
+            login,
+            options: HelmOptions::default(),
+            found: Arc::default(),
+        })
+    }
+
+    /// Says which helm is run, and where charts are kept.
+    pub fn with_helm(self, options: HelmOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    pub(super) fn helm_options(&self) -> &HelmOptions {
+        &self.options
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the `helm` of this machine, with this cluster.
+    pub(super) async fn helm(&self) -> Result<&Helm, KubeError> {
+        self.found.helm.get_or_try_init(|| Helm::open(&self.options.program, self.login.clone())).await
+    }
+
+    /// Returns what the API serves, asked once until [`forget`](Self::forget).
+    pub(super) async fn discovered(&self) -> Result<Arc<Discovered>, KubeError> {
+        let mut served = self.found.served.lock().await;
+        match &*served {
+            Some(served) => Ok(served.clone()),
+            None => Ok(served.insert(Arc::new(Discovered::of(self).await?)).clone()),
+        }
+    }
+
+    /// From now on the API may serve other kinds.
+    pub(super) async fn forget(&self) {
+        *self.found.served.lock().await = None;
     }
 
     /// Ends the session that it goes through.
@@ -87,11 +144,20 @@ impl Cluster {
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
         match tokio::time::timeout(LIMIT, question).await {
             Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, self.session.is_some(), &error)),
-            Err(_) => Err(KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))),
+            Err(_) => Err(self.silent()),
         }
+    }
+
+    pub(super) fn silent(&self) -> KubeError {
+        KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))
+    }
+
+    /// Whether it is reached through a host.
+    pub(super) fn is_through(&self) -> bool {
+        self.session.is_some()
     }
 }
 
@@ -130,6 +196,26 @@ async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(),
     config.cluster_url = address.parse().map_err(|_| KubeError::new("the kubeconfig names no address"))?;
     config.tls_server_name.get_or_insert(name);
     Ok(())
+}
+
+/// Writes a kubeconfig for the `helm` program: one context, at the address where connections to the host begin.
+fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, KubeError> {
+    let lost = |why: &dyn std::fmt::Display| KubeError::new(format!("no kubeconfig can be made for helm: {why}"));
+    let mut file = Kubeconfig::from_yaml(text).map_err(|error| lost(&error))?;
+    file.contexts.retain(|context| context.name == access.context);
+    let named = file.contexts.first().and_then(|context| context.context.clone()).unwrap_or_default();
+    file.clusters.retain(|cluster| cluster.name == named.cluster);
+    file.auth_infos.retain(|user| Some(&user.name) == named.user.as_ref());
+    for cluster in file.clusters.iter_mut().filter_map(|cluster| cluster.cluster.as_mut()) {
+        cluster.server = Some(address(config));
+        cluster.tls_server_name.clone_from(&config.tls_server_name);
+    }
+    let json = serde_json::to_vec(&file).map_err(|error| lost(&error))?;
+    // Such a file is for its owner alone from the beginning.
+    let made = tempfile::Builder::new().prefix("forge-kubeconfig-").tempfile().map_err(|error| lost(&error))?;
+    fs_err::write(made.path(), json).map_err(|error| lost(&error))?;
+    let kubeconfig = camino::Utf8PathBuf::from(made.path().to_string_lossy().into_owned());
+    Ok(Login { kubeconfig, context: access.context.clone(), _made: Some(Arc::new(made)) })
 }
 
 fn spec(right: Right) -> SelfSubjectAccessReviewSpec {

@@ -6,11 +6,23 @@
 //! Each question has a time limit. Nothing here prints.
 
 mod access;
+mod api;
+mod call;
+mod clean;
 mod cluster;
 mod error;
+mod fields;
 mod helm;
+mod lock;
+mod look;
+mod records;
+mod yaml;
 
 pub use access::Access;
+pub use call::{Call, Say};
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
-pub use helm::{HelmVersion, helm_version};
+pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};
+pub use lock::{LockRefused, Writer};
+pub use look::{Answered, Onlooker};
+pub use records::NAMESPACE;

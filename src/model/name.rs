@@ -18,6 +18,19 @@ impl HostName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name under which a cluster's API stands beside the hosts. No host has it.
+    pub const CLUSTER: &str = "kubernetes";
+
+    /// Returns the name of the cluster's API.
+    pub fn cluster() -> Self {
+        Self::new(Self::CLUSTER)
+    }
+
+    /// Whether it is the cluster's API, and no host.
+    pub fn is_cluster(&self) -> bool {
+        *self.0 == *Self::CLUSTER
+    }
 }
 
 impl fmt::Display for HostName {

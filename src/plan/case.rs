@@ -95,12 +95,12 @@ impl<'a> Case<'a> {
     /// host made for all is removed from every host: any of them may have been the one.
     pub fn runs(&self, index: StepIndex, instance: &Instance, step: &Step) -> bool {
         match step.scope {
-            Scope::Host => true,
+            // Only the cluster's API has such steps.
+            Scope::Host | Scope::Cluster => true,
             Scope::One if instance.absent => true,
             Scope::One | Scope::Fleet => {
                 self.ground.chosen.get(&index).is_some_and(|hosts| hosts.contains(&self.host.name))
             }
-            Scope::Cluster => false,
         }
     }
 

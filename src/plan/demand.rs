@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// Returns every question that can be put with what is known now. Asked again after the facts are in, it
 /// holds those too whose text needed them.
 pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
-    let mut probes: BTreeSet<Probe> = facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+    let facts = facts.iter().filter(|_| !case.host.name.is_cluster());
+    let mut probes: BTreeSet<Probe> = facts.map(|name| Probe::Fact { name: name.clone() }).collect();
     probes.extend([Probe::Records, Probe::Account]);
     let turns = case.candidate_turns();
     for turn in &turns {
@@ -55,6 +56,7 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
     let mut probes = Vec::new();
     if let State::Resource(resource) = &turn.expanded.state {
         probes.extend(resource.probes());
+        probes.extend(case.record(&turn.expanded.id).into_iter().flat_map(|record| resource.former(record)));
         probes.extend(input_paths(turn, turns).into_iter().map(|path| Probe::Path { path, want: None }));
     }
     if let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) {

@@ -58,7 +58,7 @@ impl<'a> Identities<'a> {
         let called = |host: &HostName| host.as_str() == own || short(host.as_str()) == short(own);
         let exactly = |host: &&HostName| host.as_str() == own;
         let shortly = |host: &&HostName| host.as_str() == short(own);
-        let others = || self.project.hosts.keys();
+        let others = || self.project.machines();
         let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
         Some(Warning {
             why: format!("calls itself `{own}`, and {} is another host of the inventory", self.reached(other)).into(),

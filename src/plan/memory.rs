@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::undeclared::removed;
 use crate::model::{SecretStore, StepId, Value};
-use crate::probe::{Offers, PathState, Probe, Reading, UserState};
+use crate::probe::{ObjectId, ObjectState, Offers, PathState, Probe, Reading, UserState};
 use crate::resource::Resource;
 use crate::state::{Former, Identity};
 use jiff::Timestamp;
@@ -137,6 +137,8 @@ fn says_gone(reading: &Reading) -> bool {
         Reading::User(user) => *user == UserState::Absent,
         Reading::Unit(unit) => unit.load == "not-found",
         Reading::Package(package) => package.version.is_none(),
+        Reading::Object(ObjectState::Unserved) => true,
+        Reading::Object(ObjectState::Known(info)) => info.live.is_none(),
         _ => false,
     }
 }
@@ -147,6 +149,7 @@ fn probe((kind, name): &Claim) -> Option<Probe> {
         "path" => Probe::Path { path: name, want: None },
         "user" => Probe::User { name },
         "service" => Probe::Unit { name },
+        "object" => ObjectId::of_claim(&name)?.probe(),
         "package" => Probe::Package { name, offers: Offers::Unneeded },
         _ => return None,
     })

@@ -171,9 +171,13 @@ pub struct VerifyPlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     pub hosts: usize,
+    /// Of these and the cluster's API.
     pub unreachable: usize,
     /// Hosts with at least one change.
     pub changing: usize,
+    /// Whether something is to change through the cluster's API, beside them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cluster_changing: bool,
     /// Those of them that apply would change nothing on.
     pub refused: usize,
     /// Steps on hosts, by verdict.
@@ -200,10 +204,14 @@ pub struct Counts {
 
 impl Plan {
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts { hosts: self.hosts.len(), ..Counts::default() };
+        let machines = self.hosts.iter().filter(|host| !host.host.is_cluster()).count();
+        let mut counts = Counts { hosts: machines, ..Counts::default() };
         for host in &self.hosts {
             counts.unreachable += usize::from(host.reach != Reach::Observed);
-            counts.changing += usize::from(host.changes());
+            match host.host.is_cluster() {
+                true => counts.cluster_changing |= host.changes(),
+                false => counts.changing += usize::from(host.changes()),
+            }
             counts.refused += usize::from(host.changes() && host.refused.is_some());
             host.steps.iter().for_each(|step| counts.step(step));
             counts.window(host);

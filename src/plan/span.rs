@@ -100,9 +100,16 @@ impl StepTable {
     /// Whether an edge leads to other hosts.
     pub fn spans(&self, edge: &Edge) -> bool {
         let scope = |index| self.step(index).map(|step| step.scope);
-        matches!(edge.why, Why::Export | Why::Barrier)
-            || matches!(scope(edge.from), Some(Scope::One | Scope::Fleet))
-            || scope(edge.to) == Some(Scope::Fleet)
+        let (from, to) = (scope(edge.from), scope(edge.to));
+        match (from == Some(Scope::Cluster), to == Some(Scope::Cluster)) {
+            (true, true) => false,
+            (true, false) | (false, true) => true,
+            (false, false) => {
+                matches!(edge.why, Why::Export | Why::Barrier)
+                    || matches!(from, Some(Scope::One | Scope::Fleet))
+                    || to == Some(Scope::Fleet)
+            }
+        }
     }
 }
 
@@ -125,10 +132,12 @@ impl Spans<'_> {
         if removal || !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
             return None;
         }
-        let one = matches!(from.scope, Scope::One | Scope::Fleet);
-        let counted = match edge.why {
+        let one = matches!(from.scope, Scope::One | Scope::Fleet | Scope::Cluster);
+        let counted = match (from.scope, edge.why, host.is_cluster()) {
+            (Scope::Cluster, ..) => self.project.member().cloned().into_iter().collect(),
             // A value is its recipe's, whichever entry gives a host that recipe.
-            Why::Export => self.having(&recipe.name),
+            (_, Why::Export, _) => self.having(&recipe.name),
+            (_, _, true) => self.counted_by_cluster(edge, &recipe.name),
             _ => self.counted(host, &recipe.name),
         };
         let total = counted.len();
@@ -136,9 +145,12 @@ impl Spans<'_> {
         let least = match edge.why {
             Why::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
             Why::Needs | Why::Order | Why::Barrier if one => Some(1),
+            // What needs a step of hosts is built on all of them, where nothing else is said.
+            Why::Needs | Why::Order if host.is_cluster() => Some(total),
             _ => None,
         };
-        let hosts = if one { self.chosen_of(edge.from, hosts) } else { hosts };
+        let chosen = one && from.scope != Scope::Cluster;
+        let hosts = if chosen { self.chosen_of(edge.from, hosts) } else { hosts };
         let cut = if one && !hosts.is_empty() { Vec::new() } else { cut };
         Some(Wait { from: edge.from, phase: edge.phase, hosts, cut, least })
     }
@@ -162,9 +174,21 @@ impl Spans<'_> {
         }
     }
 
+    /// Returns the hosts that have `recipe` of those that the waiting recipe of the cluster is applied to; all that have it
+    /// where those are none.
+    fn counted_by_cluster(&self, edge: &Edge, recipe: &str) -> Vec<HostName> {
+        let own = self.selection(&HostName::cluster(), &self.project.graph.step(edge.to).recipe);
+        let own = own.into_iter().flat_map(|own| own.iter());
+        let selected: Vec<HostName> = own.filter(|host| self.has(host, recipe)).cloned().collect();
+        match selected.is_empty() {
+            true => self.having(recipe),
+            false => selected,
+        }
+    }
+
     /// Returns all hosts that have `recipe`.
     fn having(&self, recipe: &str) -> Vec<HostName> {
-        self.project.hosts.keys().filter(|host| self.has(host, recipe)).cloned().collect()
+        self.project.machines().filter(|host| self.has(host, recipe)).cloned().collect()
     }
 
     fn has(&self, host: &HostName, recipe: &str) -> bool {

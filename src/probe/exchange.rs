@@ -2,7 +2,7 @@
 //! answered.
 
 use super::section::{End, Raw, Section};
-use super::{FactSnippet, Observation, Probe, Unknown, sections};
+use super::{FactSnippet, Observation, Probe, Reading, Unknown, sections};
 use base64::Engine as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub struct Exchange {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Printed(Printed),
+    /// What a cluster's API said, read already.
+    Told(serde_json::Value),
     /// Nothing that could be read, or nothing that may be kept; a lowercase fragment says why.
     Unknown(Unknown),
 }
@@ -98,6 +100,9 @@ impl Exchange {
     /// Takes out what a recording never holds: the host's key, and whatever `scrub` takes out of a text.
     pub fn clean(&mut self, scrub: &dyn Fn(&str) -> String) {
         let holds_key = self.probes.contains(&Probe::Records);
+        if let Answer::Told(told) = &mut self.answer {
+            return scrub_all(told, scrub);
+        }
         let Answer::Printed(printed) = &mut self.answer else { return };
         if holds_key {
             printed.stdout = Bytes::new(&without_key(&printed.stdout.bytes()));
@@ -112,6 +117,22 @@ impl Exchange {
     /// Puts a reason in the place of the answer.
     pub fn withhold(&mut self, why: &str) {
         self.answer = Answer::Unknown(Unknown::new(why));
+    }
+}
+
+/// Cleans every text of what an API said, names of fields too.
+fn scrub_all(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
+    match value {
+        serde_json::Value::String(text) => *text = scrub(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| scrub_all(item, scrub)),
+        serde_json::Value::Object(map) => {
+            let entries = std::mem::take(map).into_iter().map(|(key, mut value)| {
+                scrub_all(&mut value, scrub);
+                (scrub(&key), value)
+            });
+            *map = entries.collect();
+        }
+        _ => {}
     }
 }
 
@@ -164,6 +185,24 @@ impl From<&Printed> for Raw {
     }
 }
 
+impl Observation {
+    /// Takes over what a cluster's API answered, and keeps it where that is wanted.
+    pub(crate) fn told(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
+        self.keep(|| Exchange {
+            asked: "the cluster".to_owned(),
+            probes: vec![probe.clone()],
+            at: String::new(),
+            limit_s: 0,
+            answer: match &answer {
+                // A reading is plain data: it always serializes.
+                Ok(reading) => Answer::Told(serde_json::to_value(reading).unwrap_or_default()),
+                Err(why) => Answer::Unknown(why.clone()),
+            },
+        });
+        self.insert(probe, answer);
+    }
+}
+
 impl Section {
     /// Reads what came back into answers, and keeps it where that is wanted. The parts of a shared process keep
     /// theirs themselves.
@@ -190,6 +229,16 @@ pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
         };
         match &exchange.answer {
             Answer::Unknown(why) => unknown(why, &mut seen),
+            Answer::Told(told) => match serde_json::from_value::<Reading>(told.clone()) {
+                Ok(mut reading) => {
+                    // The key is never written out.
+                    if let Reading::Records(state) = &mut reading {
+                        state.key = Some(KEY_LEFT_OUT.to_owned());
+                    }
+                    exchange.probes.iter().for_each(|probe| seen.insert(probe.clone(), Ok(reading.clone())));
+                }
+                Err(_) => unknown(&Unknown::new("was recorded in a way that this version does not read"), &mut seen),
+            },
             Answer::Printed(printed) => match section(exchange, facts) {
                 Some(section) => (section.read)(&section, &Raw::from(printed), &mut seen),
                 None => unknown(&Unknown::new("was recorded in a way that this version does not read"), &mut seen),

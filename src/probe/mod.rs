@@ -23,6 +23,7 @@ mod keys;
 mod manager;
 mod module;
 mod mount;
+mod object;
 mod observation;
 mod package;
 mod package_file;
@@ -30,6 +31,7 @@ mod path;
 mod reading;
 mod recall;
 mod records;
+mod release;
 mod rpm;
 mod section;
 mod sections;
@@ -45,9 +47,11 @@ pub use evidence::{EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP, Part};
 pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
 pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
+pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState};
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 pub use recall::{recall, without_script};
+pub use release::*;
 pub use rpm::compare as compare_rpm;
 
 use schemars::JsonSchema;
@@ -108,6 +112,13 @@ pub enum Probe {
     },
     /// What logs, journal and files say of changes `since` then (seconds since the epoch), of these units and paths in particular.
     Evidence { since: u64, units: Vec<String>, paths: Vec<String> },
+    /// One object of a cluster's API; with `want`, what would become of it if that, JSON with placeholders for secrets, were
+    /// applied.
+    Object { id: ObjectId, want: Option<String> },
+    /// What stands in a namespace of a cluster.
+    Contents { namespace: String },
+    /// A release of a cluster, and what differs between it and what is declared.
+    Release(Box<ReleaseAsked>),
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.
     Fact { name: String },
 }

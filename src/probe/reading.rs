@@ -1,6 +1,6 @@
 //! Typed answers.
 
-use super::{CmdlineState, EvidenceState, InitramfsState};
+use super::{CmdlineState, Contents, EvidenceState, InitramfsState, ObjectState, ReleaseState};
 use crate::model::Untrusted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,6 +27,9 @@ pub enum Reading {
     Cmdline(Box<CmdlineState>),
     Initramfs(Box<InitramfsState>),
     Evidence(Box<EvidenceState>),
+    Object(ObjectState),
+    Contents(Contents),
+    Release(Box<ReleaseState>),
     /// Of a check or a fact.
     Output(Output),
 }

@@ -9,7 +9,9 @@ pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSni
     let unasked = sections::parts(probes, facts).1;
     let mut seen = Observation::default();
     for probe in probes {
-        let refused = unasked.iter().find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
+        let of_api = matches!(probe, Probe::Object { .. } | Probe::Contents { .. } | Probe::Release(_));
+        let refused =
+            unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
         let answer = match (refused, recorded.has(probe)) {
             (Some(why), _) => Err(why),
             (None, true) => recorded.get(probe).cloned(),
@@ -48,12 +50,13 @@ fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
     let found = recorded.iter().find(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
+        (Probe::Object { id, want: None }, Probe::Object { id: other, .. }) => id.claim() == other.claim(),
         (Probe::Check { .. }, Probe::Check { .. }) => unlimited(probe) == unlimited(other),
         _ => false,
     });
     match (probe, found.ok_or_else(not_recorded)?.1) {
         (_, Err(why)) => Err(why.clone()),
-        (Probe::Check { .. }, Ok(reading)) => Ok(reading.clone()),
+        (Probe::Check { .. } | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
         (Probe::Path { want, .. }, Ok(Reading::Path(state))) => Ok(Reading::Path(path(state.clone(), want.as_deref()))),
         (Probe::Package { offers, .. }, Ok(Reading::Package(state))) => {
             Ok(Reading::Package(package(state.clone(), offers)))

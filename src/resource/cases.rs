@@ -10,7 +10,9 @@ use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
-use crate::probe::{PackageState, Probe, Reading, SysctlState, UnitState, Unknown, UserInfo};
+use crate::probe::{
+    Contents, ObjectInfo, PackageState, Probe, Reading, ReleaseState, SysctlState, UnitState, Unknown, UserInfo,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -135,7 +137,7 @@ fn run(kind: &Kind, case: &Value) -> Value {
         key: None,
         secrets: Some(&secrets),
     };
-    let seen = observation(resource.as_ref(), &inputs, &case["observation"], &case["name"]);
+    let seen = observation(resource.as_ref(), &inputs, context.get("record"), &case["observation"], &case["name"]);
     let judgement = resource.judge(&seen, &cx);
     expectation(resource.as_ref(), &judgement, &cx)
 }
@@ -157,7 +159,9 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
     if let Some(hint) = &judgement.hint {
         found["hint"] = json!(hint);
     }
-    if judgement.verdict == Verdict::Change {
+    if !judgement.calls.is_empty() {
+        found["calls"] = judgement.calls.iter().map(crate::kube::Call::told).collect();
+    } else if judgement.verdict == Verdict::Change {
         let action = resource.act(judgement, cx);
         // Without the store: secrets stay placeholders in what is kept.
         let text = action.body.render(&SecretStore::default()).unwrap();
@@ -237,8 +241,15 @@ fn predicted(given: &Value) -> Option<Predicted> {
 }
 
 /// Answers exactly the questions that the resource asks, and those about its inputs.
-fn observation(resource: &dyn Resource, inputs: &[Input], answers: &Value, name: &Value) -> Observation {
+fn observation(
+    resource: &dyn Resource,
+    inputs: &[Input],
+    record: Option<&Value>,
+    answers: &Value,
+    name: &Value,
+) -> Observation {
     let mut probes = resource.probes();
+    probes.extend(record.into_iter().flat_map(|record| resource.former(record)));
     let bare = |path: &String| Probe::Path { path: path.clone(), want: None };
     probes.extend(inputs.iter().flat_map(|input| &input.paths).map(bare));
     let mut seen = Observation::default();
@@ -279,6 +290,9 @@ fn key(probe: &Probe) -> String {
         Probe::AptSources => "apt sources".to_owned(),
         Probe::Key { path } => format!("key {path}"),
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
+        Probe::Object { id, .. } => format!("object {id}"),
+        Probe::Contents { namespace } => format!("contents {namespace}"),
+        Probe::Release(asked) => format!("release {}/{}", asked.namespace, asked.name),
         other => panic!("{other:?}"),
     }
 }
@@ -308,6 +322,10 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Initramfs { .. } => ("initramfs", over(&InitramfsState::default(), answer)),
         Probe::AuthorizedKeys { .. } if answer == "absent" => ("authorized_keys", json!("no_account")),
         Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
+        Probe::Object { .. } if answer == "unserved" => ("object", json!("unserved")),
+        Probe::Object { .. } => ("object", json!({ "known": over(&ObjectInfo::default(), answer) })),
+        Probe::Contents { .. } => ("contents", over(&Contents::default(), answer)),
+        Probe::Release(_) => ("release", over(&ReleaseState::default(), answer)),
         Probe::Group { .. } => ("group", group(answer)),
         Probe::PackageFile { .. } => ("package_file", package_file(answer)),
         Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry).collect()),

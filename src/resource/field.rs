@@ -15,6 +15,8 @@ pub enum Type {
     LocalFile,
     /// A path inside the inventory's tree on the controller, for what is too large to be read at load: its full path.
     LocalPath,
+    /// A path inside the inventory's tree on the controller; read at load into the list of values that its YAML documents are.
+    LocalDocuments,
     /// Permission bits as quoted octal text: `"0644"`.
     Mode,
     Bool,

@@ -62,6 +62,9 @@ pub struct Judgement {
     /// The file that a change rewrites, where it is made from the one that was seen.
     #[serde(skip)]
     pub edit: Option<Box<Edit>>,
+    /// What brings it about through the cluster's API, for kinds of scope `cluster`: in this order.
+    #[serde(skip)]
+    pub calls: Vec<crate::kube::Call>,
 }
 
 /// A new body that was made from the one that was seen. Steps of one script build on each other's.
@@ -87,6 +90,7 @@ impl Judgement {
             by_reboot: false,
             hint: None,
             edit: None,
+            calls: Vec::new(),
         }
     }
 

@@ -20,6 +20,7 @@ mod edit;
 pub mod field;
 mod file;
 mod group;
+mod helm_release;
 mod initramfs;
 mod installer;
 mod judgement;
@@ -28,8 +29,11 @@ mod line;
 mod lines;
 mod link;
 mod lock;
+mod manifest;
 mod module;
 mod mount;
+mod namespace;
+mod object;
 mod package;
 mod package_file;
 mod parts;
@@ -96,6 +100,12 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     /// Returns the canonical desired value for the applied record, secrets as placeholders.
     fn desired(&self) -> crate::model::Value;
 
+    /// Returns questions about what the record of the last verified apply names and this does not any more: what it made,
+    /// it takes away.
+    fn former(&self, _record: &crate::model::Value) -> Vec<Probe> {
+        Vec::new()
+    }
+
     /// Returns what later steps may assume once it is applied: paths, units, users, packages.
     fn provides(&self) -> Vec<Provision>;
 
@@ -141,6 +151,10 @@ pub enum Provision {
     Unit(String),
     User(String),
     Package(String),
+    /// An object of the cluster's API, as records name it: `core/Namespace//web`.
+    Object(String),
+    /// A kind that the cluster's API comes to know: `nvidia.com/ClusterPolicy`.
+    Served(String),
 }
 
 /// A kind as the registry knows it: its name, fields and constructor.
@@ -188,8 +202,19 @@ pub fn kinds() -> &'static [Kind] {
         cron::KIND,
         timer::KIND,
         reboot::KIND,
+        namespace::KIND,
+        manifest::KIND,
+        helm_release::KIND,
     ];
     KINDS
+}
+
+/// Kinds whose steps run through the cluster's API and on no host.
+pub const OF_CLUSTER: &[&str] = &[namespace::KIND.name, manifest::KIND.name, helm_release::KIND.name];
+
+/// Whether the steps of a kind run through the cluster's API.
+pub fn is_of_cluster(kind: &str) -> bool {
+    OF_CLUSTER.contains(&kind)
 }
 
 /// Returns the kind of that name.

@@ -47,6 +47,7 @@ impl Parts {
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             // An edit is of one file made by one part: none of the kinds of several parts has one.
             edit: None,
+            calls: Vec::new(),
         }
     }
 

@@ -42,6 +42,7 @@ fn words(ty: &Type) -> String {
         Type::Path => "absolute path".into(),
         Type::LocalFile => "file of the inventory's tree".into(),
         Type::LocalPath => "file of the inventory's tree, of any size".into(),
+        Type::LocalDocuments => "file of the inventory's tree, of YAML documents".into(),
         Type::Mode => "octal text".into(),
         Type::Bool => "`true` or `false`".into(),
         Type::Int { min, max } => format!("whole number, {min} to {max}"),

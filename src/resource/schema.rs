@@ -36,7 +36,9 @@ fn field(field: &Field) -> Value {
 /// A template may stand wherever a scalar does, so every scalar allows text that holds one.
 fn typed(ty: &Type) -> Value {
     match ty {
-        Type::Text | Type::Line | Type::LocalFile | Type::LocalPath | Type::Secret => json!({ "type": "string" }),
+        Type::Text | Type::Line | Type::LocalFile | Type::LocalPath | Type::LocalDocuments | Type::Secret => {
+            json!({ "type": "string" })
+        }
         Type::Version => json!({ "type": ["string", "number"] }),
         Type::Path => pattern("^/"),
         Type::Mode => pattern("^[0-7]{3,4}$"),

@@ -2,7 +2,7 @@
 
 use super::{Field, Predicted, Provision, Type};
 use crate::diag::{Code, Diag};
-use crate::probe::{CmdlineState, InitramfsState, UserState};
+use crate::probe::{CmdlineState, Contents, InitramfsState, ObjectState, ReleaseState, UserState};
 use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
 use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
 use sha2::{Digest, Sha256};
@@ -37,6 +37,9 @@ answer!(module_state, Module, ModuleState);
 answer!(mount_state, Mount, MountState);
 answer!(cmdline_state, Cmdline, CmdlineState);
 answer!(initramfs_state, Initramfs, InitramfsState);
+answer!(object_state, Object, ObjectState);
+answer!(contents, Contents);
+answer!(release_state, Release, ReleaseState);
 
 /// The suffixes that make a name a unit name.
 const UNIT_TYPES: [&str; 11] =

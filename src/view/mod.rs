@@ -27,7 +27,7 @@ pub use init::{Init, RecipeFile};
 pub use json::{Json, drift_messages, save};
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
-pub use words::{count, size, took};
+pub use words::{count, places, size, took};
 
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;

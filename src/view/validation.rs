@@ -33,7 +33,7 @@ impl Size {
     /// Counts what a project declares.
     pub fn of(project: &crate::config::Project) -> Self {
         Self {
-            hosts: project.hosts.len(),
+            hosts: project.machines().count(),
             recipes: project.recipes.len(),
             steps: project.recipes.values().map(|recipe| recipe.steps.len()).sum(),
         }

@@ -1,6 +1,8 @@
 //! Counts, lists and times in words.
 
 use crate::config::{ChartEdge, ChartStep};
+use crate::drift::{Counts, Drift};
+use crate::model::HostName;
 use std::time::Duration;
 
 /// Returns `1 host`, `3 hosts`.
@@ -16,6 +18,31 @@ fn plural(one: &str) -> String {
         one if one.ends_with('y') => format!("{}ies", &one[..one.len() - 1]),
         one if one.ends_with(['s', 'x']) => format!("{one}es"),
         one => format!("{one}s"),
+    }
+}
+
+/// Returns `3 hosts`, `3 hosts and the cluster` or `the cluster`: its API is no host.
+pub fn places(hosts: usize, cluster: bool) -> String {
+    match (hosts, cluster) {
+        (0, true) => "the cluster".to_owned(),
+        (some, true) => format!("{} and the cluster", count(some, "host")),
+        (some, false) => count(some, "host"),
+    }
+}
+
+/// As [`places`], of names.
+pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
+    let (clusters, hosts): (Vec<&HostName>, Vec<&HostName>) = names.partition(|name| name.is_cluster());
+    places(hosts.len(), !clusters.is_empty())
+}
+
+/// Returns where drift was found: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
+pub fn of_places(drift: &Drift, counts: &Counts) -> String {
+    let hosts = format!("{} of {}", counts.drifted, count(counts.hosts, "host"));
+    match (counts.drifted, drift.findings.iter().any(|finding| finding.host.is_cluster())) {
+        (0, true) => "the cluster".to_owned(),
+        (_, true) => format!("{hosts} and the cluster"),
+        (_, false) => hosts,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 #[path = "../common/server.rs"]
-mod server;
+pub(crate) mod server;
 use server::{Reply, Server};
 
 /// Bytes of a driver's installer, in size; no part of it is like another.

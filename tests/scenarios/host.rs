@@ -5,8 +5,9 @@ use forge::facts::Facts;
 use forge::model::Untrusted;
 use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
 use forge::probe::{
-    Account, CmdlineState, InitramfsState, ModuleState, MountState, Observation, Output, PackageManagerState,
-    PackageState, Probe, Reading, RecordsState, SysctlState, UnitState, Unknown, UserInfo,
+    Account, CmdlineState, Contents, Dry, InitramfsState, ModuleState, MountState, ObjectId, ObjectInfo, ObjectState,
+    Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, SysctlState, UnitState,
+    Unknown, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -115,6 +116,9 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Key { path } => (format!("key {path}"), json!("absent")),
         Probe::Check { env, .. } if large(env).is_some() => return Ok(content(large(env).unwrap(), answers)),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
+        Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
+        Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
+        Probe::Release(_) => return Err(Unknown::new("scenarios have no releases")),
         Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
         Probe::Records | Probe::Account | Probe::Fact { .. } => {
             panic!("{probe:?} was answered before")
@@ -126,6 +130,26 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Some(unknown) => Err(unknown),
         None => Ok(reading(probe, given)),
     }
+}
+
+/// An object of a cluster: `absent` where nothing is said, `declared` where all is as it is wanted, else what it is like.
+/// Namespaces that nobody speaks of exist.
+fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Reading {
+    let wanted: Option<Value> = want.map(|text| serde_json::from_str(text).expect("JSON"));
+    let dry = wanted.clone().map(Dry::Becomes);
+    let info = match answers.get(&format!("object {id}")) {
+        None => ObjectInfo { dry, ..ObjectInfo::default() },
+        Some(said) if said == "unserved" => return Reading::Object(ObjectState::Unserved),
+        Some(said) if said == "declared" => ObjectInfo { live: wanted, dry, ..ObjectInfo::default() },
+        Some(said) => {
+            let mut whole = serde_json::to_value(ObjectInfo::default()).expect("JSON");
+            whole.as_object_mut().expect("a map").extend(said.as_object().expect("an object").clone());
+            let mut info: ObjectInfo = serde_json::from_value(whole).expect("an object");
+            info.dry = info.dry.or(dry);
+            info
+        }
+    };
+    Reading::Object(ObjectState::Known(Box::new(info)))
 }
 
 /// Whether rpm keeps the books of the host.

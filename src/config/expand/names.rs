@@ -7,7 +7,7 @@ use crate::config::template::{Bindings, Root, exports, facts, plain, tree};
 use crate::config::{FactSource, Host, Instance, Project};
 use crate::facts::Facts;
 use minijinja::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 /// Builds names for one project; what hosts share is built once.
@@ -44,9 +44,35 @@ impl<'p> Names<'p> {
 
     /// The recipes beside one on its host. What is taken away is there only for what is taken away with it.
     fn recipes(&self, host: &Host, of: &Instance) -> Value {
+        if host.name.is_cluster() {
+            return self.all_recipes();
+        }
         let instances = self.project.instances.get(&host.name).map(Vec::as_slice).unwrap_or_default();
         let there = instances.iter().filter(|instance| of.absent || !instance.absent);
         plain("recipes", there.map(|instance| (instance.recipe.name.clone(), self.params(instance))))
+    }
+
+    /// Every recipe that is applied somewhere, with the parameters that are the same for all its hosts.
+    fn all_recipes(&self) -> Value {
+        let mut all: BTreeMap<&str, Vec<&Arc<Instance>>> = BTreeMap::new();
+        for instance in self.project.instances.values().flatten().filter(|instance| !instance.absent) {
+            let own = all.entry(&instance.recipe.name).or_default();
+            if !own.iter().any(|known| Arc::ptr_eq(known, instance)) {
+                own.push(instance);
+            }
+        }
+        let same = |own: &[&Arc<Instance>], name: &str| {
+            own.iter()
+                .all(|other| other.params.get(name).map(|p| &p.value) == own[0].params.get(name).map(|p| &p.value))
+        };
+        plain(
+            "recipes",
+            all.into_iter().map(|(recipe, own)| {
+                let params = own[0].params.iter().filter(|(name, _)| same(&own, name));
+                let params = params.map(|(name, param)| (name.clone(), param.clone())).collect();
+                (recipe.to_owned(), sourced_tree("params", &params))
+            }),
+        )
     }
 
     fn selection(&self, instance: &Arc<Instance>) -> Value {

@@ -83,6 +83,9 @@ pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &
         let own = project.instances.get(host)?;
         Some((host.clone(), own.iter().find(|instance| instance.recipe.name == recipe.name)?.clone()))
     };
+    // What runs through the cluster's API runs there alone, whichever hosts were asked about.
+    let there: Vec<HostName> = project.member().into_iter().cloned().collect();
+    let hosts = if step.scope == Scope::Cluster { &there[..] } else { hosts };
     let having: Vec<(HostName, Arc<Instance>)> = hosts.iter().filter_map(of).collect();
     if having.is_empty() {
         let message = format!("`{}` is applied to none of these hosts", recipe.name);

@@ -60,7 +60,6 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
     let Some(table) = Table::open(root, "an inventory", &KEYS, &mut cx.diags) else {
         return Inventory::default();
     };
-    later(&table, cx);
     let mut inventory = Inventory {
         cluster: cluster(&table, cx),
         connect: connect::read_optional(table.get("connect"), cx),
@@ -73,20 +72,23 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         kubernetes: None,
     };
     inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));
+    report_reserved(&inventory, table.key("kubernetes"), cx);
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));
     }
     inventory
 }
 
-/// A key of the contract that no step can act on in this version: said, never passed over.
-fn later(table: &Table<'_>, cx: &mut Cx<'_>) {
-    if let Some(key) = table.key("kubernetes") {
-        let diag = Diag::warning(
-            Code::BadValue,
-            "`kubernetes` is only looked at by `forge doctor`: this version does not have cluster resources",
-        );
-        cx.push(diag.at(key.span));
+/// The name of the cluster's API beside the hosts is nobody else's.
+fn report_reserved(inventory: &Inventory, kubernetes: Option<&Key>, cx: &mut Cx<'_>) {
+    let name = crate::model::HostName::CLUSTER;
+    if let Some(host) = inventory.hosts.get(name) {
+        let diag = Diag::error(Code::Duplicate, format!("`{name}` is the name of the cluster's API, and of no host"));
+        cx.push(diag.at(host.span).hint("give the host another name"));
+    }
+    if let (Some(group), Some(key)) = (inventory.groups.get(name), kubernetes) {
+        let diag = Diag::error(Code::Duplicate, format!("`{name}` is the name of the cluster's API, and of no group"));
+        cx.push(diag.at(group.span).also(key.span, "the API is declared here").hint("give the group another name"));
     }
 }
 

@@ -11,14 +11,17 @@ pub(crate) struct Universe<'a> {
     pub hosts: Vec<&'a str>,
     /// Positions of hosts, by name.
     index: IndexMap<&'a str, usize>,
+    /// The cluster's API among them: only its own name picks it.
+    apart: Option<usize>,
     pub groups: IndexMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> Universe<'a> {
     pub fn new(hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let hosts: Vec<&str> = hosts.into_iter().collect();
-        let index = hosts.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        Self { hosts, index, groups: IndexMap::new() }
+        let index: IndexMap<&str, usize> = hosts.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+        let apart = index.get(HostName::CLUSTER).copied();
+        Self { hosts, index, apart, groups: IndexMap::new() }
     }
 
     pub fn of(hosts: &'a IndexMap<HostName, super::super::Host>, groups: &'a IndexMap<String, Vec<HostName>>) -> Self {
@@ -58,12 +61,19 @@ impl<'a> Universe<'a> {
 
     /// A selector without a plain term takes away from all hosts.
     fn start(&self, terms: &[Term<'_>]) -> Vec<bool> {
-        vec![terms.iter().all(|term| term.sign != Sign::Or); self.hosts.len()]
+        match terms.iter().all(|term| term.sign != Sign::Or) {
+            true => self.all(),
+            false => vec![false; self.hosts.len()],
+        }
+    }
+
+    fn all(&self) -> Vec<bool> {
+        (0..self.hosts.len()).map(|at| Some(at) != self.apart).collect()
     }
 
     fn term(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
         if name == "all" || name == "*" {
-            return Ok(vec![true; self.hosts.len()]);
+            return Ok(self.all());
         }
         if let Some(members) = self.groups.get(name) {
             return Ok(self.set(members.iter().copied()));
@@ -86,7 +96,8 @@ impl<'a> Universe<'a> {
 
     fn glob(&self, name: &str, span: Option<Span>) -> Result<Vec<bool>, Box<Diag>> {
         let matcher = glob(name).map_err(|why| diag(Code::BadSelector, format!("selector `{name}`: {why}"), span))?;
-        let mut set: Vec<bool> = self.hosts.iter().map(|host| matcher.is_match(host)).collect();
+        let mut set = self.all();
+        set.iter_mut().zip(&self.hosts).for_each(|(have, host)| *have &= matcher.is_match(host));
         for (_, members) in self.groups.iter().filter(|(group, _)| matcher.is_match(group)) {
             members.iter().for_each(|at| set[*at] = true);
         }

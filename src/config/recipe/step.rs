@@ -54,7 +54,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
         provides: provides(&table, cx),
         exports: judged::exports(&table, cx),
         disruption: disruption(&table, cx),
-        scope: scope(&table, cx),
+        scope: scope(&table, kind, cx),
         level: judged::level(&table, cx),
         timeout_s: table.duration("timeout", &mut cx.diags),
         retries: table.int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
@@ -200,20 +200,49 @@ fn disruption(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Disruption> {
     class
 }
 
-fn scope(table: &Table<'_>, cx: &mut Cx<'_>) -> Scope {
-    let Some(node) = table.get("scope") else { return Scope::Host };
+/// A kind of the cluster's API is of scope `cluster`, said or not, and no other is.
+fn scope(table: &Table<'_>, kind: &str, cx: &mut Cx<'_>) -> Scope {
+    let own = if resource::is_of_cluster(kind) { Scope::Cluster } else { Scope::Host };
+    let Some(node) = table.get("scope") else { return own };
     let text = table::text(node, "scope", &mut cx.diags).unwrap_or_default();
-    match Scope::parse(&text) {
-        Some(Scope::Cluster) => {
-            cx.push(Diag::error(Code::BadScope, "scope `cluster` is not supported by this version").at(node.span));
-            Scope::Host
-        }
-        Some(scope) => scope,
-        None => {
+    match (Scope::parse(&text), own) {
+        (None, _) => {
             let diag = Diag::error(Code::BadScope, format!("`{text}` is not a scope")).at(node.span);
             cx.push(diag.suggest(&text, Scope::ALL.map(Scope::name)));
-            Scope::Host
+            own
         }
+        (Some(Scope::Cluster), Scope::Host) => {
+            let diag =
+                Diag::error(Code::BadScope, format!("`{kind}` is a kind of hosts, and scope `cluster` has none"));
+            let kinds: Vec<String> = resource::OF_CLUSTER.iter().map(|kind| format!("`{kind}`")).collect();
+            cx.push(diag.at(node.span).hint(format!("kinds of the cluster are {}", kinds.join(", "))));
+            own
+        }
+        (Some(scope), Scope::Cluster) if scope != Scope::Cluster => {
+            let diag =
+                Diag::error(Code::BadScope, format!("`{kind}` is a kind of the cluster: it has no scope `{text}`"));
+            cx.push(diag.at(node.span).hint("leave `scope` out"));
+            own
+        }
+        (Some(scope), _) => scope,
+    }
+}
+
+/// Keys of steps that speak of a host.
+const OF_HOSTS: [&str; 6] = ["effective", "during", "restart_on", "provides", "export", "long"];
+
+/// What a step of the cluster cannot say.
+fn report_cluster(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
+    if step.scope != Scope::Cluster {
+        return;
+    }
+    for key in OF_HOSTS.into_iter().filter_map(|name| table.key(name)) {
+        let message = format!("`{}` speaks of a host, and step `{}` runs on none", key.text, step.name);
+        cx.push(Diag::error(Code::BadStep, message).at(key.span));
+    }
+    if let (Some(key), Some(Disruption::D2 | Disruption::D3)) = (table.key("disruption"), step.disruption) {
+        let diag = Diag::error(Code::BadValue, "a step of the cluster takes no host out of service").at(key.span);
+        cx.push(diag.hint("write `D0` or `D1`"));
     }
 }
 
@@ -232,6 +261,7 @@ fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
     report_reboot(step, cx);
     report_command(step, cx);
     report_fleet(step, cx);
+    report_cluster(table, step, cx);
 }
 
 fn has(body: &Node, key: &str) -> bool {

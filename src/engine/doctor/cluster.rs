@@ -1,10 +1,10 @@
 //! Whether the cluster's API can be asked, and what may be done there.
 
-use super::super::link::session;
+use super::super::api::cluster;
 use super::super::run::Options;
 use super::{Finding, Weight};
 use crate::config::Project;
-use crate::kube::{Access, Cluster, KubeError, Right, helm_version};
+use crate::kube::{Access, KubeError, Right, helm_version};
 
 /// What steps of a cluster do to its objects, in every namespace.
 const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
@@ -17,7 +17,7 @@ pub async fn findings(project: &Project, access: &Access, options: &Options) -> 
 }
 
 async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
-    let cluster = match open(project, access, options).await {
+    let cluster = match cluster(project, access, options).await {
         Ok(cluster) => cluster,
         Err(error) => return vec![problem("kubeconfig", error)],
     };
@@ -36,12 +36,6 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
     found
 }
 
-async fn open(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
-    let Some(host) = &access.via else { return Cluster::open(access).await };
-    let session = session(project, options, host, &project.secrets).await;
-    Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await
-}
-
 fn rights(access: &Access, all: bool) -> Finding {
     match all {
         true => Finding::new(Weight::Ok, "rights", format!("context `{}` may do everything", access.context)),
@@ -51,7 +45,7 @@ fn rights(access: &Access, all: bool) -> Finding {
 }
 
 async fn helm() -> Finding {
-    match helm_version().await {
+    match helm_version("helm".into()).await {
         Ok(version) => Finding::new(Weight::Ok, "helm", version.text),
         Err(error) => finding(Weight::Note, "helm", error),
     }

@@ -10,10 +10,12 @@ use std::collections::BTreeSet;
 /// Returns in which portions `hosts` change. Percentages are of all of them.
 pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout {
     let declared = &project.rollout;
-    let of = |share: config::Share| share.of(hosts.len());
-    let canaries = canaries(declared, hosts);
+    let machines = hosts.iter().filter(|host| !host.host.is_cluster()).count();
+    let of = |share: config::Share| share.of(machines);
+    let canaries = canaries(declared, hosts, machines);
     let windows = windows(hosts);
-    let unavailable: Vec<HostName> = hosts.iter().filter(|host| is_out(host)).map(|host| host.host.clone()).collect();
+    let unavailable: Vec<HostName> =
+        hosts.iter().filter(|host| !host.host.is_cluster() && is_out(host)).map(|host| host.host.clone()).collect();
     let quorum = quorum(project, &windows);
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());
@@ -49,11 +51,11 @@ fn is_out(host: &HostPlan) -> bool {
 
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Before all others come
 /// those that are out of service anyway, behind them those that cannot get through.
-fn canaries(declared: &config::Rollout, hosts: &[HostPlan]) -> Vec<HostName> {
+fn canaries(declared: &config::Rollout, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
-    let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes()).collect();
+    let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes() && !host.host.is_cluster()).collect();
     changing.sort_by_key(|host| (!gets_through(host), !is_left_open(host)));
-    changing.iter().take(share.of(hosts.len())).map(|host| host.host.clone()).collect()
+    changing.iter().take(share.of(machines)).map(|host| host.host.clone()).collect()
 }
 
 fn gets_through(host: &HostPlan) -> bool {

@@ -40,13 +40,16 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 fn heading(told: &Told<'_>) -> String {
     let counts = told.drift.counts();
-    let hosts = count(counts.hosts, "host");
+    let hosts = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
     let open = words::counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
         0 => format!("### forge drift: nothing found on {hosts}{open}\n\n"),
-        some => format!("### forge drift: {} on {} of {hosts}{open}\n\n", count(some, "finding"), counts.drifted),
+        some => {
+            let on = words::of_places(told.drift, &counts);
+            format!("### forge drift: {} on {on}{open}\n\n", count(some, "finding"))
+        }
     }
 }
 

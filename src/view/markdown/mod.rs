@@ -52,9 +52,11 @@ fn heading_alone(plan: &Plan) -> String {
 
 fn sums(plan: &Plan) -> String {
     let counts = plan.counts();
+    let all = words::places_of(plan.hosts.iter().map(|host| &host.host));
+    let changing = counts.changing + usize::from(counts.cluster_changing);
     match counts.change {
-        0 => format!("no changes on {}", count(counts.hosts, "host")),
-        some => format!("{} on {} of {}", count(some, "change"), counts.changing, count(counts.hosts, "host")),
+        0 => format!("no changes on {all}"),
+        some => format!("{} on {changing} of {all}", count(some, "change")),
     }
 }
 

@@ -28,6 +28,7 @@ impl Line {
 pub fn line(event: &Event) -> Option<Line> {
     use Detail::{Normal, Quiet, Verbose};
     match event {
+        Event::ObserveStarted { hosts: 0 } => Line::new(Normal, "observing the cluster".to_owned()),
         Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
         Event::ExecStarted { hosts } => Line::new(Normal, format!("running on {}", count(*hosts, "host"))),
         Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),
@@ -82,7 +83,8 @@ pub fn line(event: &Event) -> Option<Line> {
 }
 
 fn started(run: &str, hosts: usize, steps: usize) -> String {
-    format!("run {}: {} on {}", escape::line(run), count(steps, "step"), count(hosts, "host"))
+    let on = if hosts == 0 { "the cluster".to_owned() } else { count(hosts, "host") };
+    format!("run {}: {} on {on}", escape::line(run), count(steps, "step"))
 }
 
 /// Returns `n[02:10] wait for the canary n01`.

@@ -46,6 +46,7 @@ fn hosts(chart: &Chart, step: &ChartStep) -> String {
     let mut parts = Vec::new();
     match step.hosts.len() {
         0 => {}
+        _ if step.hosts.iter().all(HostName::is_cluster) => parts.push("through the cluster's API".to_owned()),
         n if n == chart.hosts.len() => parts.push("on all hosts".to_owned()),
         _ => parts.push(format!("on {}", folded(&step.hosts))),
     }

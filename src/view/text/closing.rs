@@ -15,17 +15,18 @@ pub fn settled(counts: &Counts) -> bool {
 /// Writes the closing line.
 pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
     if settled(counts) {
-        return nothing(counts, out);
+        return nothing(plan, counts, out);
     }
-    let mut parts = vec![changes(plan, counts)];
+    let mut parts = vec![changes(counts)];
     parts.extend(open(counts));
     parts.extend(windows(plan, counts));
     parts.extend(disruption(plan));
     writeln!(out, "{} {}", paint(HEAD, "plan:"), parts.join("; "))
 }
 
-fn nothing(counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
-    let (hosts, steps) = (count(counts.hosts, "host"), count(counts.ok, "step"));
+fn nothing(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+    let cluster = plan.hosts.iter().any(|host| host.host.is_cluster());
+    let (hosts, steps) = (words::places(counts.hosts, cluster), count(counts.ok, "step"));
     let elsewhere = match counts.not_applicable {
         0 => String::new(),
         some => format!(", {some} not applicable"),
@@ -33,7 +34,7 @@ fn nothing(counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {hosts}, {steps} as declared{elsewhere}", paint(GOOD, "nothing to do:"))
 }
 
-fn changes(plan: &Plan, counts: &Counts) -> String {
+fn changes(counts: &Counts) -> String {
     if counts.change == 0 {
         return "no changes".to_owned();
     }
@@ -42,9 +43,11 @@ fn changes(plan: &Plan, counts: &Counts) -> String {
         some => format!(" ({some} predicted)"),
     };
     let (changes, changing) = (count(counts.change, "change"), counts.changing);
-    match plan.hosts.len() {
-        1 => format!("{changes}{predicted} on 1 host"),
-        hosts => format!("{changes}{predicted} on {changing} of {hosts} hosts"),
+    let cluster = if counts.cluster_changing { " and the cluster" } else { "" };
+    match counts.hosts {
+        _ if changing == 0 && counts.cluster_changing => format!("{changes}{predicted} on the cluster"),
+        1 => format!("{changes}{predicted} on 1 host{cluster}"),
+        hosts => format!("{changes}{predicted} on {changing} of {hosts} hosts{cluster}"),
     }
 }
 
@@ -78,6 +81,6 @@ fn windows(plan: &Plan, counts: &Counts) -> Option<String> {
 
 fn disruption(plan: &Plan) -> Option<String> {
     let highest = plan.hosts.iter().map(HostPlan::disruption).max().filter(|d| *d > Disruption::D0)?;
-    let hosts = plan.hosts.iter().filter(|host| host.disruption() == highest).count();
-    Some(format!("disruption: {highest} on {} ({})", count(hosts, "host"), highest.meaning()))
+    let hosts = plan.hosts.iter().filter(|host| host.disruption() == highest).map(|host| &host.host);
+    Some(format!("disruption: {highest} on {} ({})", words::places_of(hosts), highest.meaning()))
 }

@@ -115,7 +115,7 @@ fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
 fn closing(drift: &Drift) -> String {
     let counts = drift.counts();
     let time = took(drift.took);
-    let hosts = count(counts.hosts, "host");
+    let hosts = words::places_of(drift.hosts.iter().map(|host| &host.host));
     if counts.findings + counts.unknown + counts.unreachable == 0 {
         let settled = count(counts.settled, "check");
         let aside = aside(&counts);
@@ -127,7 +127,12 @@ fn closing(drift: &Drift) -> String {
         .collect();
     let found = match counts.findings {
         0 => format!("nothing found on {hosts}"),
-        some => format!("{} on {} of {hosts}: {}", count(some, "finding"), counts.drifted, words::counts(&severities)),
+        some => format!(
+            "{} on {}: {}",
+            count(some, "finding"),
+            words::of_places(drift, &counts),
+            words::counts(&severities)
+        ),
     };
     let open = words::counts(&[(counts.unknown, "unknown"), (counts.unreachable, "unreachable")]);
     let mut parts = vec![found];

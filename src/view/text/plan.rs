@@ -24,7 +24,7 @@ pub fn write(text: &Text, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let hosts = crate::view::count(plan.hosts.len(), "host");
+    let hosts = crate::view::words::places_of(plan.hosts.iter().map(|host| &host.host));
     let (cluster, inventory) = (escape::line(&plan.cluster), escape::line(&plan.inventory));
     writeln!(out, "cluster {cluster}, {hosts}, declared in {inventory}\n")
 }
@@ -38,7 +38,7 @@ fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn next(text: &Text, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
-    match counts.changing > counts.refused {
+    match counts.changing > counts.refused || counts.cluster_changing {
         true => text.next("apply", out),
         false => Ok(()),
     }

@@ -47,7 +47,8 @@ fn left_behind(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Returns how the run ended, over how many hosts, with how many of what.
 fn closing(report: &Report, exit: ExitCode) -> String {
     let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
-    let hosts = format!("{}: {}", count(report.hosts.len(), "host"), words::counts(&outcomes));
+    let hosts =
+        format!("{}: {}", words::places_of(report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
     let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
     parts.extend(steps(report));
     parts.extend(verifications(report));

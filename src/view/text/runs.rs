@@ -62,7 +62,8 @@ fn info(info: &RunInfo) -> [String; 5] {
 
 fn came_to(run: &PastRun) -> String {
     let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (run.report.count(*outcome), outcome.name())).collect();
-    let hosts = format!("{}: {}", count(run.report.hosts.len(), "host"), words::counts(&outcomes));
+    let hosts =
+        format!("{}: {}", words::places_of(run.report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
     let exit = run.report.exit_code();
     match run.finished {
         true => format!("exit {}, {}", exit.code(), hosts.trim_end_matches(": ")),

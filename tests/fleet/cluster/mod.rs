@@ -1,5 +1,9 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
 
 mod access;
+mod helm;
+mod objects;
+mod release;
 mod support;
 mod through;
+mod traps;

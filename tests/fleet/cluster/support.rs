@@ -67,13 +67,31 @@ impl Cluster {
         }
     }
 
-    fn helm(&self, which: Helm) -> Option<&Path> {
+    /// Returns what kubectl says as an administrator, without the line's end.
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        let out = Output::of(limited(SCRIPT).arg("kubectl").args(args), b"");
+        assert!(out.ok(), "kubectl {args:?}: {out}");
+        out.stdout.trim_end().to_owned()
+    }
+
+    /// Returns the program, where there is to be one.
+    pub fn helm(&self, which: Helm) -> Option<&Path> {
         match which {
             Helm::No => None,
             Helm::Three => Some(&self.helm3),
             Helm::Four => Some(&self.helm4),
         }
     }
+}
+
+/// Runs kubectl as an administrator, and returns what it printed.
+///
+/// # Panics
+/// When it fails.
+pub fn kubectl(args: &[&str]) -> String {
+    let out = Output::of(limited(SCRIPT).arg("kubectl").args(args), b"");
+    assert!(out.ok(), "kubectl {args:?}: {out}");
+    out.stdout
 }
 
 /// A folder with an inventory of one sandbox and this API, and the forge that runs there.

@@ -1,6 +1,7 @@
 //! The API through the session of a host, where the kubeconfig lies.
 
-use super::support::Cluster;
+use super::helm::{CHART, copy};
+use super::support::{Cluster, Helm, kubectl};
 use crate::support::{Fleet, Node, Nodes, Output, Project};
 
 const PATH: &str = "/etc/kubernetes/admin.conf";
@@ -48,6 +49,43 @@ fn the_api_is_reached_through_a_host() {
     );
     let out = doctor(&project.file("inventory.yaml", &inventory));
     assert!(out.stdout.contains(&told), "{out}");
+}
+
+/// Helm runs on this machine, with a kubeconfig of its own that points at the way through the host.
+#[test]
+fn helm_goes_through_a_host_too() {
+    let Some((api, nodes)) = control_plane() else { return };
+    for (helm, name) in [(Helm::Three, "through3"), (Helm::Four, "through4")] {
+        let rest = format!(
+            "kubernetes: {{ kubeconfig: {PATH}, context: test, via: {} }}\napply: [{{ recipe: app, on: all }}]\n",
+            nodes[0].name
+        );
+        let release =
+            format!("name: r, namespace: {name}, path: charts/tiny, version: 0.1.0, wait: false, hooks: false");
+        let recipe = format!(
+            "recipe: app\nsummary: A chart\nsteps:\n  - name: place\n    namespace: {{ name: {name} }}\n  \
+             - name: chart\n    helm_release: {{ {release} }}\n"
+        );
+        let project = Project::connecting_as("root", &nodes).inventory(&rest).recipe("app", &recipe);
+        copy(CHART.as_ref(), &project.path("recipes/charts/tiny"), name);
+        std::fs::create_dir(project.path("bin")).expect("a folder");
+        let program = api.helm(helm).expect("a helm");
+        std::os::unix::fs::symlink(program, project.path("bin/helm")).expect("a link");
+        std::fs::create_dir(project.path("tmp")).expect("a folder");
+        let forge = |args: &[&str]| {
+            let path = format!("{}:{}", project.path("bin").display(), std::env::var("PATH").expect("a path"));
+            let mut command = project.command(args.iter().chain(&["inventory.yaml"]));
+            Output::of(command.env("PATH", path).env("TMPDIR", project.path("tmp")), b"")
+        };
+        let out = forge(&["apply", "--yes"]);
+        assert_eq!(out.code, 0, "{out}");
+        let out = forge(&["apply", "--yes"]);
+        assert_eq!(out.code, 0, "{out}");
+        let revisions = kubectl(&["-n", name, "get", "secret", "-l", "owner=helm", "-o", "name"]);
+        assert_eq!(revisions, "secret/sh.helm.release.v1.r.v1\n");
+        let left: Vec<_> = std::fs::read_dir(project.path("tmp")).expect("a folder").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 fn fleet() -> &'static Fleet {

@@ -1,6 +1,7 @@
 //! The `helm` program of this machine.
 
-use super::KubeError;
+use super::super::KubeError;
+use camino::Utf8Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -21,8 +22,8 @@ pub struct HelmVersion {
 ///
 /// # Errors
 /// If there is none, if it does not say its version, or if that is of a major that forge does not know.
-pub async fn helm_version() -> Result<HelmVersion, KubeError> {
-    let mut helm = Command::new("helm");
+pub async fn helm_version(program: &Utf8Path) -> Result<HelmVersion, KubeError> {
+    let mut helm = Command::new(program);
     helm.args(["version", "--template", "{{.Version}}"]).stdin(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(LIMIT, helm.output()).await;
     let output = ended.map_err(|_| KubeError::new("`helm version` does not end"))?;

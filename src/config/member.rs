@@ -1,0 +1,220 @@
+//! The cluster's API beside the hosts: which steps run there, and with which parameters.
+//!
+//! Steps of scope `cluster` run once, through the API. So a recipe with such steps is two on its hosts and on the API: each
+//! has its own steps, and only hosts have rules and verification, which read facts.
+
+use super::instances::Library;
+use super::links::edges_of;
+use super::statics::templates;
+use super::template::{Form, Program, Programs, Root};
+use super::{Connect, Host, Instance, Project, Recipe, Step};
+use crate::diag::{Code, Diag, Diags, Sources, Span};
+use crate::model::{HostName, Scope};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Whether it runs through the API.
+pub(super) fn is_of_cluster(step: &Step) -> bool {
+    step.scope == Scope::Cluster
+}
+
+/// Whether no step of a recipe runs on hosts.
+pub(super) fn is_all_of_cluster(recipe: &Recipe) -> bool {
+    !recipe.steps.is_empty() && recipe.steps.iter().all(|step| is_of_cluster(step))
+}
+
+fn has_any(recipe: &Recipe) -> bool {
+    recipe.steps.iter().any(|step| is_of_cluster(step))
+}
+
+/// Puts the API beside the hosts, where a recipe has steps for it.
+pub(super) fn place(project: &mut Project, diags: &mut Diags) {
+    let recipes: Vec<Arc<Recipe>> = project.recipes.values().filter(|recipe| has_any(recipe)).cloned().collect();
+    let Some(first) = recipes.first() else { return };
+    if project.kubernetes.is_none() {
+        recipes.iter().for_each(|recipe| homeless(recipe, diags));
+        return;
+    }
+    let host = member(first.span);
+    let mut own = Vec::new();
+    for recipe in &recipes {
+        own.extend(instance(project, recipe, diags));
+        leave_to_hosts(project, recipe);
+    }
+    let absent: BTreeSet<&str> = own.iter().filter(|own| own.absent).map(|own| own.recipe.name.as_str()).collect();
+    if !absent.is_empty() {
+        project.removals.insert(host.name.clone(), Arc::new(project.graph.removing(&absent)));
+    }
+    project.instances.insert(host.name.clone(), own);
+    project.hosts.insert(host.name.clone(), host);
+}
+
+fn member(span: Span) -> Host {
+    Host { name: HostName::cluster(), connect: Connect::default(), vars: BTreeMap::new(), groups: Vec::new(), span }
+}
+
+fn homeless(recipe: &Recipe, diags: &mut Diags) {
+    for step in recipe.steps.iter().filter(|step| is_of_cluster(step)) {
+        let message = format!("step `{}` is one of the cluster's API, and the inventory names none", step.name);
+        let hint = "say which: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
+        diags.push(Diag::error(Code::BadScope, message).at(step.span).hint(hint));
+    }
+}
+
+/// Returns the one instance of a recipe that the API has. Where it is declared for some hosts and removed from others, it is
+/// declared.
+fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Option<Arc<Instance>> {
+    let all = project.instances.values().flatten().filter(|own| own.recipe.name == recipe.name);
+    let mut distinct: Vec<&Arc<Instance>> = Vec::new();
+    all.for_each(|own| {
+        if !distinct.iter().any(|known| Arc::ptr_eq(known, own)) {
+            distinct.push(own);
+        }
+    });
+    if distinct.iter().any(|own| !own.absent) {
+        distinct.retain(|own| !own.absent);
+    }
+    let (first, rest) = distinct.split_first()?;
+    let read = parameters_read(recipe, &project.programs);
+    rest.iter().for_each(|other| differing(recipe, first, other, &read, diags));
+    let selected: BTreeSet<&HostName> = distinct.iter().flat_map(|own| own.selection.iter()).collect();
+    let same = |name: &String| rest.iter().all(|own| value(own, name) == value(first, name));
+    // What differs and is read is reported: what follows from it is not.
+    let kept = |name: &&String| same(name) || read.contains(*name);
+    let names: BTreeSet<String> = first.params.keys().filter(kept).cloned().collect();
+    Some(Arc::new(Instance {
+        recipe: Arc::new(part(recipe, true, &names)),
+        absent: first.absent,
+        params: first
+            .params
+            .iter()
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect(),
+        span: first.span,
+        selection: Arc::new(project.hosts.keys().filter(|host| selected.contains(host)).cloned().collect()),
+        stack: first.stack.clone(),
+        through: first.through.clone(),
+    }))
+}
+
+fn value<'i>(instance: &'i Instance, name: &str) -> Option<&'i crate::model::Value> {
+    instance.params.get(name).map(|param| &param.value)
+}
+
+fn differing(recipe: &Recipe, first: &Instance, other: &Instance, read: &BTreeSet<String>, diags: &mut Diags) {
+    for name in read.iter().filter(|name| value(first, name) != value(other, name)) {
+        let message =
+            format!("`{name}` of `{}` is not the same for all hosts, and steps of the cluster read it", recipe.name);
+        let place =
+            |instance: &Instance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
+        let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("this value here");
+        diags.push(diag.also(place(first), "another one here").hint("there is one cluster: give it one value"));
+    }
+}
+
+/// Returns the parameters that steps of the cluster read.
+fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
+    let mut read = BTreeSet::new();
+    for step in recipe.steps.iter().filter(|step| is_of_cluster(step)) {
+        for (text, form, _) in texts(step) {
+            let program = programs.get(text, form);
+            let reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
+            read.extend(
+                reads.filter_map(|read| read.path.first()).filter(|name| recipe.params.contains_key(*name)).cloned(),
+            );
+        }
+    }
+    read
+}
+
+fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
+    let exprs = step.when.iter().chain(&step.each).chain(&step.key);
+    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+    templates(&step.body, &mut texts);
+    texts
+}
+
+/// Takes the steps of the cluster away from the hosts that have the recipe.
+fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
+    let names = recipe.params.keys().cloned().collect();
+    let view = Arc::new(part(recipe, false, &names));
+    let mut shared: HashMap<usize, Arc<Instance>> = HashMap::new();
+    for own in project.instances.values_mut().flatten().filter(|own| own.recipe.name == recipe.name) {
+        let new = shared.entry(Arc::as_ptr(own) as usize).or_insert_with(|| {
+            Arc::new(Instance {
+                recipe: view.clone(),
+                absent: own.absent,
+                params: own.params.clone(),
+                span: own.span,
+                selection: own.selection.clone(),
+                stack: own.stack.clone(),
+                through: own.through.clone(),
+            })
+        });
+        *own = new.clone();
+    }
+}
+
+/// Returns the part of a recipe that runs through the API, or that on hosts.
+fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe {
+    let on_hosts = !of_cluster;
+    Recipe {
+        name: recipe.name.clone(),
+        summary: recipe.summary.clone(),
+        path: recipe.path.clone(),
+        span: recipe.span,
+        params: recipe
+            .params
+            .iter()
+            .filter(|(name, _)| params.contains(*name))
+            .map(|(n, p)| (n.clone(), p.clone()))
+            .collect(),
+        needs: recipe.needs.clone(),
+        after: recipe.after.clone(),
+        during: if on_hosts { recipe.during.clone() } else { Vec::new() },
+        rules: if on_hosts { recipe.rules.clone() } else { Vec::new() },
+        steps: recipe.steps.iter().filter(|step| is_of_cluster(step) == of_cluster).cloned().collect(),
+        unread: recipe.unread.clone(),
+        verify: if on_hosts { recipe.verify.clone() } else { Vec::new() },
+        uses: Vec::new(),
+        fails_as: recipe.fails_as.clone(),
+    }
+}
+
+/// Reports templates of a step of the cluster that read what only a host has.
+pub(super) fn check_names(step: &Step, programs: &Programs, sources: &Sources, diags: &mut Diags) {
+    if !is_of_cluster(step) {
+        return;
+    }
+    for (text, form, span) in texts(step) {
+        let program = programs.get(text, form);
+        for read in program.iter().flat_map(Program::reads) {
+            let root = match read.root {
+                Root::Host => "host",
+                Root::Facts => "facts",
+                Root::Vars => "vars",
+                _ => continue,
+            };
+            let diag = Diag::error(
+                Code::UnknownName,
+                format!("`{root}` is of one host, and step `{}` runs on none", step.name),
+            );
+            let at = super::render::place(&read.range, text, span, sources);
+            diags.push(diag.at(at).hint("read parameters, `hosts`, or what steps of hosts export"));
+        }
+    }
+}
+
+/// Reports steps of the cluster that need what is applied to no host at all.
+pub(super) fn check_needs(recipes: &indexmap::IndexMap<String, Arc<Recipe>>, library: &Library, diags: &mut Diags) {
+    for recipe in recipes.values().filter(|recipe| has_any(recipe)) {
+        for edge in edges_of(recipe).filter(|edge| !edge.optional && !recipes.contains_key(&edge.recipe)) {
+            if library.get(&edge.recipe).is_some_and(|other| other.uses.is_empty()) {
+                let message = format!("`{}` needs `{}`, which is applied to no host", recipe.name, edge.recipe);
+                let hint = format!("apply it, or write `{}?` where it may be left out", edge.recipe);
+                diags.push(Diag::error(Code::EdgeNotApplied, message).at(edge.span).hint(hint));
+            }
+        }
+    }
+}

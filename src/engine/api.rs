@@ -1,0 +1,84 @@
+//! The cluster's API in the place of a host: how it is opened, asked and worked on.
+
+use super::link::{Locked, broken, session};
+use super::run::Options;
+use crate::config::Project;
+use crate::kube::{Access, Cluster, HelmOptions, KubeError, LockRefused, Onlooker, Writer};
+use crate::model::SecretStore;
+use crate::probe::{Observation, Probe};
+use crate::transport::{ErrorKind, Owner, TransportError};
+use std::collections::BTreeSet;
+
+/// Opens the API that the inventory names, through the session of a host where it says so.
+pub(super) async fn cluster(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
+    let cluster = match &access.via {
+        None => Cluster::open(access).await?,
+        Some(host) => {
+            let session = session(project, options, host, &project.secrets).await;
+            Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await?
+        }
+    };
+    Ok(cluster.with_helm(helm(options)))
+}
+
+/// Charts that are fetched are kept beside artifacts.
+fn helm(options: &Options) -> HelmOptions {
+    let depot = &options.depot;
+    let charts = depot.cache().root().parent().map(|root| root.join("charts"));
+    HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
+}
+
+/// Opens it to look at.
+pub(super) async fn look(project: &Project, options: &Options) -> Result<Onlooker, TransportError> {
+    let access = project.kubernetes.as_ref().ok_or_else(|| broken("the inventory has no `kubernetes`".to_owned()))?;
+    let cluster = cluster(project, access, options).await.map_err(away)?;
+    Ok(Onlooker::new(cluster, &project.cluster))
+}
+
+/// Puts `probes`, and keeps what was answered where that is wanted.
+pub(super) async fn observe(
+    looker: &Onlooker,
+    probes: &BTreeSet<Probe>,
+    keep: bool,
+    secrets: &SecretStore,
+) -> Result<Observation, TransportError> {
+    let mut seen = Observation::default();
+    if keep {
+        seen.keep_raw();
+    }
+    for (probe, answer) in looker.observe(probes, secrets).await.map_err(away)? {
+        seen.told(probe, answer);
+    }
+    Ok(seen)
+}
+
+/// Takes the cluster's lock.
+pub(super) async fn lock(
+    looker: &Onlooker,
+    owner: &Owner,
+    clock: fn() -> jiff::Timestamp,
+) -> Result<(Locked, Option<Writer>), TransportError> {
+    match looker.lock(owner, clock).await {
+        Ok(writer) => Ok((Locked::Ours, Some(writer))),
+        Err(LockRefused::Held(other)) => Ok((Locked::Held(other), None)),
+        Err(LockRefused::Failed(error)) => Err(away(error)),
+    }
+}
+
+/// No command runs there.
+pub(super) fn no_host() -> TransportError {
+    broken("it is the cluster's API, and no host: neither facts nor commands are there".to_owned())
+}
+
+/// Says of the API what is said of a host that cannot be reached.
+pub(super) fn away(error: KubeError) -> TransportError {
+    TransportError {
+        kind: ErrorKind::Connect,
+        message: error.message,
+        address: None,
+        hint: error.hint,
+        said: None,
+        retryable: false,
+        sent_anything: false,
+    }
+}

@@ -1,0 +1,69 @@
+//! Carrying out calls of the cluster's API, one after the other; the first that fails ends them.
+
+use super::act::Acted;
+use super::acting::Due;
+use super::event::{Event, Failure};
+use super::host::HostRun;
+use super::link::broken;
+use crate::kube::KubeError;
+use crate::model::Untrusted;
+use tokio::time::{Duration, Instant};
+
+impl HostRun<'_> {
+    /// Carries out the calls of one turn.
+    pub(super) async fn act_calls(&mut self, due: &Due) -> Acted {
+        self.flush_records().await;
+        let Some(writer) = self.link.ruler().filter(|_| self.lost.is_none()) else {
+            self.lost.get_or_insert_with(|| broken("the cluster's lock is not held".to_owned()));
+            return Acted::default();
+        };
+        let shared = self.run.board.shared();
+        let end = Instant::now() + due.limit;
+        let mut printed = Vec::new();
+        let (host, step, events, secrets) =
+            (self.host().clone(), due.id.clone(), self.run.events.clone(), shared.secrets.clone());
+        let say = move |line: &str| {
+            let line = secrets.scrub(line).into();
+            // Nobody listens any more only when the process is about to end.
+            let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
+        };
+        for call in &due.calls {
+            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+            match tried(|| writer.act(call, left, &shared.secrets, &say), due.retries).await {
+                Ok(said) => printed.push(said),
+                Err(error) => {
+                    let failure =
+                        failed(&error, &shared.secrets.scrub(&printed.join("\n")), &|text| shared.secrets.scrub(text));
+                    return Acted { lacks: Some(failure), began: true, ..Acted::default() };
+                }
+            }
+        }
+        let output = shared.secrets.scrub(&printed.join("\n")).into();
+        Acted { status: Some(0), began: true, output, ..Acted::default() }
+    }
+}
+
+async fn tried<F: Future<Output = Result<String, KubeError>>>(
+    call: impl Fn() -> F,
+    retries: u32,
+) -> Result<String, KubeError> {
+    let mut done = call().await;
+    for _ in 0..retries {
+        if done.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        done = call().await;
+    }
+    done
+}
+
+fn failed(error: &KubeError, printed: &str, scrub: &dyn Fn(&str) -> String) -> Failure {
+    Failure {
+        why: scrub(&error.message).into(),
+        tail: Untrusted::from(printed),
+        hint: error.hint.as_deref().map(Into::into),
+        log: None,
+        artifact: false,
+    }
+}

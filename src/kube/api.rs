@@ -1,0 +1,246 @@
+//! One request to the API after the other: which path a kind has, what came back, what was refused.
+
+use super::{Cluster, KubeError};
+use crate::model::Value;
+use crate::probe::ObjectId;
+use ::kube::core::Request;
+use ::kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+/// The name by which the API knows whose fields forge set.
+pub(super) const MANAGER: &str = "forge";
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug)]
+pub(super) enum Refusal {
+    /// The API said no: its status and words, and the fields it spoke of, each with what it said.
+    Said { code: u16, message: String, causes: Vec<(String, String)> },
+    /// It was not asked, did not answer, or does not know who asks.
+    Away(KubeError),
+}
+
+impl Refusal {
+    pub fn is(&self, wanted: u16) -> bool {
+        matches!(self, Self::Said { code, .. } if *code == wanted)
+    }
+
+    /// Returns the API's words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Said { code, message, .. } if message.is_empty() => format!("the API answers {code}"),
+            Self::Said { message, .. } => message.clone(),
+            Self::Away(error) => error.message.clone(),
+        }
+    }
+
+    pub fn error(self, server: &str) -> KubeError {
+        match self {
+            Self::Away(error) => error,
+            Self::Said { code: 403, message, .. } => KubeError::new(format!("`{server}` refuses (403): {message}"))
+                .hint("give the user of that context the right to do so"),
+            said => KubeError::new(said.words()),
+        }
+    }
+}
+
+pub(super) type Answer = Result<Value, Refusal>;
+
+/// Kinds of one version of an API.
+type Kinds = Vec<APIResource>;
+
+/// What the API serves, as far as it was asked. It is asked anew by each look: what a step brings is there for the next.
+#[derive(Default)]
+pub(super) struct Served(Mutex<BTreeMap<String, Option<Kinds>>>);
+
+/// Where objects of a kind are found.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// `/apis/apps/v1`
+    base: String,
+    plural: String,
+    namespaced: bool,
+}
+
+impl Place {
+    pub fn new(api_version: &str, plural: &str, namespaced: bool) -> Self {
+        Self { base: base(api_version), plural: plural.to_owned(), namespaced }
+    }
+
+    fn request(&self, namespace: Option<&str>) -> Request {
+        let part = namespace.filter(|_| self.namespaced).map(|name| format!("/namespaces/{name}"));
+        Request::new(format!("{}{}/{}", self.base, part.unwrap_or_default(), self.plural))
+    }
+
+    /// # Errors
+    /// What stands in a namespace names none.
+    fn named(&self, id: &ObjectId) -> Result<(), Refusal> {
+        match self.namespaced && id.namespace.is_none() {
+            true => Err(Refusal::Said {
+                code: 422,
+                message: format!("a {} stands in a namespace, and {id} names none", id.kind),
+                causes: Vec::new(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the object as it stands there: what stands in no namespace names none.
+    fn fitting<'o>(&self, object: &'o Value) -> Cow<'o, Value> {
+        if self.namespaced || object.pointer("/metadata/namespace").is_none() {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.shift_remove("namespace");
+        }
+        Cow::Owned(object)
+    }
+
+    fn of(&self, id: &ObjectId) -> Request {
+        self.request(id.namespace.as_deref())
+    }
+}
+
+fn unbuilt(error: ::kube::core::request::Error) -> Refusal {
+    Refusal::Away(KubeError::new(error.to_string()))
+}
+
+/// The path of an API: `/api/v1`, `/apis/apps/v1`.
+fn base(api_version: &str) -> String {
+    let root = if api_version.contains('/') { "/apis" } else { "/api" };
+    format!("{root}/{api_version}")
+}
+
+impl Cluster {
+    /// Returns where objects of that kind are; `None` where the API serves no such kind.
+    pub(super) async fn place(&self, id: &ObjectId, served: &Served) -> Result<Option<Place>, Refusal> {
+        let Some(api_version) = self.version_of(&id.api_version).await? else { return Ok(None) };
+        let kinds = self.kinds(&api_version, served).await?;
+        let found = kinds.iter().flatten().find(|kind| kind.kind == id.kind && !kind.name.contains('/'));
+        Ok(found.map(|kind| Place::new(&api_version, &kind.name, kind.namespaced)))
+    }
+
+    /// Returns the version that is meant: of `apps/*` the one that the API prefers.
+    async fn version_of(&self, api_version: &str) -> Result<Option<String>, Refusal> {
+        let Some(group) = api_version.strip_suffix("/*") else { return Ok(Some(api_version.to_owned())) };
+        let groups = self.put(self.client.list_api_groups()).await?;
+        let group = groups.groups.into_iter().find(|known| known.name == group);
+        Ok(group.and_then(|group| group.preferred_version).map(|version| version.group_version))
+    }
+
+    /// Returns the kinds of a version of an API; `None` where there is no such version.
+    pub(super) async fn kinds(&self, api_version: &str, served: &Served) -> Result<Option<Kinds>, Refusal> {
+        if let Some(known) = served.0.lock().unwrap_or_else(PoisonError::into_inner).get(api_version) {
+            return Ok(known.clone());
+        }
+        let asked = match api_version.contains('/') {
+            true => self.put(self.client.list_api_group_resources(api_version)).await,
+            false => self.put(self.client.list_core_api_resources(api_version)).await,
+        };
+        let kinds = match asked {
+            Ok(list) => Some(list.resources),
+            Err(refusal) if refusal.is(404) => None,
+            Err(refusal) => return Err(refusal),
+        };
+        served.0.lock().unwrap_or_else(PoisonError::into_inner).insert(api_version.to_owned(), kinds.clone());
+        Ok(kinds)
+    }
+
+    /// Returns the versions of APIs that the server prefers.
+    pub(super) async fn versions(&self) -> Result<Vec<String>, Refusal> {
+        let groups = self.put(self.client.list_api_groups()).await?;
+        let preferred = groups.groups.into_iter().filter_map(|group| Some(group.preferred_version?.group_version));
+        Ok(std::iter::once("v1".to_owned()).chain(preferred).collect())
+    }
+
+    /// Returns an object as it is; `None` where there is none.
+    pub(super) async fn get(&self, place: &Place, id: &ObjectId) -> Result<Option<Value>, Refusal> {
+        place.named(id)?;
+        match self
+            .put(self.client.request::<Value>(place.of(id).get(&id.name, &GetParams::default()).map_err(unbuilt)?))
+            .await
+        {
+            Ok(object) => Ok(Some(object)),
+            Err(refusal) if refusal.is(404) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Applies an object as the field manager forge, or asks what would come of that.
+    pub(super) async fn apply(
+        &self,
+        place: &Place,
+        id: &ObjectId,
+        object: &Value,
+        force: bool,
+        dry_run: bool,
+    ) -> Answer {
+        let params = PatchParams { dry_run, force, field_manager: Some(MANAGER.to_owned()), field_validation: None };
+        self.put(self.client.request::<Value>(
+            place.of(id).patch(&id.name, &params, &Patch::Apply(place.fitting(object).as_ref())).map_err(unbuilt)?,
+        ))
+        .await
+    }
+
+    /// Replaces an object by another state of it. Its `resourceVersion` must be that of the one that is there.
+    pub(super) async fn replace(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
+        let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
+        self.put(self.client.request::<Value>(
+            place.of(id).replace(&id.name, &params, object.to_string().into_bytes()).map_err(unbuilt)?,
+        ))
+        .await
+    }
+
+    pub(super) async fn create(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
+        let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
+        self.put(
+            self.client
+                .request::<Value>(place.of(id).create(&params, object.to_string().into_bytes()).map_err(unbuilt)?),
+        )
+        .await
+    }
+
+    /// Deletes the very object that was seen, with what it owns.
+    pub(super) async fn delete(&self, place: &Place, id: &ObjectId, uid: &str) -> Answer {
+        let uid = (!uid.is_empty()).then(|| uid.to_owned());
+        let params = DeleteParams {
+            preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
+    }
+
+    /// Returns the first few objects of a kind in a namespace.
+    pub(super) async fn list(&self, place: &Place, namespace: &str) -> Result<Vec<Value>, Refusal> {
+        let list = self
+            .put(self.client.request::<Value>(
+                place.request(Some(namespace)).list(&ListParams::default().limit(20)).map_err(unbuilt)?,
+            ))
+            .await?;
+        Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
+    }
+
+    /// Asks, within the limit.
+    pub(super) async fn put<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, Refusal> {
+        match tokio::time::timeout(super::cluster::LIMIT, question).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.refusal(&error)),
+            Err(_) => Err(Refusal::Away(self.silent())),
+        }
+    }
+
+    fn refusal(&self, error: &::kube::Error) -> Refusal {
+        match error {
+            ::kube::Error::Api(status) if status.code != 401 => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
+                Refusal::Said { code: status.code, message: status.message.clone(), causes }
+            }
+            error => Refusal::Away(KubeError::of(self.server(), self.is_through(), error)),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects as they are compared and shown: without what the API keeps for itself, and without secrets.
+
+use crate::model::{SecretStore, Value};
+use base64::Engine as _;
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+/// What the API writes into `metadata` for itself.
+const KEPT: [&str; 8] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// Annotations that controllers and tools write for themselves.
+const ANNOTATIONS: [&str; 3] = [
+    "deprecated.daemonset.template.generation",
+    "deployment.kubernetes.io/revision",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+const SECRET: &str = "(secret)";
+const OTHER: &str = "(secret, another one)";
+
+/// Returns the object as it is compared.
+pub(super) fn clean(mut object: Value) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.shift_remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        KEPT.iter().for_each(|key| drop(metadata.shift_remove(*key)));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            ANNOTATIONS.iter().for_each(|key| drop(annotations.shift_remove(*key)));
+            if annotations.is_empty() {
+                metadata.shift_remove("annotations");
+            }
+        }
+    }
+    object
+}
+
+/// Puts secrets in the place of placeholders. What is text in a Secret is written as the API keeps it.
+pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
+    let mut object = with_secrets(object, secrets);
+    if is_secret(&object)
+        && let Some(Value::Object(texts)) = object.as_object_mut().and_then(|map| map.shift_remove("stringData"))
+    {
+        for (key, value) in texts {
+            let text = value.as_str().unwrap_or_default();
+            object["data"][key] = json!(base64::engine::general_purpose::STANDARD.encode(text));
+        }
+    }
+    object
+}
+
+fn with_secrets(value: &Value, secrets: &SecretStore) -> Value {
+    match value {
+        Value::String(text) if SecretStore::mentions(text) => json!(secrets.reveal(text).expose_secret()),
+        Value::Array(items) => items.iter().map(|item| with_secrets(item, secrets)).collect(),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(key, value)| (key.clone(), with_secrets(value, secrets))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn is_secret(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "Secret"
+}
+
+/// Takes secrets out of an object as it is, and as it would be: whether they differ is all that is left of them. `want`
+/// says where there are any.
+pub(super) fn withheld(live: &mut Option<Value>, dry: &mut Option<Value>, want: Option<&Value>) {
+    if live.as_ref().or(dry.as_ref()).is_some_and(is_secret) {
+        let mut keys = Vec::new();
+        for object in [&*live, &*dry].into_iter().flatten() {
+            keys.extend(object["data"].as_object().into_iter().flatten().map(|(key, _)| key.clone()));
+        }
+        keys.iter().for_each(|key| mask(live, dry, &["data".to_owned(), key.clone()]));
+    }
+    let mut paths = Vec::new();
+    want.iter().for_each(|want| placeholders(want, &mut Vec::new(), &mut paths));
+    paths.iter().for_each(|path| mask(live, dry, path));
+}
+
+/// Finds where placeholders stand. A list that holds one counts as a whole: its items have no names.
+fn placeholders(want: &Value, at: &mut Vec<String>, into: &mut Vec<Vec<String>>) {
+    match want {
+        Value::String(text) if SecretStore::mentions(text) => into.push(at.clone()),
+        Value::Array(_) if SecretStore::mentions(&want.to_string()) => into.push(at.clone()),
+        Value::Object(map) => {
+            for (key, value) in map {
+                at.push(key.clone());
+                placeholders(value, at, into);
+                at.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn mask(live: &mut Option<Value>, dry: &mut Option<Value>, path: &[String]) {
+    fn find<'v>(object: &'v mut Option<Value>, path: &[String]) -> Option<&'v mut Value> {
+        path.iter().try_fold(object.as_mut()?, |value, key| value.get_mut(key))
+    }
+    match (find(live, path), find(dry, path)) {
+        (Some(live), Some(dry)) => {
+            let same = live == dry;
+            (*live, *dry) = (json!(SECRET), json!(if same { SECRET } else { OTHER }));
+        }
+        (Some(one), None) | (None, Some(one)) => *one = json!(SECRET),
+        (None, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::SecretString;
+
+    #[test]
+    fn what_the_api_keeps_for_itself_is_no_difference() {
+        let object = json!({ "metadata": { "name": "a", "uid": "u", "generation": 2, "annotations": { "deployment.kubernetes.io/revision": "3" } }, "status": {}, "data": {} });
+        assert_eq!(clean(object), json!({ "metadata": { "name": "a" }, "data": {} }));
+    }
+
+    #[test]
+    fn of_secrets_only_is_told_whether_they_differ() {
+        let secret =
+            |a: &str, b: &str| Some(json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": a, "b": b } }));
+        let (mut live, mut dry) = (secret("MQ==", "Mg=="), secret("MQ==", "Mw=="));
+        withheld(&mut live, &mut dry, None);
+        assert_eq!(live, secret(SECRET, SECRET));
+        assert_eq!(dry, secret(SECRET, OTHER));
+    }
+
+    #[test]
+    fn a_placeholder_says_where_a_secret_is() {
+        let mut secrets = SecretStore::default();
+        let placeholder = secrets.insert("TOKEN", SecretString::from("hunter2\"".to_owned())).0;
+        let want = json!({ "data": { "token": format!("x {placeholder}"), "b": "2" }, "list": [1, placeholder] });
+        let applied = revealed(&want, &secrets);
+        assert_eq!(applied["data"]["token"], "x hunter2\"");
+        let (mut live, mut dry) =
+            (Some(json!({ "data": { "token": "old", "b": "1" }, "list": [1, "old"] })), Some(applied));
+        withheld(&mut live, &mut dry, Some(&want));
+        assert_eq!(live, Some(json!({ "data": { "token": SECRET, "b": "1" }, "list": SECRET })));
+        assert_eq!(dry, Some(json!({ "data": { "token": OTHER, "b": "2" }, "list": OTHER })));
+    }
+
+    #[test]
+    fn text_of_a_secret_is_written_as_the_api_keeps_it() {
+        let want = json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "a": "1" } });
+        assert_eq!(
+            revealed(&want, &SecretStore::default()),
+            json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } })
+        );
+    }
+}

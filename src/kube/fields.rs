@@ -1,0 +1,298 @@
+//! Who set which field of an object, read from its `managedFields`.
+
+use crate::model::Value;
+use crate::probe::{Added, FieldManager};
+use std::collections::BTreeSet;
+
+/// Programs by which people change objects. Others set fields since that is what they are for.
+const BY_HAND: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
+
+/// What they set without anybody having asked for that field.
+const BESIDE: [&str; 5] = [
+    ".metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]",
+    ".metadata.labels[kubernetes.io/metadata.name]",
+    ".spec.template.metadata.annotations[kubectl.kubernetes.io/restartedAt]",
+    ".spec.finalizers",
+    ".status",
+];
+
+/// One step into an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Field(String),
+    /// An item of a list, by some of its fields: JSON text.
+    Item(String),
+    /// An item of a list that is this value: JSON text.
+    Is(String),
+    At(usize),
+}
+
+type Path = Vec<Part>;
+
+/// Fields that one manager set.
+struct Owner {
+    manager: String,
+    time: String,
+    fields: BTreeSet<Path>,
+}
+
+/// Returns who set which fields; what belongs to a status is left out.
+pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
+    let told = |owner: Owner| FieldManager {
+        fields: leaves(&owner.fields).map(|path| shown(path)).collect(),
+        manager: owner.manager,
+        time: owner.time,
+    };
+    owners(object).into_iter().map(told).collect()
+}
+
+/// Returns the fields that somebody added by hand, with everything below them, that nobody else set and that `own` does not
+/// want: what it wants is what it would own, were it applied.
+pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
+    let (hands, others): (Vec<Owner>, Vec<Owner>) =
+        owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
+    let wanted: Vec<Owner> = owners(applied).into_iter().filter(|owner| owner.manager == own).collect();
+    let kept: BTreeSet<&Path> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
+    let free = |path: &&Path| !kept.iter().any(|kept| kept.starts_with(path)) && !is_beside(path);
+    let mut found: Vec<(&Owner, &Path)> = Vec::new();
+    for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
+    {
+        // A set is in order: what holds a field comes before it.
+        if !found.iter().any(|(_, above)| path.starts_with(above)) {
+            found.push((owner, path));
+        }
+    }
+    found
+        .into_iter()
+        .filter_map(|(owner, path)| {
+            let pointer = pointer(object, path)?;
+            Some(Added { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
+        })
+        .collect()
+}
+
+pub(super) fn is_hand(manager: &str) -> bool {
+    // It restarts pods, and says so in the object.
+    manager != "kubectl-rollout" && BY_HAND.iter().any(|program| manager.starts_with(program))
+}
+
+fn is_beside(path: &Path) -> bool {
+    let text = shown(path);
+    BESIDE.iter().any(|beside| text.starts_with(beside))
+}
+
+/// Returns when a manager set a field last; empty where that is not kept.
+pub(super) fn time_of(managers: &[FieldManager], manager: &str) -> String {
+    managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
+}
+
+fn owners(object: &Value) -> Vec<Owner> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let of_status = |entry: &&Value| text(entry, "subresource") == "status";
+    let one = |entry: &Value| {
+        let mut fields = BTreeSet::new();
+        walk(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut Vec::new(), &mut fields);
+        fields.retain(|path| path.first() != Some(&Part::Field("status".to_owned())));
+        Owner { manager: text(entry, "manager"), time: text(entry, "time"), fields }
+    };
+    entries.into_iter().flatten().filter(|entry| !of_status(entry)).map(one).collect()
+}
+
+/// Collects what is set itself: what holds nothing further, and what is marked by a dot.
+fn walk(node: &Value, at: &mut Path, into: &mut BTreeSet<Path>) {
+    let Value::Object(map) = node else { return };
+    if !at.is_empty() && (map.is_empty() || map.contains_key(".")) {
+        into.insert(at.clone());
+    }
+    for (key, below) in map {
+        let Some(part) = part(key) else { continue };
+        at.push(part);
+        walk(below, at, into);
+        at.pop();
+    }
+}
+
+fn part(key: &str) -> Option<Part> {
+    let (kind, rest) = key.split_once(':')?;
+    Some(match kind {
+        "f" => Part::Field(rest.to_owned()),
+        "k" => Part::Item(rest.to_owned()),
+        "v" => Part::Is(rest.to_owned()),
+        "i" => Part::At(rest.parse().ok()?),
+        _ => return None,
+    })
+}
+
+/// Returns those that hold no other one.
+fn leaves(fields: &BTreeSet<Path>) -> impl Iterator<Item = &Path> {
+    fields.iter().filter(|path| !fields.iter().any(|other| other.len() > path.len() && other.starts_with(path)))
+}
+
+/// Returns a path for people: `.spec.containers[name=main].image`.
+fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for part in path {
+        match part {
+            Part::Field(name) if plain(name) => text.push_str(&format!(".{name}")),
+            Part::Field(name) => text.push_str(&format!("[{name}]")),
+            Part::Item(keys) => text.push_str(&format!("[{}]", item(keys))),
+            Part::Is(value) => text.push_str(&format!("[={}]", value.trim_matches('"'))),
+            Part::At(at) => text.push_str(&format!("[{at}]")),
+        }
+    }
+    text
+}
+
+fn plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+fn item(keys: &str) -> String {
+    let Ok(Value::Object(keys)) = serde_json::from_str(keys) else { return keys.to_owned() };
+    let one = |(key, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{key}={text}"),
+        other => format!("{key}={other}"),
+    };
+    keys.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Returns where a field is in the object, as a JSON pointer; `None` where it is not.
+fn pointer(object: &Value, path: &Path) -> Option<String> {
+    let (mut at, mut pointer) = (object, String::new());
+    for part in path {
+        let step = match part {
+            Part::Field(name) => name.replace('~', "~0").replace('/', "~1"),
+            Part::At(index) => index.to_string(),
+            Part::Is(value) => position(at, |item| item.to_string() == *value)?.to_string(),
+            Part::Item(keys) => {
+                let keys: Value = serde_json::from_str(keys).ok()?;
+                let fits = |item: &Value| {
+                    keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+                };
+                position(at, fits)?.to_string()
+            }
+        };
+        pointer.push('/');
+        pointer.push_str(&step);
+        at = object.pointer(&pointer)?;
+    }
+    Some(pointer)
+}
+
+fn position(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize> {
+    list.as_array()?.iter().position(fits)
+}
+
+/// Returns the object without what stands at `pointers`.
+pub(super) fn without(object: &Value, pointers: &[String]) -> Value {
+    let mut object = object.clone();
+    let mut sorted: Vec<&String> = pointers.iter().collect();
+    // From the end of each list, so that what is left keeps its place.
+    sorted.sort_by_key(|pointer| {
+        std::cmp::Reverse(
+            pointer.split('/').map(|part| (part.parse::<usize>().unwrap_or(0), part.to_owned())).collect::<Vec<_>>(),
+        )
+    });
+    for pointer in sorted {
+        let Some((above, last)) = pointer.rsplit_once('/') else { continue };
+        match object.pointer_mut(above) {
+            Some(Value::Object(map)) => drop(map.shift_remove(&last.replace("~1", "/").replace("~0", "~"))),
+            Some(Value::Array(items)) => {
+                if let Some(at) = last.parse().ok().filter(|at| *at < items.len()) {
+                    items.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object() -> Value {
+        json!({
+            "metadata": {
+                "labels": { "app": "a", "team/by-hand": "x" },
+                "managedFields": [
+                    { "manager": "forge", "time": "T1", "fieldsV1": {
+                        "f:metadata": { "f:labels": { "f:app": {} } },
+                        "f:spec": { "f:containers": { "k:{\"name\":\"main\"}": { ".": {}, "f:name": {}, "f:image": {} } } } } },
+                    { "manager": "kubectl-edit", "time": "T2", "fieldsV1": {
+                        "f:metadata": { "f:labels": { "f:team/by-hand": {} } },
+                        "f:spec": { "f:containers": {
+                            "k:{\"name\":\"main\"}": { "f:env": { ".": {}, "k:{\"name\":\"A\"}": { ".": {}, "f:name": {}, "f:value": {} } } },
+                            "k:{\"name\":\"side\"}": { ".": {}, "f:name": {} } } } } },
+                    { "manager": "kubelet", "time": "T3", "subresource": "status", "fieldsV1": { "f:status": {} } },
+                ],
+            },
+            "spec": { "containers": [
+                { "name": "main", "image": "a:1", "env": [{ "name": "A", "value": "1" }] },
+                { "name": "side" },
+            ] },
+        })
+    }
+
+    #[test]
+    fn what_somebody_added_is_told_as_a_whole() {
+        let found = added(&object(), &object(), "forge");
+        let told: Vec<(&str, &str)> =
+            found.iter().map(|added| (added.field.as_str(), added.pointer.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (".metadata.labels[team/by-hand]", "/metadata/labels/team~1by-hand"),
+                (".spec.containers[name=main].env", "/spec/containers/0/env"),
+                (".spec.containers[name=side]", "/spec/containers/1"),
+            ]
+        );
+        assert!(found.iter().all(|added| (added.manager.as_str(), added.time.as_str()) == ("kubectl-edit", "T2")));
+    }
+
+    #[test]
+    fn what_is_wanted_is_not_added_whoever_set_it_last() {
+        let mut applied = object();
+        applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]["k:{\"name\":\"side\"}"] =
+            json!({ ".": {}, "f:name": {} });
+        let found = added(&object(), &applied, "forge");
+        assert!(found.iter().all(|added| added.field != ".spec.containers[name=side]"), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn who_set_what_is_told_without_a_status() {
+        let managers = managers(&object());
+        assert_eq!(managers.len(), 2);
+        assert_eq!(
+            managers[0].fields,
+            [".metadata.labels.app", ".spec.containers[name=main].image", ".spec.containers[name=main].name"]
+        );
+        assert_eq!(time_of(&managers, "kubectl-edit"), "T2");
+        assert_eq!(time_of(&managers, "nobody"), "");
+    }
+
+    #[test]
+    fn fields_are_taken_out_from_the_end() {
+        let pointers = added(&object(), &object(), "forge").into_iter().map(|added| added.pointer).collect::<Vec<_>>();
+        let left = without(&object(), &pointers);
+        assert_eq!(left["spec"], json!({ "containers": [{ "name": "main", "image": "a:1" }] }));
+        assert_eq!(left["metadata"]["labels"], json!({ "app": "a" }));
+        let list = json!({ "a": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10] });
+        let left = without(&list, &["/a/2".to_owned(), "/a/10".to_owned(), "/a/9".to_owned()]);
+        assert_eq!(left, json!({ "a": [0, 1, 3, 4, 5, 6, 7, 8] }));
+    }
+
+    #[test]
+    fn who_restarts_pods_adds_nothing() {
+        assert!(
+            is_hand("kubectl-edit")
+                && is_hand("kubectl")
+                && !is_hand("kubectl-rollout")
+                && !is_hand("kube-controller-manager")
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! Objects of a manifest at the cluster's API: where they live, how they are, and what applying them would come to.
+
+use super::super::{Cluster, KubeError};
+use super::manifest::Object;
+use crate::model::Value;
+use ::kube::core::Request;
+use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
+use futures_util::future;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use std::sync::Arc;
+
+/// Warnings that are told of a failure.
+const WARNINGS: usize = 3;
+
+/// What the API serves.
+#[derive(Debug, Default)]
+pub(in crate::kube) struct Discovered {
+    kinds: Vec<Served>,
+    /// Versions whose own server does not answer: what they serve is not known.
+    silent: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Served {
+    /// `v1`, `apps/v1`.
+    version: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+}
+
+/// How an apply is meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Apply<'a> {
+    pub manager: &'a str,
+    pub force: bool,
+    pub dry: bool,
+}
+
+/// What an apply came to.
+pub(super) enum Applied {
+    Becomes(Value),
+    /// Somebody else owns fields that it sets: their paths and owners, as the API words them.
+    Conflict(Vec<(String, String)>),
+}
+
+impl Discovered {
+    /// Asks which kinds the API serves.
+    pub async fn of(cluster: &Cluster) -> Result<Self, KubeError> {
+        let client = cluster.client();
+        let (core, groups) =
+            tokio::try_join!(cluster.ask(client.list_core_api_versions()), cluster.ask(client.list_api_groups()))?;
+        let core = core.versions.iter().map(|version| cluster.ask(client.list_core_api_resources(version)));
+        let core = future::try_join_all(core).await?;
+        let versions = groups.groups.iter().flat_map(|group| &group.versions).map(|version| &version.group_version);
+        let asked = versions.map(|version| async move {
+            let served = cluster.ask(client.list_api_group_resources(version)).await;
+            served.map_err(|_| version.clone())
+        });
+        // A group whose own server is away concerns only who needs it.
+        let mut found = Self::default();
+        for answer in future::join_all(asked).await {
+            match answer {
+                Ok(list) => found.kinds.extend(served(list)),
+                Err(version) => found.silent.push(version),
+            }
+        }
+        found.kinds.extend(core.into_iter().flat_map(served));
+        Ok(found)
+    }
+
+    /// Returns what charts are told of it: `apps/v1`, `apps/v1/Deployment`, sorted.
+    pub fn apis(&self) -> Vec<String> {
+        let both = |served: &Served| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
+        let mut apis: Vec<String> = self.kinds.iter().flat_map(both).collect();
+        apis.sort();
+        apis.dedup();
+        apis
+    }
+
+    fn find(&self, object: &Object) -> Option<&Served> {
+        self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
+    }
+
+    /// Returns where the object's kind is; `None` where the API does not know it.
+    fn collection(&self, object: &Object, home: &str) -> Option<String> {
+        let served = self.find(object)?;
+        let root = if served.version.contains('/') { "/apis" } else { "/api" };
+        let namespace = match served.namespaced {
+            true => format!("/namespaces/{}", object.namespace().unwrap_or(home)),
+            false => String::new(),
+        };
+        Some(format!("{root}/{}{namespace}/{}", served.version, served.plural))
+    }
+}
+
+fn served(list: APIResourceList) -> Vec<Served> {
+    let version = list.group_version;
+    let own = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    own.map(|resource| Served {
+        version: version.clone(),
+        kind: resource.kind,
+        plural: resource.name,
+        namespaced: resource.namespaced,
+    })
+    .collect()
+}
+
+/// Objects of one release at the API.
+pub(super) struct Objects<'c> {
+    pub cluster: &'c Cluster,
+    pub served: Arc<Discovered>,
+    /// The release's namespace: of what names none itself.
+    pub home: &'c str,
+}
+
+impl Objects<'_> {
+    /// Returns whether the API knows the object's kind.
+    pub fn knows(&self, object: &Object) -> bool {
+        self.served.find(object).is_some()
+    }
+
+    fn request(&self, object: &Object) -> Result<Request, KubeError> {
+        let path = self.served.collection(object, self.home);
+        path.map(Request::new).ok_or_else(|| {
+            KubeError::new(format!("the API knows no `{}` of `{}`", object.kind(), object.api_version()))
+        })
+    }
+
+    /// Returns the live object, `None` where there is none.
+    pub async fn get(&self, object: &Object) -> Result<Option<Value>, KubeError> {
+        if self.served.silent.iter().any(|version| version == object.api_version()) {
+            return Err(KubeError::new(format!("the API of `{}` does not answer", object.api_version())));
+        }
+        if !self.knows(object) {
+            return Ok(None);
+        }
+        let request = self.request(object)?.get(object.name(), &::kube::api::GetParams::default());
+        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
+        let ask = async {
+            match self.cluster.client().request::<Value>(request).await {
+                Ok(value) => Ok(Some(value)),
+                Err(::kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.cluster.ask(ask).await
+    }
+
+    /// Applies the object as it was printed, or says what that would come to.
+    pub async fn apply(&self, object: &Object, how: Apply<'_>) -> Result<Applied, KubeError> {
+        let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
+        let request = self.request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
+        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
+        // The API reads YAML itself: what it says is then of the very text that helm applies.
+        let request = request.map(|_| object.text.clone().into_bytes());
+        let ask = async {
+            match self.cluster.client().request::<Value>(request).await {
+                Ok(value) => Ok(Applied::Becomes(value)),
+                Err(::kube::Error::Api(status)) if status.code == 409 => match conflicts(&status) {
+                    found if found.is_empty() => Err(::kube::Error::Api(status)),
+                    found => Ok(Applied::Conflict(found)),
+                },
+                Err(error) => Err(error),
+            }
+        };
+        self.cluster.ask(ask).await
+    }
+
+    /// Returns the last warnings of the namespace about what has the release's name in its own.
+    pub async fn warnings(&self, release: &str) -> Result<Vec<String>, KubeError> {
+        let events: ::kube::Api<Event> = ::kube::Api::namespaced(self.cluster.client().clone(), self.home);
+        let params = ListParams::default().fields("type=Warning").limit(500);
+        let mut events = self.cluster.ask(events.list(&params)).await?.items;
+        events.retain(|event| event.involved_object.name.as_ref().is_some_and(|name| name.contains(release)));
+        events.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
+        let said = |event: Event| {
+            let (kind, name) = (event.involved_object.kind, event.involved_object.name);
+            let said = event.message.unwrap_or_default();
+            format!("{} {}: {said}", kind.unwrap_or_default(), name.unwrap_or_default())
+        };
+        let mut warnings: Vec<String> = events.into_iter().rev().map(said).collect();
+        warnings.dedup();
+        warnings.truncate(WARNINGS);
+        Ok(warnings)
+    }
+
+    /// Puts an object in the place of the live one, which must not have moved since it was read.
+    pub async fn replace(&self, object: &Object, value: &Value, manager: &str) -> Result<(), KubeError> {
+        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        let request = self.request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
+        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
+        self.cluster.ask(self.cluster.client().request::<Value>(request)).await.map(drop)
+    }
+}
+
+/// Reads who owns what, as an API words its refusal.
+fn conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let read = causes.filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| {
+        let by = cause.message.split('"').nth(1).unwrap_or(&cause.message);
+        (cause.field.trim_start_matches('.').to_owned(), by.to_owned())
+    });
+    read.collect()
+}

@@ -1,0 +1,84 @@
+//! What a live object has that its manifest does not say, and the object that it should be. Pure.
+
+use super::fields::{Difference, Path, differences};
+use super::managed::{self, Added};
+use super::manifest::Object;
+use super::secrets::Teller;
+use crate::model::Value;
+use crate::probe::{LiveObject, ObjectChange, ObjectMove};
+
+/// Fields that another apply moves by itself, or that only the API keeps.
+const KEPT: &[&[&str]] = &[
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "annotations", "deprecated.daemonset.template.generation"],
+    &["status"],
+];
+
+/// What differs between a live object and what applying its manifest would make of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Drifted {
+    pub changed: Vec<Difference>,
+    pub added: Vec<Added>,
+}
+
+impl Drifted {
+    /// Compares. `becomes` is what the API says that an apply by a manager that owns nothing would come to.
+    pub fn of(object: &Object, live: &Value, becomes: &Value) -> Self {
+        let kept = |path: &Path| KEPT.iter().any(|keys| path.is_below(keys));
+        let changed = differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
+        Self { changed, added: managed::added(live, &object.value) }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.changed.is_empty() && self.added.is_empty()
+    }
+
+    /// Returns the object as it should be, to stand in the place of `live` as it was seen.
+    pub fn mended(&self, live: &Value, becomes: &Value) -> Value {
+        let mut value = becomes.clone();
+        self.added.iter().for_each(|added| added.path.remove(&mut value));
+        let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return value };
+        metadata.shift_remove("managedFields");
+        if let Some(version) = live.pointer("/metadata/resourceVersion") {
+            metadata.insert("resourceVersion".to_owned(), version.clone());
+        }
+        value
+    }
+
+    /// Tells of it; `None` where there is nothing to tell.
+    pub fn told(&self, object: &Object, home: &str, live: &Value, teller: &Teller<'_>) -> Option<LiveObject> {
+        let changed = self
+            .changed
+            .iter()
+            .map(|difference| teller.tell(object.kind(), difference, managed::owner(live, &difference.path)));
+        let added = self.added.iter().map(|added| {
+            let difference = Difference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
+            teller.tell(object.kind(), &difference, Some(added.by.clone()))
+        });
+        let told = LiveObject {
+            object: object.title(home),
+            missing: false,
+            changed: changed.collect(),
+            added: added.collect(),
+        };
+        (!self.is_none()).then_some(told)
+    }
+}
+
+/// Compares two manifests, object by object.
+pub(super) fn manifests(from: &[Object], to: &[Object], home: &str, teller: &Teller<'_>) -> Vec<ObjectChange> {
+    let find = |all: &[Object], object: &Object| all.iter().find(|other| other.key(home) == object.key(home)).cloned();
+    let told = |object: &Object, what| ObjectChange { object: object.title(home), what };
+    let before = from.iter().filter_map(|object| match find(to, object) {
+        None => Some(told(object, ObjectMove::Removed)),
+        Some(new) => {
+            let found = differences(&object.value, &new.value);
+            let fields: Vec<_> = found.iter().map(|found| teller.tell(object.kind(), found, None)).collect();
+            (!fields.is_empty()).then(|| told(object, ObjectMove::Changed(fields)))
+        }
+    });
+    let added = to.iter().filter(|object| find(from, object).is_none());
+    before.chain(added.map(|object| told(object, ObjectMove::Added))).collect()
+}

@@ -1,0 +1,229 @@
+//! Which fields of two values differ, and what their paths are called.
+
+use crate::model::Value;
+use std::fmt;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    Key(String),
+    /// The item of a list whose fields have these values.
+    Item(serde_json::Map<String, Value>),
+    At(usize),
+}
+
+/// Where a field stands in an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Path(pub Vec<Step>);
+
+/// One field that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Difference {
+    pub path: Path,
+    pub from: Option<Value>,
+    pub to: Option<Value>,
+}
+
+/// Fields by which items of a list are told apart, in the order in which they are tried.
+const NAMES: [&str; 4] = ["name", "key", "type", "mountPath"];
+
+impl Path {
+    pub fn then(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    pub fn key(&self, key: &str) -> Self {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// Returns the value that stands there.
+    pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(value, |value, step| step.of(value))
+    }
+
+    /// Takes out what stands there.
+    pub fn remove(&self, value: &mut Value) {
+        let Some((last, before)) = self.0.split_last() else { return };
+        let Some(parent) = before.iter().try_fold(value, |value, step| step.of_mut(value)) else { return };
+        match (last, parent) {
+            (Step::Key(key), Value::Object(map)) => {
+                map.shift_remove(key);
+            }
+            (step, Value::Array(items)) => {
+                if let Some(at) = step.index(items) {
+                    items.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether it lies below one of those keys, or is one.
+    pub fn is_below(&self, keys: &[&str]) -> bool {
+        self.0.len() >= keys.len()
+            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, Step::Key(own) if own == key))
+    }
+
+    /// Returns the keys of its steps; an item's are left out.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl Step {
+    pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        match (self, value) {
+            (Self::Key(key), Value::Object(map)) => map.get(key),
+            (step, Value::Array(items)) => items.get(step.index(items)?),
+            _ => None,
+        }
+    }
+
+    fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+        match (self, value) {
+            (Self::Key(key), Value::Object(map)) => map.get_mut(key),
+            (step, Value::Array(items)) => {
+                let at = step.index(items)?;
+                items.get_mut(at)
+            }
+            _ => None,
+        }
+    }
+
+    fn index(&self, items: &[Value]) -> Option<usize> {
+        match self {
+            Self::Key(_) => None,
+            Self::At(at) => Some(*at).filter(|at| *at < items.len()),
+            Self::Item(wanted) => items.iter().position(|item| has(item, wanted)),
+        }
+    }
+}
+
+/// Returns whether an item has every one of those fields.
+pub(super) fn has(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
+    wanted.iter().all(|(key, value)| item.get(key) == Some(value))
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if !plain(key) => write!(f, "[{key:?}]")?,
+                Step::Key(key) if at == 0 => write!(f, "{key}")?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::At(at) => write!(f, "[{at}]")?,
+                Step::Item(wanted) => write!(f, "[{}]", told(wanted))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plain(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+fn told(wanted: &serde_json::Map<String, Value>) -> String {
+    let pairs = wanted.iter().map(|(key, value)| match value {
+        Value::String(text) => format!("{key}={text}"),
+        value => format!("{key}={value}"),
+    });
+    pairs.collect::<Vec<_>>().join(",")
+}
+
+/// Returns every field that differs, in the order of the first value, then of the second.
+pub(super) fn differences(from: &Value, to: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(&Path::default(), Some(from), Some(to), &mut found);
+    found
+}
+
+fn compare(path: &Path, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<Difference>) {
+    match (from, to) {
+        (from, to) if from == to => {}
+        (Some(Value::Object(from)), Some(Value::Object(to))) => {
+            for (key, value) in from {
+                compare(&path.key(key), Some(value), to.get(key), found);
+            }
+            for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
+                compare(&path.key(key), None, Some(value), found);
+            }
+        }
+        (Some(Value::Array(from)), Some(Value::Array(to))) => lists(path, from, to, found),
+        (from, to) => found.push(Difference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
+    }
+}
+
+fn lists(path: &Path, from: &[Value], to: &[Value], found: &mut Vec<Difference>) {
+    if let Some(name) = NAMES.iter().find(|name| names(from, name).is_some() && names(to, name).is_some()) {
+        let steps = |items: &[Value]| names(items, name).unwrap_or_default();
+        let (old, new) = (steps(from), steps(to));
+        let all = old.iter().chain(new.iter().filter(|step| !old.contains(step)));
+        let (from, to) = (Value::from(from), Value::from(to));
+        all.for_each(|step| compare(&path.then(step.clone()), step.of(&from), step.of(&to), found));
+    } else if from.len() == to.len() {
+        for (at, (from, to)) in from.iter().zip(to).enumerate() {
+            compare(&path.then(Step::At(at)), Some(from), Some(to), found);
+        }
+    } else {
+        found.push(Difference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
+    }
+}
+
+/// Returns a step for each item, where all of them are told apart by that field.
+fn names(items: &[Value], name: &str) -> Option<Vec<Step>> {
+    let step = |item: &Value| {
+        let value = item.get(name)?.as_str()?;
+        Some(Step::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
+    };
+    let steps = items.iter().map(step).collect::<Option<Vec<_>>>()?;
+    let distinct = steps.iter().enumerate().all(|(at, step)| !steps[..at].contains(step));
+    distinct.then_some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(from: &Value, to: &Value) -> Vec<String> {
+        let value = |value: Option<Value>| value.map_or("-".to_owned(), |value| value.to_string());
+        differences(from, to).into_iter().map(|d| format!("{} {} {}", d.path, value(d.from), value(d.to))).collect()
+    }
+
+    #[test]
+    fn every_field_that_differs_is_named() {
+        let from = json!({ "a": 1, "gone": { "x": 1 }, "same": [1], "l": { "x.y/z": "v" } });
+        let to = json!({ "a": 2, "new": null, "same": [1], "l": { "x.y/z": "w" } });
+        assert_eq!(told(&from, &to), ["a 1 2", r#"gone {"x":1} -"#, r#"l["x.y/z"] "v" "w""#, "new - null",]);
+        assert_eq!(told(&to, &to), Vec::<String>::new());
+    }
+
+    #[test]
+    fn items_of_lists_are_told_by_name_where_they_have_one() {
+        let from = json!({ "c": [{ "name": "a", "v": 1 }, { "name": "b", "v": 1 }], "n": [1, 2], "m": [1] });
+        let to = json!({ "c": [{ "name": "b", "v": 2 }, { "name": "n" }], "n": [1, 3], "m": [] });
+        assert_eq!(
+            told(&from, &to),
+            [
+                r#"c[name=a] {"name":"a","v":1} -"#,
+                "c[name=b].v 1 2",
+                r#"c[name=n] - {"name":"n"}"#,
+                "n[1] 2 3",
+                "m [1] []",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_stands_at_a_path_is_found_and_taken_out() {
+        let mut value = json!({ "c": [{ "name": "a" }, { "name": "b", "e": { "x": 1 } }] });
+        let found = differences(&json!({ "c": [{ "name": "b" }] }), &json!({ "c": [{ "name": "b", "e": 1 }] }));
+        assert_eq!(found[0].path.find(&value), Some(&json!({ "x": 1 })));
+        found[0].path.remove(&mut value);
+        assert_eq!(value, json!({ "c": [{ "name": "a" }, { "name": "b" }] }));
+    }
+}

@@ -1,0 +1,149 @@
+//! Arguments of each call. Flags were renamed between helm 3 and 4; nothing secret is ever among them.
+
+/// The label that says that forge installed a release, or took it over.
+pub(super) const OURS: &str = "forge.release/managed";
+
+/// What an install or an upgrade is told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upgrade<'a> {
+    pub name: &'a str,
+    pub namespace: &'a str,
+    /// A folder or a file on this machine.
+    pub chart: &'a str,
+    pub timeout_s: u64,
+    /// Until everything is ready; rolled back where it does not come to that.
+    pub wait: bool,
+    pub hooks: bool,
+    /// Takes fields from their other owners. Helm 4 only, where the server applies.
+    pub force_conflicts: bool,
+}
+
+fn words(args: &[&str]) -> Vec<String> {
+    args.iter().map(|arg| (*arg).to_owned()).collect()
+}
+
+fn timeout(seconds: u64) -> String {
+    format!("--timeout={seconds}s")
+}
+
+/// Every release of every namespace, whatever its status. Helm 4 has no `--all`, and needs none.
+pub(super) fn list(major: u32, ours: bool) -> Vec<String> {
+    let mut args = words(&["list", "--all-namespaces", "--max", "0", "--output", "json"]);
+    args.extend((major == 3).then(|| "--all".to_owned()));
+    args.extend(ours.then(|| format!("--selector={OURS}=true")));
+    args
+}
+
+/// One of `metadata`, `values` and `manifest`. A manifest is printed as it is.
+pub(super) fn get(what: &str, name: &str, namespace: &str) -> Vec<String> {
+    let mut args = words(&["get", what, name, "--namespace", namespace]);
+    args.extend(if what == "manifest" { words(&[]) } else { words(&["--output", "json"]) });
+    args
+}
+
+pub(super) fn history(name: &str, namespace: &str) -> Vec<String> {
+    words(&["history", name, "--namespace", namespace, "--output", "json"])
+}
+
+/// What a template is rendered for: without these helm assumes a server of its own choice.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Template<'a> {
+    pub name: &'a str,
+    pub namespace: &'a str,
+    pub chart: &'a str,
+    pub kube_version: &'a str,
+    /// `apps/v1`, `apps/v1/Deployment` …
+    pub apis: &'a [String],
+    pub is_upgrade: bool,
+    pub hooks: bool,
+}
+
+pub(super) fn template(template: &Template<'_>) -> Vec<String> {
+    let Template { name, namespace, chart, .. } = template;
+    let mut args = words(&["template", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend(words(&["--kube-version", template.kube_version]));
+    args.extend(template.apis.iter().map(|api| format!("--api-versions={api}")));
+    args.extend(template.is_upgrade.then(|| "--is-upgrade".to_owned()));
+    args.extend((!template.hooks).then(|| "--no-hooks".to_owned()));
+    args
+}
+
+/// An upgrade that changes nothing: what it prints holds the very manifest that the true one would apply.
+pub(super) fn rehearsal(upgrade: &Upgrade<'_>) -> Vec<String> {
+    let Upgrade { name, namespace, chart, .. } = upgrade;
+    let mut args = words(&["upgrade", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend(words(&["--dry-run=server", "--no-hooks", "--output", "json"]));
+    args
+}
+
+/// An install or an upgrade.
+pub(super) fn upgrade(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
+    let Upgrade { name, namespace, chart, .. } = upgrade;
+    let mut args = words(&["upgrade", "--install", name, chart, "--namespace", namespace, "--values", "-"]);
+    args.extend([timeout(upgrade.timeout_s), format!("--labels={OURS}=true")]);
+    if upgrade.wait {
+        args.extend(match major {
+            3 => words(&["--wait", "--atomic"]),
+            _ => words(&["--wait=watcher", "--rollback-on-failure"]),
+        });
+    }
+    args.extend((!upgrade.hooks).then(|| "--no-hooks".to_owned()));
+    args.extend((upgrade.force_conflicts && major > 3).then(|| "--force-conflicts".to_owned()));
+    args
+}
+
+/// Back to the revision before, where a killed helm left a pending one.
+pub(super) fn rollback(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
+    let mut args = words(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
+    args.push(timeout(upgrade.timeout_s));
+    args.extend((upgrade.force_conflicts && major > 3).then(|| "--force-conflicts".to_owned()));
+    args
+}
+
+pub(super) fn uninstall(upgrade: &Upgrade<'_>) -> Vec<String> {
+    let mut args = words(&["uninstall", upgrade.name, "--namespace", upgrade.namespace, "--ignore-not-found"]);
+    args.extend([timeout(upgrade.timeout_s)]);
+    args.extend(upgrade.wait.then(|| "--wait".to_owned()));
+    args.extend((!upgrade.hooks).then(|| "--no-hooks".to_owned()));
+    args
+}
+
+/// One of `chart` and `crds`.
+pub(super) fn show(what: &str, chart: &str) -> Vec<String> {
+    words(&["show", what, chart])
+}
+
+/// Fetches a chart into a folder; `repository` is `None` for `oci://…`.
+pub(super) fn pull(chart: &str, repository: Option<&str>, version: &str, folder: &str) -> Vec<String> {
+    let mut args = words(&["pull", chart, "--version", version, "--destination", folder]);
+    args.extend(repository.map(|url| format!("--repo={url}")));
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Upgrade<'static> {
+        let (name, namespace, chart) = ("r", "ns", "/c");
+        Upgrade { name, namespace, chart, timeout_s: 60, wait: true, hooks: true, force_conflicts: true }
+    }
+
+    #[test]
+    fn flags_are_those_of_the_major() {
+        let (three, four) = (upgrade(3, &asked()).join(" "), upgrade(4, &asked()).join(" "));
+        let head = "upgrade --install r /c --namespace ns --values - --timeout=60s --labels=forge.release/managed=true";
+        assert_eq!(three, format!("{head} --wait --atomic"));
+        assert_eq!(four, format!("{head} --wait=watcher --rollback-on-failure --force-conflicts"));
+        assert!(list(3, false).contains(&"--all".to_owned()) && !list(4, false).contains(&"--all".to_owned()));
+        assert!(!rollback(3, &asked()).contains(&"--force-conflicts".to_owned()));
+        assert!(rollback(4, &asked()).contains(&"--force-conflicts".to_owned()));
+    }
+
+    #[test]
+    fn a_release_that_nobody_waits_for_is_not_rolled_back() {
+        let plain = Upgrade { wait: false, hooks: false, force_conflicts: false, ..asked() };
+        assert_eq!(upgrade(3, &plain), upgrade(4, &plain));
+        assert!(upgrade(4, &plain).ends_with(&["--no-hooks".to_owned()]));
+    }
+}

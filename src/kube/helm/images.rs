@@ -1,0 +1,59 @@
+//! Which images a manifest needs: what a mirror has to hold.
+
+use super::manifest::Object;
+use crate::model::Value;
+use std::collections::BTreeSet;
+
+/// Returns every image that the objects name, sorted.
+pub(super) fn images(objects: &[Object]) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    objects.iter().for_each(|object| collect(&object.value, &mut found));
+    found.into_iter().collect()
+}
+
+fn collect(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(map) => {
+            found.extend(named(map));
+            map.values().for_each(|value| collect(value, found));
+        }
+        _ => {}
+    }
+}
+
+/// An `image` by itself, or with `repository` and `version` beside it, as operators write it in their own resources.
+fn named(map: &serde_json::Map<String, Value>) -> Option<String> {
+    let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let image = text("image")?;
+    let Some(repository) = text("repository") else { return Some(image.to_owned()) };
+    let image = format!("{}/{image}", repository.trim_end_matches('/'));
+    Some(match text("version").or(text("tag")) {
+        Some(digest) if digest.starts_with("sha256:") => format!("{image}@{digest}"),
+        Some(tag) => format!("{image}:{tag}"),
+        None => image,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::manifest::objects;
+    use super::*;
+
+    #[test]
+    fn images_of_containers_and_of_operators_are_found() {
+        let text = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: a }
+spec: { template: { spec: { initContainers: [{ name: i, image: 'b/i:1' }], containers: [{ name: c, image: 'b/c@sha256:00' }, { name: d, image: 'b/i:1' }] } } }
+---
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: { name: p }
+spec: { driver: { repository: r.example/nvidia, image: driver, version: '550.90' }, x: { repository: r, image: why, version: 'sha256:11' } }
+";
+        let found = images(&objects(text).unwrap());
+        assert_eq!(found, ["b/c@sha256:00", "b/i:1", "r.example/nvidia/driver:550.90", "r/why@sha256:11"]);
+    }
+}

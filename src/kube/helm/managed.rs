@@ -1,0 +1,189 @@
+//! `managedFields`: who owns a field of a live object, and what was added by somebody else.
+
+use super::super::fields::is_hand;
+use super::fields::{Path, Step, has};
+use super::observe::HELM;
+use crate::model::Value;
+use crate::probe::FieldOwner;
+
+/// Fields that are no part of what anybody declares.
+const NOISE: &[&[&str]] = &[
+    &["status"],
+    &["metadata", "finalizers"],
+    &["metadata", "ownerReferences"],
+    &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"],
+    // A restart is an act, and no state that is to be kept.
+    &["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"],
+];
+
+/// One manager's fields.
+struct Entry<'v> {
+    manager: FieldOwner,
+    fields: &'v Value,
+}
+
+fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
+    let all = live.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|entry| {
+        let name = entry.get("manager")?.as_str()?;
+        let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
+        Some(Entry { manager: FieldOwner { name: name.into(), time }, fields: entry.get("fieldsV1")? })
+    })
+}
+
+/// Returns who set the field at `path` last. It is not told of helm itself: a value that is not its own came by a way
+/// that the API notes no owner for.
+pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
+    let owners = entries(live).filter(|entry| owns(entry.fields, live, &path.0));
+    let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
+    (last.name.raw() != HELM).then_some(last)
+}
+
+fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
+    let Some((step, rest)) = path.split_first() else { return true };
+    // Whoever owns a whole owns what is in it.
+    if fields.as_object().is_some_and(serde_json::Map::is_empty) {
+        return true;
+    }
+    let item = step.of(live);
+    let found = fields.as_object().into_iter().flatten().find(|(key, _)| match (step, key.split_once(':')) {
+        (Step::Key(name), Some(("f", key))) => name == key,
+        (_, Some(("k", wanted))) => item.zip(keys(wanted)).is_some_and(|(item, wanted)| has(item, &wanted)),
+        _ => false,
+    });
+    found.is_some_and(|(_, fields)| owns(fields, item.unwrap_or(&Value::Null), rest))
+}
+
+fn keys(text: &str) -> Option<serde_json::Map<String, Value>> {
+    serde_json::from_str(text).ok()
+}
+
+/// A field that the manifest does not speak of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Added {
+    pub path: Path,
+    pub value: Value,
+    pub by: FieldOwner,
+}
+
+/// Returns the fields that somebody added by hand to a live object, and that `declared` does not speak of. Controllers set
+/// fields since that is what they are for.
+pub(super) fn added(live: &Value, declared: &Value) -> Vec<Added> {
+    let mut found = Vec::new();
+    for entry in entries(live).filter(|entry| is_hand(entry.manager.name.raw())) {
+        for path in undeclared(entry.fields, live, declared) {
+            let noise = NOISE.iter().any(|keys| path.is_below(keys));
+            let value = path.find(live).cloned();
+            if let Some(value) = value.filter(|_| !noise && found.iter().all(|other: &Added| other.path != path)) {
+                found.push(Added { path, value, by: entry.manager.clone() });
+            }
+        }
+    }
+    found
+}
+
+fn undeclared(fields: &Value, live: &Value, declared: &Value) -> Vec<Path> {
+    let mut found = Vec::new();
+    walk(&Path::default(), fields, live, Some(declared), &mut found);
+    found
+}
+
+fn walk(path: &Path, fields: &Value, live: &Value, declared: Option<&Value>, found: &mut Vec<Path>) {
+    for (key, below) in fields.as_object().into_iter().flatten() {
+        let Some(step) = step(key, live) else { continue };
+        let (path, Some(own)) = (path.then(step.clone()), step.of(live)) else { continue };
+        let declared = declared.and_then(|declared| step.of(declared));
+        let whole = below.as_object().is_none_or(|map| map.is_empty() || map.contains_key(".") && !is_bag(key));
+        match declared {
+            None if whole => found.push(path),
+            declared => walk(&path, below, own, declared, found),
+        }
+    }
+}
+
+/// Labels and annotations are told one by one, and go when the last of them goes.
+fn is_bag(key: &str) -> bool {
+    matches!(key, "f:labels" | "f:annotations")
+}
+
+/// Reads one key of a set of fields: `f:NAME`, `k:{…}`, `v:…`.
+fn step(key: &str, live: &Value) -> Option<Step> {
+    match key.split_once(':')? {
+        ("f", name) => Some(Step::Key(name.to_owned())),
+        ("k", wanted) => keys(wanted).map(Step::Item),
+        ("v", value) => {
+            let value: Value = serde_json::from_str(value).ok()?;
+            live.as_array()?.iter().position(|item| *item == value).map(Step::At)
+        }
+        ("i", at) => at.parse().ok().map(Step::At),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fields::differences;
+    use super::*;
+    use serde_json::json;
+
+    fn live() -> Value {
+        json!({
+            "metadata": { "labels": { "app": "a", "by-hand": "x" }, "managedFields": [
+                { "manager": "helm", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsV1": {
+                    "f:spec": { "f:replicas": {}, "f:containers": { "k:{\"name\":\"main\"}": { ".": {}, "f:image": {} } } } } },
+                { "manager": "kube-controller-manager", "time": "2026-01-02T00:00:00Z", "fieldsV1": {
+                    "f:metadata": { "f:annotations": { "f:deployment.kubernetes.io/revision": {} } } } },
+                { "manager": "kubectl-edit", "operation": "Update", "time": "2026-01-03T00:00:00Z", "fieldsV1": {
+                    "f:metadata": { "f:labels": { "f:by-hand": {} } },
+                    "f:spec": { "f:replicas": {}, "f:containers": { "k:{\"name\":\"main\"}": { "f:env": { ".": {},
+                        "k:{\"name\":\"X\"}": { ".": {}, "f:name": {}, "f:value": {} } } } } } } },
+            ] },
+            "spec": { "replicas": 3, "containers": [{ "name": "main", "image": "i", "env": [{ "name": "X", "value": "1" }] }] },
+        })
+    }
+
+    fn declared(containers: Value) -> Value {
+        json!({ "metadata": { "labels": { "app": "a" } }, "spec": { "replicas": 1, "containers": containers } })
+    }
+
+    fn told(declared: &Value) -> Vec<String> {
+        added(&live(), declared).iter().map(|a| format!("{} {} {}", a.path, a.value, a.by.name.raw())).collect()
+    }
+
+    #[test]
+    fn what_was_added_by_hand_is_found_with_who_did_it() {
+        let none = declared(json!([{ "name": "main", "image": "i" }]));
+        assert_eq!(
+            told(&none),
+            [
+                r#"metadata.labels.by-hand "x" kubectl-edit"#,
+                r#"spec.containers[name=main].env [{"name":"X","value":"1"}] kubectl-edit"#,
+            ]
+        );
+        let one = declared(json!([{ "name": "main", "image": "i", "env": [{ "name": "A", "value": "1" }] }]));
+        assert_eq!(told(&one)[1], r#"spec.containers[name=main].env[name=X] {"name":"X","value":"1"} kubectl-edit"#);
+        // What is declared is not added, whoever owns it.
+        let both = declared(json!([{ "name": "main", "env": [{ "name": "X", "value": "2" }] }]));
+        assert_eq!(told(&both).len(), 1);
+    }
+
+    #[test]
+    fn the_last_owner_of_a_field_is_named() {
+        let path = |from: Value, to: Value| differences(&from, &to)[0].path.clone();
+        let replicas = path(json!({ "spec": { "replicas": 3 } }), json!({ "spec": { "replicas": 1 } }));
+        let named = |path: &Path| owner(&live(), path).map(|manager| manager.name.raw().to_owned());
+        assert_eq!(named(&replicas).as_deref(), Some("kubectl-edit"));
+        let image = |image: &str| json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
+        assert_eq!(named(&path(image("i"), image("j"))), None);
+        assert_eq!(named(&path(json!({ "data": 1 }), json!({ "data": 2 }))), None);
+    }
+
+    #[test]
+    fn whoever_owns_a_whole_owns_what_is_in_it() {
+        let live = json!({ "spec": { "driver": { "enabled": true } }, "metadata": { "managedFields": [
+            { "manager": "kubectl-patch", "fieldsV1": { "f:spec": { "f:driver": {} } } }] } });
+        let path =
+            differences(&live, &json!({ "spec": { "driver": { "enabled": false } }, "metadata": live["metadata"] }));
+        assert_eq!(owner(&live, &path[0].path).unwrap().name.raw(), "kubectl-patch");
+    }
+}

@@ -1,0 +1,155 @@
+//! Manifests: documents of objects, as helm prints them.
+
+use super::super::KubeError;
+use crate::model::Value;
+use crate::probe::Hook;
+
+/// One object of a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Object {
+    /// As it was printed: what is applied, so that nothing is lost between two readers of YAML.
+    pub text: String,
+    pub value: Value,
+}
+
+/// The annotation that makes an object a hook.
+const HOOK: &str = "helm.sh/hook";
+
+impl Object {
+    fn text_at(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub fn api_version(&self) -> &str {
+        self.text_at("/apiVersion")
+    }
+
+    pub fn kind(&self) -> &str {
+        self.text_at("/kind")
+    }
+
+    pub fn name(&self) -> &str {
+        self.text_at("/metadata/name")
+    }
+
+    /// Returns the namespace that it names itself.
+    pub fn namespace(&self) -> Option<&str> {
+        Some(self.text_at("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// Returns what people are shown: `Deployment tiny`, with its namespace where that is not `home`.
+    pub fn title(&self, home: &str) -> String {
+        match self.namespace().filter(|namespace| *namespace != home) {
+            Some(namespace) => format!("{} {namespace}/{}", self.kind(), self.name()),
+            None => format!("{} {}", self.kind(), self.name()),
+        }
+    }
+
+    /// Returns what two manifests call the same object: another version of an API is no other object.
+    pub fn key(&self, home: &str) -> (String, String, String, String) {
+        let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
+        let namespace = self.namespace().unwrap_or(home);
+        (group.to_owned(), self.kind().to_owned(), namespace.to_owned(), self.name().to_owned())
+    }
+
+    fn hook_events(&self) -> Option<Vec<String>> {
+        let annotations = self.value.pointer("/metadata/annotations")?;
+        let events = annotations.get(HOOK)?.as_str()?;
+        Some(events.split(',').map(|event| event.trim().to_owned()).collect())
+    }
+
+    pub fn is_hook(&self) -> bool {
+        self.hook_events().is_some()
+    }
+
+    /// Returns what runs beside an install or an upgrade; `None` for an ordinary object.
+    pub fn hook(&self, home: &str) -> Option<Hook> {
+        Some(Hook { object: self.title(home), events: self.hook_events()? })
+    }
+
+    /// Returns what a definition of a custom resource adds to what the API serves: `a.b/v1`, `a.b/v1/Kind`.
+    pub fn apis(&self) -> Vec<String> {
+        let (group, kind) = (self.text_at("/spec/group"), self.text_at("/spec/names/kind"));
+        let versions = self.value.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let names = versions.filter_map(|version| version.get("name")?.as_str());
+        names.flat_map(|version| [format!("{group}/{version}"), format!("{group}/{version}/{kind}")]).collect()
+    }
+}
+
+/// Reads a manifest. Documents that hold nothing are left out; lists are taken apart.
+///
+/// # Errors
+/// If a document is no object of an API.
+pub(super) fn objects(text: &str) -> Result<Vec<Object>, KubeError> {
+    let documents = documents(text).into_iter().map(|text| {
+        let value = super::super::yaml::read(&text)
+            .map_err(|error| KubeError::new(format!("a manifest cannot be read: {error}")))?;
+        Ok(Object { text, value })
+    });
+    let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
+    let objects: Vec<Object> = objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
+    match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
+        Some(object) => {
+            let line = object.text.lines().next().unwrap_or_default().to_owned();
+            Err(KubeError::new(format!("a manifest holds what is no object: `{line}`")))
+        }
+        None => Ok(objects),
+    }
+}
+
+/// Cuts at lines of three dashes: inside of text blocks, which are indented, there are none at the margin.
+fn documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        match (line.trim_end() == "---", documents.last_mut()) {
+            (false, Some(open)) => {
+                open.push_str(line);
+                open.push('\n');
+            }
+            _ => documents.push(String::new()),
+        }
+    }
+    documents.retain(|text| text.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#')));
+    documents
+}
+
+/// Takes a `List` apart.
+fn apart(object: Object) -> Vec<Object> {
+    let items = match object.kind().ends_with("List") {
+        true => object.value.get("items").and_then(Value::as_array).cloned(),
+        false => None,
+    };
+    match items {
+        Some(items) => items.into_iter().map(|value| Object { text: value.to_string(), value }).collect(),
+        None => vec![object],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_read_object_by_object() {
+        let text = "---\n# Source: a/b.yaml\n\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: { name: a }\ndata:\n  x: |\n    ---\n    y\n\
+                    ---\napiVersion: v1\nkind: List\nitems: [{ apiVersion: v1, kind: Service, metadata: { name: s, namespace: other } }]\n";
+        let found = objects(text).unwrap();
+        let titles: Vec<String> = found.iter().map(|object| object.title("ns")).collect();
+        assert_eq!(titles, ["ConfigMap a", "Service other/s"]);
+        assert_eq!(found[0].value["data"]["x"], "---\ny\n");
+        assert_eq!(objects("\n---\n# nothing\n").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_no_object_is_an_error() {
+        assert_eq!(objects("just text\n").unwrap_err().message, "a manifest holds what is no object: `just text`");
+        assert!(objects("a: [\n").unwrap_err().message.starts_with("a manifest cannot be read: "));
+    }
+
+    #[test]
+    fn hooks_are_told_with_their_events() {
+        let text = "apiVersion: batch/v1\nkind: Job\nmetadata: { name: h, annotations: { helm.sh/hook: 'pre-install, pre-upgrade' } }\n";
+        let hook = objects(text).unwrap()[0].hook("ns").unwrap();
+        assert_eq!((hook.object.as_str(), hook.events.join(" ").as_str()), ("Job h", "pre-install pre-upgrade"));
+    }
+}

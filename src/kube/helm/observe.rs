@@ -1,0 +1,346 @@
+//! How a release is, and how it differs from what is declared. Nothing is written, and no revision is made.
+
+use super::super::{Cluster, KubeError};
+use super::api::{Applied, Apply, Objects};
+use super::chart::Chart;
+use super::drift::{self, Drifted};
+use super::fields::differences;
+use super::flags::{self, Template, Upgrade};
+use super::images::images;
+use super::manifest::{Object, objects};
+use super::program::Helm;
+use super::read::{self, Listed, Metadata, Rehearsed, Revision};
+use super::secrets::Teller;
+use crate::model::{SecretStore, Value};
+use crate::probe::{
+    ChartInfo, Conflict, Crd, ForeignRelease, LiveObject, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use secrecy::{ExposeSecret, SecretString};
+
+/// A manager that owns no field: what it would apply is what the manifest says, and nothing else goes.
+const NOBODY: &str = "forge-drift";
+/// The manager by which helm applies.
+pub(super) const HELM: &str = "helm";
+/// Objects asked about at a time.
+const AT_ONCE: usize = 8;
+
+/// A live object that is not as its manifest says.
+pub(super) struct Found {
+    pub object: Object,
+    /// `None` where it is missing.
+    pub seen: Option<Seen>,
+    pub told: LiveObject,
+}
+
+pub(super) struct Seen {
+    pub live: Value,
+    pub becomes: Value,
+    pub drifted: Drifted,
+}
+
+/// One release, and all that is needed to look at it.
+pub(super) struct Look<'c> {
+    pub helm: &'c Helm,
+    pub objects: Objects<'c>,
+    pub asked: &'c ReleaseAsked,
+    pub secrets: &'c SecretStore,
+    pub chart: Option<Chart>,
+    kube_version: String,
+}
+
+/// What helm has noted.
+pub(super) struct Noted {
+    pub info: ReleaseInfo,
+    pub manifest: Vec<Object>,
+    values: Value,
+}
+
+impl<'c> Look<'c> {
+    /// Makes ready to look: finds helm, what the API serves, and the chart.
+    pub async fn at(
+        cluster: &'c Cluster,
+        asked: &'c ReleaseAsked,
+        secrets: &'c SecretStore,
+    ) -> Result<Self, KubeError> {
+        let (helm, served, kube_version) = tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
+        let chart = match &asked.chart {
+            Some(chart) => Some(cluster.helm_options().bring(helm, chart).await?),
+            None => None,
+        };
+        let objects = Objects { cluster, served, home: &asked.namespace };
+        Ok(Self { helm, objects, asked, secrets, chart, kube_version })
+    }
+
+    fn teller(&self) -> Teller<'c> {
+        Teller { secrets: self.secrets }
+    }
+
+    /// Returns the declared values with secrets in them.
+    pub fn values(&self) -> SecretString {
+        // A secret stands inside a JSON string: it is escaped as one.
+        let mut values: Value = serde_json::from_str(&self.asked.values).unwrap_or_default();
+        reveal(&mut values, self.secrets);
+        SecretString::from(values.to_string())
+    }
+
+    async fn asked(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
+        let said = self.helm.ask(args, None).await?;
+        match said.ok {
+            true => Ok(said.stdout),
+            false => Err(KubeError::new(format!("`helm {what}`: {}", said.error))),
+        }
+    }
+
+    async fn list(&self, ours: bool) -> Result<Vec<Listed>, KubeError> {
+        read::json("list", &self.asked("list", &flags::list(self.helm.major(), ours)).await?)
+    }
+
+    fn is_it(&self, listed: &Listed) -> bool {
+        listed.name == self.asked.name && listed.namespace == self.asked.namespace
+    }
+
+    /// Returns the release as helm has noted it.
+    pub async fn noted(&self, ours: bool) -> Result<Option<Noted>, KubeError> {
+        let (name, namespace) = (&self.asked.name, &self.asked.namespace);
+        let said = self.helm.ask(&flags::history(name, namespace), None).await?;
+        if !said.ok && read::is_absent(&said.error) {
+            return Ok(None);
+        }
+        if !said.ok {
+            return Err(KubeError::new(format!("`helm history`: {}", said.error)));
+        }
+        let revisions: Vec<Revision> = read::json("history", &said.stdout)?;
+        let [metadata, values, manifest] =
+            ["metadata", "values", "manifest"].map(|what| (what, flags::get(what, name, namespace)));
+        let (metadata, values, manifest) = tokio::try_join!(
+            self.asked("get metadata", &metadata.1),
+            self.asked("get values", &values.1),
+            self.asked("get manifest", &manifest.1)
+        )?;
+        let metadata: Metadata = read::json("get metadata", &metadata)?;
+        Ok(Some(Noted {
+            info: info(&metadata, &revisions, ours),
+            manifest: objects(&manifest)?,
+            values: read::values(&values)?,
+        }))
+    }
+
+    /// Renders the chart. Hooks are among the objects.
+    async fn rendered(&self, chart: &Chart, is_upgrade: bool) -> Result<Vec<Object>, KubeError> {
+        let apis = self.apis(chart).await?;
+        let template = Template {
+            name: &self.asked.name,
+            namespace: &self.asked.namespace,
+            chart: chart.path.as_str(),
+            kube_version: &self.kube_version,
+            apis: &apis,
+            is_upgrade,
+            hooks: true,
+        };
+        let said = self.helm.ask(&flags::template(&template), Some(&self.values())).await?;
+        match said.ok {
+            true => objects(&said.stdout),
+            false => Err(KubeError::new(format!(
+                "the chart `{}` cannot be rendered: {}",
+                chart.file.name,
+                self.secrets.scrub(&said.error)
+            ))),
+        }
+    }
+
+    /// What the API serves, with what it will serve once the chart's own definitions are there.
+    async fn apis(&self, chart: &Chart) -> Result<Vec<String>, KubeError> {
+        let mut apis = self.objects.served.apis();
+        for definition in self.definitions(chart).await? {
+            apis.extend(definition.apis());
+        }
+        apis.sort();
+        apis.dedup();
+        Ok(apis)
+    }
+
+    /// Returns the definitions of custom resources in the chart's folder `crds`.
+    pub async fn definitions(&self, chart: &Chart) -> Result<Vec<Object>, KubeError> {
+        objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?)
+    }
+
+    /// Returns the manifest that an upgrade would apply, where helm can tell: with what it looks up, and for this very server.
+    async fn rehearsed(&self, chart: &Chart) -> Result<Option<Vec<Object>>, KubeError> {
+        let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
+        let upgrade = Upgrade { name, namespace, chart: chart.path.as_str(), ..Upgrade::default() };
+        let said = self.helm.ask(&flags::rehearsal(&upgrade), Some(&self.values())).await?;
+        if !said.ok {
+            return Ok(None);
+        }
+        let rehearsed: Rehearsed = read::json("upgrade --dry-run", &said.stdout)?;
+        objects(&rehearsed.manifest).map(Some)
+    }
+
+    /// Returns the live objects that are not as the manifest says.
+    pub async fn drift(&self, manifest: &[Object]) -> Result<Vec<Found>, KubeError> {
+        let looks = stream::iter(manifest).map(|object| self.live(object)).buffered(AT_ONCE);
+        let found: Vec<Option<Found>> = looks.try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn live(&self, object: &Object) -> Result<Option<Found>, KubeError> {
+        let Some(live) = self.objects.get(object).await? else { return Ok(Some(missing(object, self.objects.home))) };
+        let how = Apply { manager: NOBODY, force: true, dry: true };
+        let Applied::Becomes(becomes) = self.objects.apply(object, how).await? else { return Ok(None) };
+        let drifted = Drifted::of(object, &live, &becomes);
+        let told = drifted.told(object, self.objects.home, &live, &self.teller());
+        Ok(told.map(|told| Found { object: object.clone(), seen: Some(Seen { live, becomes, drifted }), told }))
+    }
+
+    /// Returns the fields that applying those objects would take from somebody else.
+    async fn conflicts(&self, rendered: &[Object]) -> Result<Vec<Conflict>, KubeError> {
+        let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows(object));
+        let ask = |object| async move {
+            let how = Apply { manager: HELM, force: false, dry: true };
+            let found = match self.objects.apply(object, how).await? {
+                Applied::Becomes(_) => Vec::new(),
+                Applied::Conflict(found) => found,
+            };
+            let title = object.title(self.objects.home);
+            let conflict =
+                move |(field, by): (String, String)| Conflict { object: title.clone(), field, by: by.into() };
+            Ok::<_, KubeError>(found.into_iter().map(conflict).collect::<Vec<_>>())
+        };
+        let found: Vec<Vec<Conflict>> = stream::iter(ordinary).map(ask).buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns everything that is known of the release.
+    pub async fn state(&self) -> Result<ReleaseState, KubeError> {
+        let (all, ours) = tokio::try_join!(self.list(false), self.list(true))?;
+        let is_ours = ours.iter().any(|listed| self.is_it(listed));
+        let noted = match all.iter().any(|listed| self.is_it(listed)) {
+            true => self.noted(is_ours).await?,
+            false => None,
+        };
+        let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
+        if let Some(noted) = &noted {
+            state.live = self.drift(&noted.manifest).await?.into_iter().map(|found| found.told).collect();
+        }
+        if let Some(chart) = &self.chart {
+            state.foreign = self.foreign(chart, &all, &ours);
+            self.compare(chart, noted.as_ref(), &mut state).await?;
+        }
+        Ok(state)
+    }
+
+    fn foreign(&self, chart: &Chart, all: &[Listed], ours: &[Listed]) -> Vec<ForeignRelease> {
+        let others = all.iter().filter(|listed| !self.is_it(listed) && !ours.contains(listed));
+        let same = others.filter_map(|listed| Some((listed, listed.version_of(&chart.file.name)?)));
+        let told = same.map(|(listed, version)| ForeignRelease {
+            name: listed.name.clone(),
+            namespace: listed.namespace.clone(),
+            version: version.to_owned(),
+            status: listed.status.clone(),
+        });
+        told.collect()
+    }
+
+    async fn compare(&self, chart: &Chart, noted: Option<&Noted>, state: &mut ReleaseState) -> Result<(), KubeError> {
+        let installed = noted.filter(|noted| noted.info.status != ReleaseStatus::Uninstalled);
+        let (once, twice) =
+            tokio::try_join!(self.rendered(chart, installed.is_some()), self.rendered(chart, installed.is_some()))?;
+        state.random = once != twice;
+        state.chart = Some(self.chart_info(chart, &once).await?);
+        let mut wanted: Vec<Object> = once.into_iter().filter(|object| !object.is_hook()).collect();
+        let Some(noted) = installed else { return Ok(()) };
+        state.values = self.value_changes(noted);
+        if !state.random {
+            wanted = self.compare_manifests(chart, noted, wanted, state).await?;
+        }
+        if noted.info.server_side && needs_upgrade(chart, noted, state) {
+            state.conflicts = self.conflicts(&wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the objects that an upgrade would apply.
+    async fn compare_manifests(
+        &self,
+        chart: &Chart,
+        noted: &Noted,
+        mut wanted: Vec<Object>,
+        state: &mut ReleaseState,
+    ) -> Result<Vec<Object>, KubeError> {
+        let compare = |wanted: &[Object]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
+        state.manifest = compare(&wanted);
+        if !state.manifest.is_empty() && !noted.info.status.is_pending() {
+            // Templates may look at the cluster, which only a rehearsal lets them.
+            wanted = self.rehearsed(chart).await?.unwrap_or(wanted);
+            state.manifest = compare(&wanted);
+        }
+        Ok(wanted)
+    }
+
+    async fn chart_info(&self, chart: &Chart, rendered: &[Object]) -> Result<ChartInfo, KubeError> {
+        let definitions = self.definitions(chart).await?;
+        let crds = stream::iter(&definitions).map(|crd| async move {
+            let present = self.objects.get(crd).await?.is_some();
+            Ok::<_, KubeError>(Crd { name: crd.name().to_owned(), present })
+        });
+        Ok(ChartInfo {
+            name: chart.file.name.clone(),
+            version: chart.file.version.clone(),
+            crds: crds.buffered(AT_ONCE).try_collect().await?,
+            hooks: rendered.iter().filter_map(|object| object.hook(self.objects.home)).collect(),
+            images: images(rendered),
+        })
+    }
+
+    fn value_changes(&self, noted: &Noted) -> Vec<crate::probe::FieldChange> {
+        let declared: Value = serde_json::from_str(self.values().expose_secret()).unwrap_or_default();
+        let found = differences(&noted.values, &declared);
+        found.iter().map(|difference| self.teller().tell("", difference, None)).collect()
+    }
+}
+
+fn needs_upgrade(chart: &Chart, noted: &Noted, state: &ReleaseState) -> bool {
+    let info = &noted.info;
+    let same = info.status == ReleaseStatus::Deployed && info.version == chart.file.version;
+    !same || !state.values.is_empty() || !state.manifest.is_empty()
+}
+
+fn reveal(value: &mut Value, secrets: &SecretStore) {
+    match value {
+        Value::String(text) if SecretStore::mentions(text) => {
+            *text = secrets.reveal(text).expose_secret().to_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| reveal(item, secrets)),
+        Value::Object(map) => map.values_mut().for_each(|value| reveal(value, secrets)),
+        _ => {}
+    }
+}
+
+fn missing(object: &Object, home: &str) -> Found {
+    let told = LiveObject { object: object.title(home), missing: true, changed: Vec::new(), added: Vec::new() };
+    Found { object: object.clone(), seen: None, told }
+}
+
+fn info(metadata: &Metadata, revisions: &[Revision], ours: bool) -> ReleaseInfo {
+    let last = revisions.iter().max_by_key(|revision| revision.revision);
+    let earlier = revisions.iter().filter(|revision| Some(revision.revision) != last.map(|last| last.revision));
+    let good = |status| matches!(status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
+    let status = last.map_or_else(|| ReleaseStatus::of(&metadata.status), Revision::status);
+    ReleaseInfo {
+        revision: last.map_or(metadata.revision, |last| last.revision),
+        status,
+        chart: metadata.chart.clone(),
+        version: metadata.version.clone(),
+        age_s: last.map_or(0, |last| age_s(last.updated)),
+        description: last.map(|last| last.description.as_str().into()).unwrap_or_default(),
+        earlier: earlier.clone().any(|revision| good(revision.status())),
+        ours,
+        server_side: metadata.apply_method == "ssa",
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the age of what another helm began is told by the clock")]
+fn age_s(began: jiff::Timestamp) -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second() - began.as_second()).unwrap_or(0)
+}

@@ -1,0 +1,75 @@
+//! Keeps secrets out of what is told of fields: a value that is one, or may be one, is left out.
+
+use super::fields::{Difference, Path};
+use crate::model::{SecretStore, Value};
+use crate::probe::{FieldChange, FieldOwner};
+
+/// Words of keys whose values are not shown, whoever wrote them: what a release holds was not always declared as a secret.
+const WORDS: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
+
+/// Makes fields fit to be told.
+pub(super) struct Teller<'s> {
+    pub secrets: &'s SecretStore,
+}
+
+impl Teller<'_> {
+    /// Tells of a field of an object of `kind`; an empty kind for values.
+    pub fn tell(&self, kind: &str, difference: &Difference, by: Option<FieldOwner>) -> FieldChange {
+        let Difference { path, from, to } = difference;
+        let secret = hidden(kind, path) || [from, to].into_iter().flatten().any(|value| self.holds(value));
+        let text = |value: &Option<Value>| value.as_ref().filter(|_| !secret).map(|value| value.to_string().into());
+        FieldChange { path: path.to_string(), from: text(from), to: text(to), secret, by }
+    }
+
+    /// Returns whether a value has a secret in it. What stood in its place before was one too.
+    fn holds(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => SecretStore::mentions(text) || self.secrets.scrub(text) != *text,
+            Value::Array(items) => items.iter().any(|item| self.holds(item)),
+            Value::Object(map) => map.iter().any(|(key, value)| is_word(key) && value.is_string() || self.holds(value)),
+            _ => false,
+        }
+    }
+}
+
+fn hidden(kind: &str, path: &Path) -> bool {
+    let keys: Vec<&str> = path.keys().collect();
+    let data = kind == "Secret" && keys.first().is_some_and(|key| matches!(*key, "data" | "stringData"));
+    data || keys.last().is_some_and(|key| is_word(key))
+}
+
+/// `password`, `adminPassword`, `api_key`: not `secretName`, which only names one.
+fn is_word(key: &str) -> bool {
+    let key: String = key.to_ascii_lowercase().replace(['_', '-'], "");
+    WORDS.iter().any(|word| key.ends_with(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fields::differences;
+    use super::*;
+    use secrecy::SecretString;
+    use serde_json::json;
+
+    fn told(kind: &str, from: &Value, to: &Value) -> FieldChange {
+        let mut secrets = SecretStore::default();
+        secrets.insert("pw", SecretString::from("hunter2".to_owned()));
+        Teller { secrets: &secrets }.tell(kind, &differences(from, to)[0], None)
+    }
+
+    #[test]
+    fn neither_a_new_secret_nor_the_one_before_is_told() {
+        let plain = told("", &json!({ "a": 1 }), &json!({ "a": 2 }));
+        assert_eq!((plain.from.unwrap().raw(), plain.secret), ("1", false));
+        for (kind, from, to) in [
+            ("", json!({ "a": "old" }), json!({ "a": "--pass=hunter2" })),
+            ("", json!({ "adminPassword": "old" }), json!({})),
+            ("", json!({ "login": { "api_token": "old" } }), json!({})),
+            ("Secret", json!({ "data": { "x": "b2xk" } }), json!({ "data": { "x": "bmV3" } })),
+        ] {
+            let told = told(kind, &from, &to);
+            assert!(told.secret && told.from.is_none() && told.to.is_none(), "{told:?}");
+        }
+        assert!(!told("", &json!({ "secretName": "a" }), &json!({ "secretName": "b" })).secret);
+    }
+}

@@ -1,0 +1,203 @@
+//! What helm printed on a real cluster, read; and a stand-in for helm that says how it was called.
+
+use super::super::KubeError;
+use super::drift::manifests;
+use super::flags::{self, Upgrade};
+use super::manifest::objects;
+use super::program::{Helm, Login};
+use super::read::{self, Listed, Metadata, Rehearsed, Revision};
+use super::secrets::Teller;
+use crate::model::SecretStore;
+use crate::probe::{ObjectMove, ReleaseStatus};
+use camino::Utf8PathBuf;
+use secrecy::SecretString;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+/// Bytes that helm printed: `tests/data/helm`, from helm 3.19.0 and 4.1.4 at a kube-apiserver 1.33.
+macro_rules! sample {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/helm/", $name))
+    };
+}
+
+#[test]
+fn both_majors_are_read() {
+    for (list, metadata, values, history, ssa) in [
+        (
+            sample!("helm3-list.json"),
+            sample!("helm3-metadata.json"),
+            sample!("helm3-values.json"),
+            sample!("helm3-history.json"),
+            "",
+        ),
+        (
+            sample!("helm4-list.json"),
+            sample!("helm4-metadata.json"),
+            sample!("helm4-values.json"),
+            sample!("helm4-history.json"),
+            "ssa",
+        ),
+    ] {
+        let list: Vec<Listed> = read::json("list", list).unwrap();
+        assert_eq!((list[0].name.as_str(), list[0].revision.as_str()), ("tiny", "2"));
+        assert_eq!(list[0].version_of("tiny"), Some("0.1.0"));
+        assert_eq!(list[0].version_of("ti"), None);
+        let metadata: Metadata = read::json("get metadata", metadata).unwrap();
+        assert_eq!((metadata.chart.as_str(), metadata.version.as_str(), metadata.revision), ("tiny", "0.1.0", 2));
+        assert_eq!(metadata.apply_method, ssa);
+        assert_eq!(read::values(values).unwrap(), json!({ "replicas": 2 }));
+        let history: Vec<Revision> = read::json("history", history).unwrap();
+        let statuses: Vec<_> = history.iter().map(Revision::status).collect();
+        assert_eq!(statuses, [ReleaseStatus::Superseded, ReleaseStatus::Deployed]);
+    }
+}
+
+#[test]
+fn charts_with_dashes_and_a_v_are_told_apart() {
+    let listed = |chart: &str| Listed {
+        name: "r".into(),
+        namespace: "n".into(),
+        revision: "1".into(),
+        status: "deployed".into(),
+        chart: chart.into(),
+    };
+    assert_eq!(listed("gpu-operator-v1.0.0-devel").version_of("gpu-operator"), Some("v1.0.0-devel"));
+    assert_eq!(listed("gpu-operator-v1.0.0-devel").version_of("gpu"), None);
+}
+
+#[test]
+fn no_values_are_null_for_helm() {
+    assert_eq!(read::values("null\n").unwrap(), json!({}));
+}
+
+#[test]
+fn an_absent_release_is_told_from_a_cluster_that_is_away() {
+    for said in [sample!("helm3-notfound.stderr"), sample!("helm4-notfound.stderr")] {
+        assert!(read::is_absent(said));
+    }
+    assert!(!read::is_absent("Error: kubernetes cluster unreachable: Get \"https://a\""));
+}
+
+#[test]
+fn a_trailing_newline_is_no_difference() {
+    let (got, rendered) = (sample!("helm4-manifest.yaml"), sample!("helm4-manifest.yaml").trim_end());
+    assert_ne!(got, rendered);
+    let teller = Teller { secrets: &SecretStore::default() };
+    assert_eq!(manifests(&objects(got).unwrap(), &objects(rendered).unwrap(), "s", &teller), []);
+}
+
+#[test]
+fn a_rehearsal_holds_the_manifest_that_would_be_applied() {
+    let teller = Teller { secrets: &SecretStore::default() };
+    for (said, manifest) in [
+        (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
+        (sample!("helm4-dryrun-server.json"), sample!("helm4-manifest.yaml")),
+    ] {
+        let rehearsed: Rehearsed = read::json("upgrade", said).unwrap();
+        let found = manifests(&objects(manifest).unwrap(), &objects(&rehearsed.manifest).unwrap(), "s", &teller);
+        let told: Vec<_> = found.iter().map(|change| (change.object.as_str(), fields(&change.what))).collect();
+        assert!(told.iter().all(|(object, _)| *object == "Deployment tiny"), "{told:?}");
+    }
+}
+
+fn fields(what: &ObjectMove) -> Vec<&str> {
+    match what {
+        ObjectMove::Changed(fields) => fields.iter().map(|field| field.path.as_str()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A helm that prints what a script says, in a folder of its own.
+async fn stand_in(script: &str) -> (tempfile::TempDir, Helm) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Utf8PathBuf::from_path_buf(folder.path().join("helm")).unwrap();
+    let head = "#!/bin/sh\n[ \"$1\" = version ] && { echo v4.1.4; exit; }\n";
+    std::fs::write(&program, format!("{head}{}", script.replace("HERE", folder.path().to_str().unwrap()))).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let login = Login { kubeconfig: "/etc/kube".into(), context: "prod".into(), _made: None };
+    // Another test's fork may still have the program open for writing.
+    for _ in 0..50 {
+        match Helm::open(&program, login.clone()).await {
+            Ok(helm) => return (folder, helm),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    panic!("no helm")
+}
+
+#[tokio::test]
+async fn the_cluster_is_named_in_each_call_and_warnings_are_no_answer() {
+    let (_folder, helm) = stand_in("echo WARNING: found symbolic link >&2\necho \"$@\"").await;
+    let said = helm.ask(&flags::list(4, false), None).await.unwrap();
+    assert_eq!(said.stdout, "list --all-namespaces --max 0 --output json --kubeconfig /etc/kube --kube-context prod\n");
+    assert!(said.ok);
+}
+
+#[tokio::test]
+async fn the_last_error_is_told_and_no_warning() {
+    let script = format!("cat >&2 <<'END'\n{}level=WARN msg=late\nEND\nexit 1", sample!("helm4-conflict.stderr"));
+    let (_folder, helm) = stand_in(&script).await;
+    let said = helm.ask(&flags::history("r", "n"), None).await.unwrap();
+    assert!(!said.ok && said.error.starts_with("UPGRADE FAILED: conflict occurred"), "{}", said.error);
+}
+
+#[tokio::test]
+async fn values_are_no_arguments_and_no_file_that_has_a_name() {
+    let (folder, helm) = stand_in("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;
+    let (name, namespace, chart) = ("r", "n", "/c");
+    let upgrade = Upgrade { name, namespace, chart, timeout_s: 5, ..Upgrade::default() };
+    let values = SecretString::from("{\"password\":\"hunter2\"}".to_owned());
+    let limit = Duration::from_secs(20);
+    let args = flags::upgrade(4, &upgrade);
+    helm.change(&args, Some(&values), limit, &SecretStore::default()).await.unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("stdin"), "{\"password\":\"hunter2\"}");
+    assert!(!read("argv").contains("hunter2") && read("argv").contains("--values -"));
+    assert!(read("file").contains("(deleted)"), "{}", read("file"));
+}
+
+#[tokio::test]
+async fn what_helm_says_of_a_secret_is_masked() {
+    let (_folder, helm) = stand_in("echo 'Error: bad value hunter2' >&2; exit 1").await;
+    let mut secrets = SecretStore::default();
+    secrets.insert("pw", SecretString::from("hunter2".to_owned()));
+    let args = flags::uninstall(&Upgrade { name: "r", namespace: "n", ..Upgrade::default() });
+    let said = helm.change(&args, None, Duration::from_secs(20), &secrets).await.unwrap();
+    assert_eq!(said.error, "bad value (secret pw)");
+}
+
+#[tokio::test]
+async fn a_helm_that_changes_something_is_never_ended() {
+    let (folder, helm) = stand_in("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
+    let args = flags::uninstall(&Upgrade { name: "r", namespace: "n", ..Upgrade::default() });
+    let error = helm.change(&args, None, Duration::from_millis(300), &SecretStore::default()).await.unwrap_err();
+    assert_eq!(error.message, "`helm uninstall` is still at work after 0 s");
+    drop(helm);
+    for _ in 0..100 {
+        if folder.path().join("done").exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it was ended");
+}
+
+#[tokio::test]
+async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
+    let (_folder, helm) = stand_in("env").await;
+    let said = helm.ask(&flags::list(4, false), None).await.unwrap();
+    let own: Vec<&str> =
+        said.stdout.lines().filter(|line| line.starts_with("HELM_") || line.starts_with("KUBE")).collect();
+    let names: std::collections::BTreeSet<_> = own.iter().filter_map(|line| line.split('=').next()).collect();
+    assert_eq!(Vec::from_iter(names), ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]);
+    assert!(own.iter().all(|line| line.contains("/forge-helm-")), "{own:?}");
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_not_read_to_its_end() {
+    let (_folder, helm) = stand_in("head -c 40000000 /dev/zero").await;
+    let error: KubeError = helm.ask(&flags::list(4, false), None).await.unwrap_err();
+    assert_eq!(error.message, "helm says more than 32 MB");
+}

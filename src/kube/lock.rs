@@ -1,0 +1,217 @@
+//! One writer per cluster: a `Lease` that names who works on it, renewed while they do.
+//!
+//! Whether a lease is stale is told by the API's own clock alone: machines that forge runs on may disagree about the time.
+
+use super::api::{Place, Refusal};
+use super::records::{NAMESPACE, core, name_of, namespace};
+use super::{KubeError, Onlooker};
+use crate::model::{Untrusted, Value};
+use crate::probe::ObjectId;
+use crate::transport::Owner;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Not renewed for so long it is anybody's.
+const LASTS: Duration = Duration::from_secs(30);
+const RENEWED: Duration = Duration::from_secs(8);
+
+const OWNER: &str = "forge/owner";
+
+/// Changes a cluster, while its lock is held.
+pub struct Writer {
+    pub(super) looker: Onlooker,
+    lease: Lease,
+    lost: Arc<AtomicBool>,
+    renewal: tokio::task::JoinHandle<()>,
+}
+
+/// Why the lock was not given.
+#[derive(Clone, Debug)]
+pub enum LockRefused {
+    /// Somebody else works on the cluster: what they say of themselves.
+    Held(Untrusted),
+    Failed(KubeError),
+}
+
+/// The lease of one cluster, and who holds it.
+#[derive(Clone)]
+struct Lease {
+    place: Place,
+    id: ObjectId,
+    holder: String,
+    owner: String,
+    clock: fn() -> jiff::Timestamp,
+}
+
+impl Onlooker {
+    /// Takes the cluster's lock. `clock` tells the time for people.
+    ///
+    /// # Errors
+    /// Somebody else holds it, or the API refuses.
+    pub async fn lock(&self, owner: &Owner, clock: fn() -> jiff::Timestamp) -> Result<Writer, LockRefused> {
+        let server = self.cluster.server().to_owned();
+        let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(&server));
+        namespace(&self.cluster).await.map_err(failed)?;
+        let name = name_of("lock", &self.name);
+        let lease = Lease {
+            place: Place::new("coordination.k8s.io/v1", "leases", true),
+            id: ObjectId {
+                api_version: "coordination.k8s.io/v1".to_owned(),
+                kind: "Lease".to_owned(),
+                namespace: Some(NAMESPACE.to_owned()),
+                name,
+            },
+            holder: format!("{} {}@{} {}", owner.run, owner.user, owner.controller, owner.pid),
+            owner: owner.text(),
+            clock,
+        };
+        match lease.take(self).await.map_err(failed)? {
+            Some(other) => Err(LockRefused::Held(other)),
+            None => Ok(Writer::new(self.clone(), lease)),
+        }
+    }
+}
+
+impl Lease {
+    /// Returns who holds it, if it is not ours now.
+    async fn take(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
+        let cluster = &looker.cluster;
+        for _ in 0..3 {
+            let there = cluster.get(&self.place, &self.id).await?;
+            if let Some(other) = self.held_by(looker, there.as_ref()).await? {
+                return Ok(Some(other));
+            }
+            let wanted = self.object(there.as_ref());
+            let done = match there {
+                None => cluster.create(&self.place, &self.id, &wanted, false).await,
+                Some(_) => cluster.replace(&self.place, &self.id, &wanted, false).await,
+            };
+            match done {
+                Ok(_) => return Ok(None),
+                // Somebody was faster.
+                Err(refusal) if refusal.is(409) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(Some("somebody else".into()))
+    }
+
+    async fn held_by(&self, looker: &Onlooker, there: Option<&Value>) -> Result<Option<Untrusted>, Refusal> {
+        let Some(there) = there else { return Ok(None) };
+        let holder = there.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
+        if holder.is_empty() || holder == self.holder {
+            return Ok(None);
+        }
+        let lasts =
+            there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
+        let (now, last) = (looker.now().await?, written(there));
+        // What is not told counts as held.
+        if let (Some(now), Some(last)) = (now, last)
+            && now.as_second() - last.as_second() > lasts
+        {
+            return Ok(None);
+        }
+        let told = there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder);
+        Ok(Some(told.into()))
+    }
+
+    fn object(&self, there: Option<&Value>) -> Value {
+        let now = (self.clock)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let mut object = json!({
+            "apiVersion": self.id.api_version,
+            "kind": self.id.kind,
+            "metadata": { "name": self.id.name, "namespace": NAMESPACE, "annotations": { OWNER: self.owner } },
+            "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": LASTS.as_secs(), "renewTime": now },
+        });
+        if let Some(version) = there.and_then(|there| there.pointer("/metadata/resourceVersion")) {
+            object["metadata"]["resourceVersion"] = version.clone();
+        }
+        object
+    }
+
+    /// Writes it once more. Returns whether it is still ours.
+    async fn renew(&self, looker: &Onlooker) -> Result<bool, Refusal> {
+        let there = looker.cluster.get(&self.place, &self.id).await?;
+        let ours = there.as_ref().is_some_and(|there| there["spec"]["holderIdentity"] == *self.holder);
+        if ours {
+            looker.cluster.replace(&self.place, &self.id, &self.object(there.as_ref()), false).await?;
+        }
+        Ok(ours)
+    }
+
+    /// Gives it back, if it is still ours.
+    async fn release(&self, looker: &Onlooker) {
+        let Ok(Some(mut there)) = looker.cluster.get(&self.place, &self.id).await else { return };
+        if there["spec"]["holderIdentity"] == *self.holder {
+            there["spec"]["holderIdentity"] = Value::from("");
+            // A lease that is not given back is given up by time.
+            let _ = looker.cluster.replace(&self.place, &self.id, &there, false).await;
+        }
+    }
+}
+
+impl Onlooker {
+    /// Returns the time of the API: it stamps even what it is only asked about.
+    async fn now(&self) -> Result<Option<jiff::Timestamp>, Refusal> {
+        let (place, id) = core("ConfigMap", "forge-clock");
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": NAMESPACE } });
+        let made = self.cluster.create(&place, &id, &object, true).await?;
+        Ok(made.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(|time| time.parse().ok()))
+    }
+}
+
+/// Returns when an object was written last, by the API's clock.
+fn written(object: &Value) -> Option<jiff::Timestamp> {
+    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
+    entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
+}
+
+impl Writer {
+    fn new(looker: Onlooker, lease: Lease) -> Self {
+        let lost = Arc::new(AtomicBool::new(false));
+        let renewal = tokio::spawn(renewed(looker.clone(), lease.clone(), lost.clone()));
+        Self { looker, lease, lost, renewal }
+    }
+
+    /// Returns what asks the same cluster.
+    pub fn looker(&self) -> &Onlooker {
+        &self.looker
+    }
+
+    /// # Errors
+    /// The lock is not held any more.
+    pub(super) fn held(&self) -> Result<(), KubeError> {
+        match self.lost.load(Ordering::Relaxed) {
+            true => {
+                Err(KubeError::new("the cluster's lock was lost: it could not be renewed in time").hint("run again"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the lock back.
+    pub async fn unlock(self) -> Onlooker {
+        self.renewal.abort();
+        self.lease.release(&self.looker).await;
+        self.looker
+    }
+}
+
+/// Renews a lease until it is not ours any more.
+async fn renewed(looker: Onlooker, lease: Lease, lost: Arc<AtomicBool>) {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(RENEWED).await;
+        match lease.renew(&looker).await {
+            Ok(true) => last = Instant::now(),
+            Ok(false) => break,
+            // It may answer again before anybody else takes the lease.
+            Err(_) if last.elapsed() + RENEWED < LASTS => {}
+            Err(_) => break,
+        }
+    }
+    lost.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,239 @@
+//! What the API says of objects: as they are, and as they would be.
+
+use super::api::{MANAGER, Place, Refusal, Served};
+use super::clean::{clean, revealed, withheld};
+use super::fields::{added, managers, time_of, without};
+use super::{Cluster, KubeError, records};
+use crate::model::{SecretStore, Value};
+use crate::probe::{
+    Account, Added, Condition, Contents, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown,
+};
+use futures_util::StreamExt;
+use std::collections::BTreeSet;
+
+/// Questions that are on their way at once.
+const BESIDE: usize = 8;
+
+/// Asks a cluster's API, and changes nothing.
+///
+/// Architecture Invariant: whoever holds it cannot act. What would become of an object is asked by dry runs, of which the API
+/// keeps nothing.
+#[derive(Clone)]
+pub struct Onlooker {
+    pub(super) cluster: Cluster,
+    /// The inventory's name of the cluster, after which its records are named.
+    pub(super) name: String,
+}
+
+/// A question with its answer.
+pub type Answered = (Probe, Result<Reading, Unknown>);
+
+impl Onlooker {
+    /// `name` is the inventory's name of the cluster.
+    pub fn new(cluster: Cluster, name: &str) -> Self {
+        Self { cluster, name: name.to_owned() }
+    }
+
+    /// Ends the session that it goes through.
+    pub async fn close(self) {
+        self.cluster.close().await;
+    }
+
+    /// Puts `probes`. What the API refuses to tell is unknown.
+    ///
+    /// # Errors
+    /// The API does not answer, or does not know who asks.
+    pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Vec<Answered>, KubeError> {
+        let served = Served::default();
+        self.cluster.forget().await;
+        let one = |probe: Probe| {
+            let served = &served;
+            async move {
+                let answer = self.answer(&probe, served, secrets).await;
+                (probe, answer)
+            }
+        };
+        let all: Vec<_> = futures_util::stream::iter(probes.iter().cloned().map(one)).buffered(BESIDE).collect().await;
+        all.into_iter().map(|(probe, answer)| Ok((probe, self.told(answer)?))).collect()
+    }
+
+    /// # Errors
+    /// Where nothing more can be asked.
+    fn told(&self, answer: Result<Reading, Refusal>) -> Result<Result<Reading, Unknown>, KubeError> {
+        match answer {
+            Ok(reading) => Ok(Ok(reading)),
+            Err(Refusal::Away(error)) => Err(error),
+            Err(said) => Ok(Err(Unknown::new(said.error(self.cluster.server()).message))),
+        }
+    }
+
+    async fn answer(&self, probe: &Probe, served: &Served, secrets: &SecretStore) -> Result<Reading, Refusal> {
+        Ok(match probe {
+            Probe::Object { id, want } => {
+                let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
+                Reading::Object(self.object(id, want.as_ref(), served, secrets).await?)
+            }
+            Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
+            Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
+                Ok(state) => Reading::Release(Box::new(state)),
+                // Neither helm's nor a chart's: other questions still have an answer.
+                Err(error) => return Err(Refusal::Said { code: 0, message: error.message, causes: Vec::new() }),
+            },
+            Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
+            Probe::Account => Reading::Account(Account::Root),
+            _ => {
+                return Err(Refusal::Said {
+                    code: 400,
+                    message: "is a question to a host".to_owned(),
+                    causes: Vec::new(),
+                });
+            }
+        })
+    }
+
+    async fn object(
+        &self,
+        id: &ObjectId,
+        want: Option<&Value>,
+        served: &Served,
+        secrets: &SecretStore,
+    ) -> Result<ObjectState, Refusal> {
+        let Some(place) = self.cluster.place(id, served).await? else { return Ok(ObjectState::Unserved) };
+        let raw = self.cluster.get(&place, id).await?;
+        let mut info = raw.as_ref().map(told_of).unwrap_or_default();
+        let mut becomes = None;
+        if let Some(want) = want {
+            let sent = revealed(want, secrets);
+            match self.dry(&place, id, &sent, &mut info).await? {
+                Dry::Becomes(object) => {
+                    if let Some(raw) = &raw {
+                        self.add_added(&place, id, raw, &object, &mut info).await?;
+                    }
+                    becomes = Some(clean(object));
+                }
+                other => info.dry = Some(other),
+            }
+        }
+        let mut live = raw.map(clean);
+        withheld(&mut live, &mut becomes, want);
+        info.live = live;
+        info.dry = becomes.map(Dry::Becomes).or(info.dry);
+        Ok(ObjectState::Known(Box::new(info)))
+    }
+
+    /// Asks what an apply would come to: first without taking over what others set, so that they are named.
+    async fn dry(&self, place: &Place, id: &ObjectId, want: &Value, info: &mut ObjectInfo) -> Result<Dry, Refusal> {
+        let first = self.cluster.apply(place, id, want, false, true).await;
+        let answer = match first {
+            Err(Refusal::Said { code: 409, causes, .. }) if !causes.is_empty() => {
+                info.conflicts = causes.iter().map(|(field, message)| held(field, message, info)).collect();
+                self.cluster.apply(place, id, want, true, true).await
+            }
+            other => other,
+        };
+        match answer {
+            Ok(object) => Ok(Dry::Becomes(object)),
+            Err(refusal) if refusal.is(404) && id.namespace.is_some() => Ok(Dry::NoNamespace),
+            // Whether it would be refused is not known then.
+            Err(refusal) if refusal.words().contains("does not support dry run") => Err(refusal),
+            Err(refusal @ Refusal::Said { code: 400..=499, .. }) if !refusal.is(403) => {
+                Ok(Dry::Refused(refusal.words()))
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Finds what was added by hand and can be taken out: what comes back by itself was no addition.
+    async fn add_added(
+        &self,
+        place: &Place,
+        id: &ObjectId,
+        raw: &Value,
+        applied: &Value,
+        info: &mut ObjectInfo,
+    ) -> Result<(), Refusal> {
+        let found = added(raw, applied, MANAGER);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let pointers: Vec<String> = found.iter().map(|added| added.pointer.clone()).collect();
+        match self.cluster.replace(place, id, &without(raw, &pointers), true).await {
+            Ok(left) => {
+                let gone = |added: &Added| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
+                info.added = found.into_iter().filter(gone).collect();
+            }
+            Err(refusal @ Refusal::Said { .. }) => info.stuck = Some(refusal.words()),
+            Err(away) => return Err(away),
+        }
+        Ok(())
+    }
+
+    /// Looks through every kind that stands in namespaces.
+    async fn contents(&self, namespace: &str, served: &Served) -> Result<Contents, Refusal> {
+        let mut contents = Contents::default();
+        for api_version in self.cluster.versions().await? {
+            for kind in self.cluster.kinds(&api_version, served).await?.into_iter().flatten() {
+                let listed = kind.verbs.iter().any(|verb| verb == "list");
+                if !kind.namespaced || !listed || kind.name.contains('/') || is_passing(&kind.kind) {
+                    continue;
+                }
+                let place = Place::new(&api_version, &kind.name, true);
+                // Objects that a namespace's end takes along in any case, or that may not be listed, do not count.
+                let items = match self.cluster.list(&place, namespace).await {
+                    Err(refusal) if refusal.is(404) || refusal.is(405) => continue,
+                    items => items?,
+                };
+                let names = items.iter().filter_map(|item| item.pointer("/metadata/name")?.as_str());
+                let own = names.filter(|name| !is_usual(&kind.kind, name)).map(|name| format!("{} {name}", kind.kind));
+                contents.first.extend(own.filter(|told| !contents.first.contains(told)).collect::<Vec<_>>());
+            }
+        }
+        const SHOWN: usize = 5;
+        contents.more = contents.first.len() > SHOWN;
+        contents.first.truncate(SHOWN);
+        Ok(contents)
+    }
+}
+
+/// What comes and goes with other objects.
+fn is_passing(kind: &str) -> bool {
+    matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice" | "ControllerRevision" | "PodMetrics")
+}
+
+/// What every namespace has.
+fn is_usual(kind: &str, name: &str) -> bool {
+    match kind {
+        "ServiceAccount" => name == "default",
+        "ConfigMap" => name == "kube-root-ca.crt",
+        "Secret" => name.starts_with("default-token-"),
+        _ => false,
+    }
+}
+
+fn held(field: &str, message: &str, info: &ObjectInfo) -> Held {
+    let manager = message.split('"').nth(1).unwrap_or("somebody").to_owned();
+    Held { field: field.to_owned(), time: time_of(&info.managers, &manager), manager }
+}
+
+fn told_of(raw: &Value) -> ObjectInfo {
+    let text = |pointer: &str| raw.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    ObjectInfo {
+        uid: text("/metadata/uid"),
+        version: text("/metadata/resourceVersion"),
+        deleting: raw.pointer("/metadata/deletionTimestamp").is_some(),
+        managers: managers(raw),
+        conditions: conditions(raw),
+        ..ObjectInfo::default()
+    }
+}
+
+fn conditions(raw: &Value) -> Vec<Condition> {
+    let all = raw.pointer("/status/conditions").and_then(Value::as_array);
+    let text = |item: &Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let one = |item: &Value| Condition {
+        name: text(item, "type"),
+        status: text(item, "status"),
+        message: text(item, "message"),
+    };
+    all.into_iter().flatten().map(one).collect()
+}

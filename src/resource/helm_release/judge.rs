@@ -1,0 +1,222 @@
+//! Judges a release by what was seen of it.
+
+use super::super::support::ticked;
+use super::HelmRelease;
+use super::tell;
+use crate::kube::Deed;
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
+use crate::resource::{Change, Judgement};
+
+/// What was seen, without what time alone changes.
+fn basis(release: &HelmRelease, state: &ReleaseState) -> Value {
+    let mut state = state.clone();
+    let stale = state.release.as_ref().is_some_and(|info| is_stale(release, info));
+    if let Some(info) = &mut state.release {
+        info.age_s = 0;
+    }
+    // Plain data: it always serializes.
+    serde_json::json!({ "state": serde_json::to_value(&state).unwrap_or_default(), "stale": stale })
+}
+
+fn is_stale(release: &HelmRelease, info: &ReleaseInfo) -> bool {
+    info.status.is_pending() && info.age_s >= release.stale_s
+}
+
+pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
+    let (title, basis) = (release.title(), basis(release, state));
+    let Some(info) = state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) else {
+        return Judgement::ok(format!("there is no release `{title}`"), basis);
+    };
+    if let Some(blocked) = at_work(release, info, &basis).or_else(|| foreign(release, info, &basis)) {
+        return blocked;
+    }
+    let mut reason = format!("release `{title}` is {}", info.status.name());
+    if let Some(stays) = definitions(state.chart.as_ref()) {
+        reason.push_str(&format!("; an uninstall leaves {stays}"));
+    }
+    let changes = vec![Change::new("release", Some(&named(info)), None)];
+    called(Judgement::change(reason, changes, Disruption::D1, basis), release, Deed::Uninstall)
+}
+
+pub(super) fn present(release: &HelmRelease, state: &ReleaseState) -> Judgement {
+    let basis = basis(release, state);
+    let Some(chart) = &state.chart else {
+        return Judgement::unknown(&crate::probe::Unknown::new("the chart was not looked at"));
+    };
+    if let Some(blocked) = images(chart, &basis) {
+        return blocked;
+    }
+    match state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) {
+        None => first(release, state, chart, basis),
+        Some(info) => installed(release, state, chart, info, basis),
+    }
+}
+
+/// Somebody's helm may still be at it.
+fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+    let live = info.status.is_pending() && !is_stale(release, info);
+    let reason =
+        format!("another helm is at work: revision {} is {} since {} s", info.revision, info.status.name(), info.age_s);
+    live.then(|| {
+        Judgement::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
+            "wait for it; from an age of {} s on it counts as killed, and is cleared away",
+            release.stale_s
+        ))
+    })
+}
+
+fn foreign(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+    let reason = format!("release `{}` ({}) was not installed by forge", release.title(), named(info));
+    (!info.ours && !release.adopt)
+        .then(|| Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint("`adopt: true` takes it over"))
+}
+
+fn images(chart: &ChartInfo, basis: &Value) -> Option<Judgement> {
+    let loose = tell::loose(&chart.images);
+    let reason = format!(
+        "{} without a tag or digest, or with `latest`: {}",
+        if loose.len() == 1 { "an image" } else { "images" },
+        ticked(&loose)
+    );
+    (!loose.is_empty()).then(|| {
+        Judgement::blocked(BlockClass::Declaration, reason, basis.clone())
+            .hint("set the tag or digest of each in `values`")
+    })
+}
+
+fn first(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo, basis: Value) -> Judgement {
+    if let Some(other) = state.foreign.first().filter(|_| !release.beside) {
+        let reason = format!(
+            "chart `{}` is installed already, by somebody else: release `{}/{}` ({}, {})",
+            chart.name, other.namespace, other.name, other.version, other.status
+        );
+        return Judgement::blocked(BlockClass::Host, reason, basis)
+            .hint("declare that release with `adopt: true`, uninstall it, or allow both with `beside: true`");
+    }
+    let told = format!("{} {}", chart.name, chart.version);
+    let mut changes = vec![Change::new("release", None, Some(&told))];
+    changes.extend(defined(chart));
+    changes.extend(hooks(release, state, "install"));
+    let reason = format!("there is no release `{}`", release.title());
+    called(Judgement::change(reason, changes, Disruption::D0, basis), release, Deed::Upgrade { force: false })
+}
+
+/// Hooks that run.
+fn hooks(release: &HelmRelease, state: &ReleaseState, verb: &str) -> Option<Change> {
+    let hooks = tell::hooks(state, verb);
+    (release.hooks && !hooks.is_empty()).then(|| Change::new("hooks", None, Some(&hooks.join(", "))))
+}
+
+/// Definitions that are made.
+fn defined(chart: &ChartInfo) -> impl Iterator<Item = Change> {
+    let new = chart.crds.iter().filter(|crd| !crd.present);
+    new.map(|crd| Change::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
+}
+
+fn installed(
+    release: &HelmRelease,
+    state: &ReleaseState,
+    chart: &ChartInfo,
+    info: &ReleaseInfo,
+    basis: Value,
+) -> Judgement {
+    if let Some(blocked) = at_work(release, info, &basis) {
+        return blocked;
+    }
+    if info.status == ReleaseStatus::Unknown {
+        return Judgement::blocked(
+            BlockClass::Host,
+            "helm calls the release's status one that forge does not know",
+            basis,
+        )
+        .hint("look at it with `helm status`");
+    }
+    let mut upgrade = moved(chart, info);
+    upgrade.extend(tell::declared(state));
+    upgrade.extend(defined(chart));
+    let live = tell::live(state);
+    if upgrade.is_empty() && live.is_empty() {
+        return Judgement::ok(as_declared(release, state, info), basis);
+    }
+    if let Some(blocked) = foreign(release, info, &basis) {
+        return blocked;
+    }
+    match upgrade.is_empty() {
+        true => mended(release, state, live, basis),
+        false => upgraded(release, state, upgrade, live, basis),
+    }
+}
+
+/// What differs of chart, version and status.
+fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
+    let differs =
+        |attribute: &str, from: &str, to: &str| (from != to).then(|| Change::new(attribute, Some(from), Some(to)));
+    let all = [
+        differs("chart", &info.chart, &chart.name),
+        differs("version", &info.version, &chart.version),
+        differs("status", info.status.name(), ReleaseStatus::Deployed.name()),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) -> String {
+    let mut reason = format!("{} is deployed, and its live objects are as it says", named(info));
+    if state.random {
+        reason = format!(
+            "{} is deployed; it renders otherwise each time: values, version and live objects are as declared",
+            named(info)
+        );
+    }
+    if !info.ours {
+        reason.push_str(&format!("; somebody else installed `{}`", release.title()));
+    }
+    reason
+}
+
+fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis: Value) -> Judgement {
+    let objects = state.live.len();
+    let mut reason = match objects {
+        1 => "1 live object is not as the release says".to_owned(),
+        _ => format!("{objects} live objects are not as the release says"),
+    };
+    let added: usize = state.live.iter().map(|live| live.added.len()).sum();
+    if added > 0 {
+        reason.push_str(&format!(
+            "; {added} of these fields {} no upgrade takes away",
+            if added == 1 { "is added, which" } else { "are added, which" }
+        ));
+    }
+    called(Judgement::change(reason, live, Disruption::D1, basis), release, Deed::Mend)
+}
+
+fn upgraded(
+    release: &HelmRelease,
+    state: &ReleaseState,
+    declared: Vec<Change>,
+    live: Vec<Change>,
+    basis: Value,
+) -> Judgement {
+    let mut reason = "the release is not as declared".to_owned();
+    if let Some(taken) = tell::taken(&state.conflicts) {
+        reason.push_str(&format!("; the upgrade takes {taken}"));
+    }
+    let mut changes = tell::together(declared, live);
+    changes.extend(hooks(release, state, "upgrade"));
+    let deed = Deed::Upgrade { force: !state.conflicts.is_empty() };
+    called(Judgement::change(reason, changes, Disruption::D1, basis), release, deed)
+}
+
+fn called(judgement: Judgement, release: &HelmRelease, deed: Deed) -> Judgement {
+    Judgement { calls: vec![release.call(deed)], ..judgement }
+}
+
+fn named(info: &ReleaseInfo) -> String {
+    format!("{} {}", info.chart, info.version)
+}
+
+/// Names the definitions of a chart that are there.
+fn definitions(chart: Option<&ChartInfo>) -> Option<String> {
+    let names: Vec<&str> = chart?.crds.iter().filter(|crd| crd.present).map(|crd| crd.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("the definitions {}", ticked(&names)))
+}

@@ -1,0 +1,128 @@
+//! What differs of a release, as lines of a plan.
+
+use crate::probe::{Conflict, FieldChange, FieldOwner, ObjectChange, ObjectMove, ReleaseState};
+use crate::resource::Change;
+use std::collections::BTreeSet;
+
+/// Fields of a manifest that a plan shows; a new version of a large chart changes hundreds.
+const SHOWN: usize = 60;
+
+/// Returns what differs between the release and what is declared.
+pub(super) fn declared(state: &ReleaseState) -> Vec<Change> {
+    let values = state.values.iter().map(|field| change(&format!("values.{}", field.path), field));
+    let mut changes: Vec<Change> = values.collect();
+    let mut manifest: Vec<Change> = state.manifest.iter().flat_map(object).collect();
+    let more = manifest.len().saturating_sub(SHOWN);
+    manifest.truncate(SHOWN);
+    changes.extend(manifest);
+    if more > 0 {
+        changes.push(Change::new("manifest", None, Some(&format!("{more} further fields change"))));
+    }
+    changes
+}
+
+fn object(change_of: &ObjectChange) -> Vec<Change> {
+    let object = &change_of.object;
+    match &change_of.what {
+        ObjectMove::Added => vec![Change::new(object, None, Some("new"))],
+        ObjectMove::Removed => vec![Change::new(object, Some("in the release"), None)],
+        ObjectMove::Changed(fields) => {
+            fields.iter().map(|field| change(&format!("{object} {}", field.path), field)).collect()
+        }
+    }
+}
+
+/// Returns what differs between live objects and the release.
+pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
+    let all = state.live.iter().flat_map(|live| {
+        let missing = live.missing.then(|| Change::new(&live.object, None, Some("there")));
+        let changed = live
+            .changed
+            .iter()
+            .map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "set"));
+        let added = live
+            .added
+            .iter()
+            .map(|field| by(change(&format!("{} {}", live.object, field.path), field), field, "added"));
+        missing.into_iter().chain(changed).chain(added).collect::<Vec<_>>()
+    });
+    all.collect()
+}
+
+/// Puts together what an upgrade changes and what moved: of a field that both speak of, from what is live to what is declared.
+pub(super) fn together(mut declared: Vec<Change>, live: Vec<Change>) -> Vec<Change> {
+    for moved in live {
+        match declared.iter_mut().find(|change| change.attribute == moved.attribute) {
+            Some(change) => change.from = moved.from,
+            None => declared.push(moved),
+        }
+    }
+    declared
+}
+
+fn change(attribute: &str, field: &FieldChange) -> Change {
+    Change {
+        from: field.from.clone(),
+        to: field.to.clone(),
+        secret: field.secret,
+        ..Change::new(attribute, None, None)
+    }
+}
+
+/// Says who did it, behind what was seen.
+fn by(change: Change, field: &FieldChange, how: &str) -> Change {
+    let Some(owner) = &field.by else { return change };
+    let Some(from) = change.from.as_ref() else { return change };
+    let told = format!("{} ({how} by {})", from.raw(), owner_of(owner));
+    Change { from: Some(told.into()), ..change }
+}
+
+fn owner_of(owner: &FieldOwner) -> String {
+    match &owner.time {
+        Some(time) => format!("{} at {time}", owner.name.raw()),
+        None => owner.name.raw().to_owned(),
+    }
+}
+
+/// Returns the hooks that an install or an upgrade runs: `Job a (pre-upgrade)`.
+pub(super) fn hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
+    let hooks = state.chart.iter().flat_map(|chart| &chart.hooks);
+    let due = hooks.filter_map(|hook| {
+        let events: Vec<&str> = hook.events.iter().map(String::as_str).filter(|event| event.ends_with(verb)).collect();
+        (!events.is_empty()).then(|| format!("{} ({})", hook.object, events.join(", ")))
+    });
+    due.collect()
+}
+
+/// Returns from whom fields are taken: `2 fields of kubectl-set`. What helm set itself, in another way, is nobody else's.
+pub(super) fn taken(conflicts: &[Conflict]) -> Option<String> {
+    let theirs: Vec<&str> = conflicts.iter().map(|conflict| conflict.by.raw()).filter(|by| *by != "helm").collect();
+    let fields = if theirs.len() == 1 { "field" } else { "fields" };
+    let owners: Vec<&str> = theirs.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    (!theirs.is_empty()).then(|| format!("{} {fields} of {}", theirs.len(), owners.join(", ")))
+}
+
+/// Returns the images that say too little to be the same tomorrow.
+pub(super) fn loose(images: &[String]) -> Vec<&str> {
+    images.iter().map(String::as_str).filter(|image| !is_pinned(image)).collect()
+}
+
+fn is_pinned(image: &str) -> bool {
+    if image.contains('@') {
+        return true;
+    }
+    // A colon before the last slash is a registry's port.
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split_once(':').is_some_and(|(_, tag)| !tag.is_empty() && tag != "latest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_needs_a_tag_or_a_digest() {
+        let all = ["a:1", "a", "r:5000/a", "r:5000/a:1", "a:latest", "a@sha256:00", "a:"].map(str::to_owned);
+        assert_eq!(loose(&all), ["a", "r:5000/a", "a:latest", "a:"]);
+    }
+}

@@ -1,0 +1,260 @@
+//! Verdicts of a release, from what was seen of it.
+
+use super::*;
+use crate::kube::Call;
+use crate::model::{BlockClass, Disruption, Verdict};
+use crate::probe::{
+    ChartInfo, Conflict, Crd, FieldChange, FieldOwner, ForeignRelease, Hook, LiveObject, Reading, ReleaseInfo,
+    ReleaseState, ReleaseStatus,
+};
+
+fn fields(entries: &[(&'static str, Value)]) -> Fields {
+    let own = [("name", json!("r")), ("namespace", json!("ns"))];
+    Fields(own.into_iter().chain(entries.iter().cloned()).collect())
+}
+
+fn refused(entries: &[(&'static str, Value)]) -> String {
+    build(&fields(entries), false).unwrap_err().message
+}
+
+#[test]
+fn where_a_chart_comes_from_is_said_once_and_whole() {
+    assert_eq!(refused(&[]), "a release needs `chart` or `path`");
+    assert_eq!(refused(&[("chart", json!("tiny"))]), "`chart` needs its `repository`");
+    assert_eq!(refused(&[("repository", json!("https://a"))]), "`repository` needs `chart`");
+    assert_eq!(refused(&[("path", json!("/c")), ("chart", json!("a"))]), "`path` excludes `chart` and `repository`");
+    assert_eq!(refused(&[("path", json!("/c"))]), "a chart needs its exact `version`");
+    let both =
+        |name: &str, url: &str| refused(&[("chart", json!(name)), ("repository", json!(url)), ("version", json!("1"))]);
+    assert_eq!(both("tiny", "ftp://a"), "`repository` is no `https://…`");
+    assert_eq!(both("--post-renderer", "https://a"), "`--post-renderer` is no name of a chart");
+    let digest = [("path", json!("/c")), ("version", json!("1")), ("sha256", json!("12"))];
+    assert_eq!(refused(&digest), "`sha256` is not 64 hexadecimal digits");
+    assert!(build(&fields(&[("chart", json!("oci://a/b")), ("version", json!("1"))]), false).is_ok());
+    assert!(build(&fields(&[]), true).is_ok());
+}
+
+#[test]
+fn a_name_is_one_that_the_api_takes() {
+    let named =
+        |name: &str| build(&Fields([("name", json!(name)), ("namespace", json!("ns"))].into_iter().collect()), true);
+    assert!(named("gpu-operator").is_ok());
+    for name in ["", "-a", "a-", "A", "a.b", "a_b"] {
+        assert!(named(name).is_err(), "{name}");
+    }
+    let long = "a".repeat(54);
+    assert_eq!(
+        named(&long).unwrap_err().message,
+        format!("`name` is `{long}`: it has small letters, digits and dashes, at most 53")
+    );
+}
+
+fn info(status: ReleaseStatus) -> ReleaseInfo {
+    let (chart, version) = ("tiny".to_owned(), "0.1.0".to_owned());
+    ReleaseInfo { revision: 3, status, chart, version, age_s: 100, earlier: true, ours: true, ..ReleaseInfo::default() }
+}
+
+fn seen(status: ReleaseStatus) -> ReleaseState {
+    let chart = ChartInfo {
+        name: "tiny".to_owned(),
+        version: "0.1.0".to_owned(),
+        crds: vec![Crd { name: "gadgets.tiny".to_owned(), present: true }],
+        hooks: vec![Hook {
+            object: "Job h".to_owned(),
+            events: vec!["pre-install".to_owned(), "pre-upgrade".to_owned()],
+        }],
+        images: vec!["a:1".to_owned()],
+    };
+    ReleaseState { release: Some(info(status)), chart: Some(chart), ..ReleaseState::default() }
+}
+
+fn field(path: &str, from: &str, to: &str) -> FieldChange {
+    FieldChange { path: path.to_owned(), from: Some(from.into()), to: Some(to.into()), secret: false, by: None }
+}
+
+fn judge_with(extra: &[(&'static str, Value)], absent: bool, state: ReleaseState) -> Judgement {
+    let own = [("path", json!("/c")), ("version", json!("0.1.0"))];
+    let entries: Vec<_> = own.into_iter().chain(extra.iter().cloned()).collect();
+    let resource = build(&fields(&entries), absent).unwrap();
+    let mut observation = Observation::default();
+    observation.insert(resource.probes().remove(0), Ok(Reading::Release(Box::new(state))));
+    resource.judge(&observation, &Context::default())
+}
+
+fn judge(state: ReleaseState) -> Judgement {
+    judge_with(&[], false, state)
+}
+
+fn deed(judgement: &Judgement) -> Option<Deed> {
+    match judgement.calls.as_slice() {
+        [Call::Release(call)] => Some(call.deed),
+        _ => None,
+    }
+}
+
+fn attributes(judgement: &Judgement) -> Vec<&str> {
+    judgement.changes.iter().map(|change| change.attribute.as_str()).collect()
+}
+
+#[test]
+fn what_is_as_declared_runs_nothing() {
+    let ok = judge(seen(ReleaseStatus::Deployed));
+    assert_eq!((ok.verdict, deed(&ok)), (Verdict::Ok, None));
+    assert_eq!(ok.reason.raw(), "tiny 0.1.0 is deployed, and its live objects are as it says");
+    let random = judge(ReleaseState { random: true, ..seen(ReleaseStatus::Deployed) });
+    assert_eq!(
+        random.reason.raw(),
+        "tiny 0.1.0 is deployed; it renders otherwise each time: values, version and live objects are as declared"
+    );
+    // Time alone is no reason to plan anew.
+    let mut older = seen(ReleaseStatus::Deployed);
+    older.release.as_mut().unwrap().age_s = 9999;
+    assert_eq!(judge(older).basis, ok.basis);
+}
+
+#[test]
+fn a_first_install_names_definitions_and_hooks() {
+    let mut state = ReleaseState { release: None, ..seen(ReleaseStatus::Deployed) };
+    state.chart.as_mut().unwrap().crds[0].present = false;
+    let judged = judge(state.clone());
+    assert_eq!(attributes(&judged), ["release", "CustomResourceDefinition gadgets.tiny", "hooks"]);
+    assert_eq!(judged.changes[2].to.as_ref().unwrap().raw(), "Job h (pre-install)");
+    assert_eq!((deed(&judged), judged.disruption), (Some(Deed::Upgrade { force: false }), Disruption::D0));
+    assert_eq!(attributes(&judge_with(&[("hooks", json!(false))], false, state)).len(), 2);
+}
+
+#[test]
+fn values_and_manifest_are_told_field_by_field() {
+    let state = ReleaseState { values: vec![field("replicas", "1", "2")], ..seen(ReleaseStatus::Deployed) };
+    let judged = judge(state);
+    assert_eq!(attributes(&judged), ["values.replicas", "hooks"]);
+    assert_eq!((deed(&judged), judged.disruption), (Some(Deed::Upgrade { force: false }), Disruption::D1));
+    assert_eq!(judged.reason.raw(), "the release is not as declared");
+}
+
+#[test]
+fn live_objects_alone_are_mended_without_an_upgrade() {
+    let owner = FieldOwner { name: "kubectl-edit".into(), time: Some("2026-11-21T08:00:00Z".to_owned()) };
+    let changed = vec![FieldChange { by: Some(owner.clone()), ..field("spec.replicas", "3", "1") }];
+    let added = vec![FieldChange { by: Some(owner), to: None, ..field("metadata.labels.x", "\"y\"", "") }];
+    let live = LiveObject { object: "Deployment r".to_owned(), missing: false, changed, added };
+    let judged = judge(ReleaseState { live: vec![live], ..seen(ReleaseStatus::Deployed) });
+    assert_eq!(deed(&judged), Some(Deed::Mend));
+    assert_eq!(
+        judged.reason.raw(),
+        "1 live object is not as the release says; 1 of these fields is added, which no upgrade takes away"
+    );
+    assert_eq!(attributes(&judged), ["Deployment r spec.replicas", "Deployment r metadata.labels.x"]);
+    let from = |at: usize| judged.changes[at].from.as_ref().unwrap().raw().to_owned();
+    assert_eq!(from(0), "3 (set by kubectl-edit at 2026-11-21T08:00:00Z)");
+    assert_eq!(from(1), "\"y\" (added by kubectl-edit at 2026-11-21T08:00:00Z)");
+}
+
+#[test]
+fn a_field_that_moved_and_changes_is_told_once() {
+    let change = |to: &str| FieldChange { secret: false, ..field("spec.replicas", "3", to) };
+    let what = crate::probe::ObjectMove::Changed(vec![field("spec.replicas", "1", "2")]);
+    let state = ReleaseState {
+        manifest: vec![crate::probe::ObjectChange { object: "Deployment r".to_owned(), what }],
+        live: vec![LiveObject {
+            object: "Deployment r".to_owned(),
+            missing: false,
+            changed: vec![change("1")],
+            added: vec![],
+        }],
+        ..seen(ReleaseStatus::Deployed)
+    };
+    let judged = judge(state);
+    assert_eq!(attributes(&judged), ["Deployment r spec.replicas", "hooks"]);
+    let (from, to) = (judged.changes[0].from.as_ref().unwrap(), judged.changes[0].to.as_ref().unwrap());
+    assert_eq!((from.raw(), to.raw()), ("3", "2"));
+}
+
+#[test]
+fn fields_of_others_are_taken_by_need() {
+    let conflict = Conflict { object: "Deployment r".into(), field: "spec.replicas".into(), by: "kubectl".into() };
+    let state = ReleaseState {
+        values: vec![field("replicas", "1", "2")],
+        conflicts: vec![conflict],
+        ..seen(ReleaseStatus::Deployed)
+    };
+    let judged = judge(state);
+    assert_eq!(deed(&judged), Some(Deed::Upgrade { force: true }));
+    assert_eq!(judged.reason.raw(), "the release is not as declared; the upgrade takes 1 field of kubectl");
+}
+
+#[test]
+fn a_failed_release_is_upgraded() {
+    let judged = judge(seen(ReleaseStatus::Failed));
+    assert_eq!((deed(&judged), attributes(&judged)), (Some(Deed::Upgrade { force: false }), vec!["status", "hooks"]));
+}
+
+#[test]
+fn a_pending_release_blocks_until_it_is_old() {
+    let pending = ReleaseStatus::PendingUpgrade;
+    let young = judge(seen(pending));
+    assert_eq!(young.verdict, Verdict::Blocked(BlockClass::Busy));
+    assert_eq!(young.reason.raw(), "another helm is at work: revision 3 is pending-upgrade since 100 s");
+    let old = judge_with(&[("stale_after", json!(100))], false, seen(pending));
+    assert_eq!((deed(&old), attributes(&old)), (Some(Deed::Upgrade { force: false }), vec!["status", "hooks"]));
+    assert_ne!(old.basis, young.basis);
+}
+
+#[test]
+fn what_somebody_else_installed_is_left_alone_but_where_it_is_as_declared() {
+    let theirs = |values: Vec<FieldChange>| {
+        let mut state = ReleaseState { values, ..seen(ReleaseStatus::Deployed) };
+        state.release.as_mut().unwrap().ours = false;
+        state
+    };
+    let ok = judge(theirs(vec![]));
+    assert_eq!(ok.verdict, Verdict::Ok);
+    assert!(ok.reason.raw().ends_with("; somebody else installed `ns/r`"), "{}", ok.reason.raw());
+    let other = || theirs(vec![field("replicas", "1", "2")]);
+    let blocked = judge(other());
+    assert_eq!(blocked.reason.raw(), "release `ns/r` (tiny 0.1.0) was not installed by forge");
+    assert_eq!(blocked.hint.as_deref(), Some("`adopt: true` takes it over"));
+    assert_eq!(deed(&judge_with(&[("adopt", json!(true))], false, other())), Some(Deed::Upgrade { force: false }));
+}
+
+#[test]
+fn the_same_chart_elsewhere_blocks_a_first_install() {
+    let foreign = ForeignRelease {
+        name: "theirs".into(),
+        namespace: "other".into(),
+        version: "0.0.9".into(),
+        status: "deployed".into(),
+    };
+    let state = ReleaseState { release: None, foreign: vec![foreign], ..seen(ReleaseStatus::Deployed) };
+    let blocked = judge(state.clone());
+    assert_eq!(
+        blocked.reason.raw(),
+        "chart `tiny` is installed already, by somebody else: release `other/theirs` (0.0.9, deployed)"
+    );
+    assert!(deed(&judge_with(&[("beside", json!(true))], false, state)).is_some());
+}
+
+#[test]
+fn images_that_may_be_another_tomorrow_are_refused() {
+    let mut state = seen(ReleaseStatus::Deployed);
+    state.chart.as_mut().unwrap().images.push("b:latest".to_owned());
+    let blocked = judge(state);
+    assert_eq!(blocked.verdict, Verdict::Blocked(BlockClass::Declaration));
+    assert_eq!(blocked.reason.raw(), "an image without a tag or digest, or with `latest`: `b:latest`");
+}
+
+#[test]
+fn a_removal_names_what_stays() {
+    let judged = judge_with(&[], true, seen(ReleaseStatus::Deployed));
+    assert_eq!(deed(&judged), Some(Deed::Uninstall));
+    assert_eq!(judged.reason.raw(), "release `ns/r` is deployed; an uninstall leaves the definitions `gadgets.tiny`");
+    let gone = judge_with(&[], true, ReleaseState { release: None, ..seen(ReleaseStatus::Deployed) });
+    assert_eq!((gone.verdict, gone.reason.raw()), (Verdict::Ok, "there is no release `ns/r`"));
+}
+
+#[test]
+fn what_could_not_be_asked_is_unknown() {
+    let resource = build(&fields(&[]), true).unwrap();
+    let judged = resource.judge(&Observation::default(), &Context::default());
+    assert_eq!(judged.verdict, Verdict::Unknown);
+}

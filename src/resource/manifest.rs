@@ -1,0 +1,230 @@
+//! `manifest`: objects of a cluster's API, as they are declared.
+
+mod rules;
+
+use super::object::{Declared, Want, claim, former, judge};
+use super::support::{bad_value, sha256_hex};
+use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use crate::diag::Diag;
+use crate::model::{Disruption, SecretStore, Value};
+use crate::probe::{ObjectId, Observation, Probe};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+pub(super) const KIND: Kind = Kind {
+    name: "manifest",
+    summary: "Objects of the cluster's API: applied server-side, pruned when they are no longer declared.",
+    doc: "\
+Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host. Objects stand in `objects`, in a `file` of YAML documents,
+or in both. A `List` counts as what is in it.
+
+**Compared** is what the API says that a server-side apply as `forge` would come to, so that quantities, defaults and what webhooks add are no
+difference; then nothing is written. A plan tells each field that differs, and who set it, where the API knows: what is declared is taken over.
+A field that is not declared any more goes. What somebody *added* with `kubectl` or another tool for people, and nobody declares, is taken out
+again; what controllers add is theirs.
+
+**Objects that the step declared before** and does not any more are deleted, and the plan says so, if forge still has a hand in them. Namespaces and
+CustomResourceDefinitions stay, since all that is in them would go too.
+
+**Refused before anything is contacted** are images without tag or digest or with `latest`, values of a ConfigMap that are no text, and those whose
+key ends in `.json` and that are not strict JSON. Values of a Secret, and those that hold one of forge's secrets, are never shown; whether they differ is.
+
+**Order**: namespaces and definitions of kinds first, each of which is waited for, then the others as written.
+**Removal** deletes the objects, last first, and waits until they are gone.",
+    fields: FIELDS,
+    build,
+};
+
+const FIELDS: &[Field] = &[
+    Field::optional("objects", Type::Any, "A list of objects, or one."),
+    Field::optional(
+        "file",
+        Type::LocalDocuments,
+        "A file of YAML documents, each an object. Templates in it are not rendered.",
+    ),
+    Field::optional("namespace", Type::Name, "Namespace of those objects that name none and stand in one."),
+    Field::optional(
+        "wait",
+        Type::Enum(&["Available", "Ready", "Complete", "Established"]),
+        "A condition that is waited for after a change, and that is part of what is declared: `Available` of Deployments, `Complete` of Jobs, \
+         `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
+    ),
+    Field::optional("limit", Type::Duration, "How long `wait` may take. Default `5m`."),
+];
+
+#[derive(Debug)]
+struct Manifest {
+    objects: Vec<Declared>,
+    wait: Option<String>,
+    limit_s: u64,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let mut written = Vec::new();
+    for field in ["objects", "file"] {
+        fields.0.get(field).into_iter().for_each(|value| flatten(value, &mut written));
+    }
+    if written.is_empty() {
+        return Err(bad_value("a manifest needs at least one object").hint("give `objects`, `file`, or both"));
+    }
+    let mut objects = Vec::with_capacity(written.len());
+    for object in written {
+        objects.push(declared(object, fields.text("namespace"))?);
+    }
+    twice(&objects)?;
+    objects.iter().try_for_each(|declared| rules::check(&declared.id, &declared.object))?;
+    // What others stand on comes first; the rest stays in order.
+    objects.sort_by_key(|declared| rank(&declared.id));
+    Ok(Box::new(Manifest {
+        objects,
+        wait: fields.text("wait").map(str::to_owned),
+        limit_s: fields.int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
+        absent,
+    }))
+}
+
+fn flatten(value: &Value, into: &mut Vec<Value>) {
+    match value {
+        Value::Null => {}
+        Value::Array(items) => items.iter().for_each(|item| flatten(item, into)),
+        Value::Object(map)
+            if map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+                && map.contains_key("items") =>
+        {
+            map.get("items").into_iter().for_each(|items| flatten(items, into));
+        }
+        other => into.push(other.clone()),
+    }
+}
+
+fn declared(mut object: Value, namespace: Option<&str>) -> Result<Declared, Diag> {
+    let lacks = |what: &str| bad_value(format!("an object of the manifest has no `{what}`"));
+    let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    for (pointer, what) in [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")] {
+        if text(&object, pointer).is_none_or(|text| text.is_empty()) {
+            let hint = "each object needs `apiVersion`, `kind` and `metadata: { name: … }`";
+            return Err(lacks(what).hint(hint));
+        }
+    }
+    let kind = text(&object, "/kind").unwrap_or_default();
+    if let Some(namespace) = namespace.filter(|_| !rules::is_of_no_namespace(&kind))
+        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.entry("namespace").or_insert_with(|| Value::from(namespace));
+    }
+    if let Some(map) = object.as_object_mut() {
+        map.shift_remove("status");
+    }
+    let id = ObjectId::of(&object).ok_or_else(|| lacks("kind"))?;
+    Ok(Declared { id, object })
+}
+
+fn twice(objects: &[Declared]) -> Result<(), Diag> {
+    let mut seen = BTreeSet::new();
+    match objects.iter().find(|declared| !seen.insert(declared.id.claim())) {
+        Some(again) => Err(bad_value(format!("{} stands twice in the manifest", again.id))),
+        None => Ok(()),
+    }
+}
+
+fn rank(id: &ObjectId) -> u8 {
+    match id.kind.as_str() {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        _ => 2,
+    }
+}
+
+/// What records keep of an object: all of it while that is short, else its digest.
+fn kept(declared: &Declared) -> Value {
+    const SHORT: usize = 2048;
+    let text = declared.object.to_string();
+    match text.len() <= SHORT || SecretStore::mentions(&text) {
+        true => declared.object.clone(),
+        false => json!({ "object": declared.id.claim(), "sha256": sha256_hex(text.as_bytes()) }),
+    }
+}
+
+impl Resource for Manifest {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        match self.objects.as_slice() {
+            [one] => one.id.to_string(),
+            [first, rest @ ..] => format!("{} and {} more", first.id, rest.len()),
+            [] => String::new(),
+        }
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        self.objects.iter().map(Declared::probe).collect()
+    }
+
+    fn former(&self, record: &Value) -> Vec<Probe> {
+        former(record, &self.objects)
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
+        judge(&Want { objects: &self.objects, absent: self.absent, wait, disruption: Disruption::D0 }, seen, cx)
+    }
+
+    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+        Action::default()
+    }
+
+    fn limit_s(&self) -> Option<u64> {
+        self.wait.as_ref().map(|_| self.limit_s.saturating_add(60))
+    }
+
+    fn desired(&self) -> Value {
+        let mut desired = json!({ "objects": self.objects.iter().map(kept).collect::<Vec<_>>() });
+        if let Some(wait) = &self.wait {
+            desired["wait"] = json!(wait);
+        }
+        if self.absent {
+            desired["absent"] = json!(true);
+        }
+        desired
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        if self.absent { Vec::new() } else { self.objects.iter().flat_map(Declared::provides).collect() }
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        self.objects.iter().map(|declared| claim(&declared.id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(objects: Value) -> String {
+        let fields = Fields([("objects", objects)].into_iter().collect());
+        build(&fields, false).unwrap_err().message
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert_eq!(refused(json!([])), "a manifest needs at least one object");
+        assert_eq!(refused(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
+        assert_eq!(refused(json!([map, map])), "ConfigMap n/a stands twice in the manifest");
+    }
+
+    #[test]
+    fn what_others_stand_on_comes_first() {
+        let object = |kind: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a" } });
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": [object("ConfigMap"), object("Namespace")] });
+        let fields = Fields([("objects", list), ("namespace", json!("n"))].into_iter().collect());
+        let manifest = build(&fields, false).unwrap();
+        assert_eq!(manifest.title(), "Namespace a and 1 more");
+        let claims: Vec<String> = manifest.claims().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(claims, ["core/Namespace//a", "core/ConfigMap/n/a"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! What is refused of an object before the API is asked.
+
+use crate::diag::Diag;
+use crate::model::{SecretStore, Value};
+use crate::probe::ObjectId;
+use crate::resource::support::bad_value;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Kinds of Kubernetes itself that stand in no namespace.
+const OF_NO_NAMESPACE: [&str; 17] = [
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "StorageClass",
+    "PriorityClass",
+    "RuntimeClass",
+    "IngressClass",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "APIService",
+    "CSIDriver",
+    "VolumeAttachment",
+    "PodSecurityPolicy",
+];
+
+pub(super) fn is_of_no_namespace(kind: &str) -> bool {
+    OF_NO_NAMESPACE.contains(&kind)
+}
+
+/// Looks at one object.
+pub(super) fn check(id: &ObjectId, object: &Value) -> Result<(), Diag> {
+    images(id, object)?;
+    match id.kind.as_str() {
+        "ConfigMap" => data(id, object),
+        _ => Ok(()),
+    }
+}
+
+/// Every image of a pod says which one it is.
+fn images(id: &ObjectId, value: &Value) -> Result<(), Diag> {
+    match value {
+        Value::Object(map) => map.iter().try_for_each(|(key, value)| match (key.as_str(), value) {
+            ("containers" | "initContainers" | "ephemeralContainers", Value::Array(list)) => {
+                list.iter().try_for_each(|container| image(id, container))
+            }
+            (_, value) => images(id, value),
+        }),
+        Value::Array(items) => items.iter().try_for_each(|item| images(id, item)),
+        _ => Ok(()),
+    }
+}
+
+fn image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
+    let Some(image) = container.get("image").and_then(Value::as_str) else { return Ok(()) };
+    let digest = image.contains("@sha256:");
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let why = match last.split('@').next().unwrap_or_default().split_once(':') {
+        _ if digest => return Ok(()),
+        Some((_, "latest")) => "its tag is `latest`",
+        Some((_, tag)) if !tag.is_empty() => return Ok(()),
+        _ => "it has neither tag nor digest",
+    };
+    Err(bad_value(format!("image `{image}` of {id} is another one tomorrow: {why}"))
+        .hint("name a version: `repository/name:1.2.3`, or better `…@sha256:…`"))
+}
+
+fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
+    let entries = object.get("data").and_then(Value::as_object);
+    for (key, value) in entries.into_iter().flatten() {
+        let Some(text) = value.as_str() else {
+            return Err(bad_value(format!("`{key}` of {id} is no text"))
+                .hint("put quotes around it, or make it a block with `|`"));
+        };
+        if key.ends_with(".json")
+            && !SecretStore::mentions(text)
+            && let Err(error) = serde_json::from_str::<Strict>(text)
+        {
+            return Err(bad_value(format!("`{key}` of {id} is not JSON: {error}")));
+        }
+    }
+    Ok(())
+}
+
+/// JSON in which no key stands twice: most readers take the last one, some the first.
+struct Strict;
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Strict;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strict, A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if seen.contains(&key) {
+                return Err(de::Error::custom(format!("key `{key}` stands twice")));
+            }
+            seen.insert(key);
+            map.next_value::<Strict>()?;
+        }
+        Ok(Strict)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Strict, A::Error> {
+        while list.next_element::<Strict>()?.is_some() {}
+        Ok(Strict)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_unit<E>(self) -> Result<Strict, E> {
+        Ok(Strict)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Strict, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Strict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(object: &Value) -> Option<String> {
+        let id = ObjectId {
+            api_version: "v1".into(),
+            kind: object["kind"].as_str().unwrap().into(),
+            namespace: None,
+            name: "a".into(),
+        };
+        check(&id, object).err().map(|diag| diag.message)
+    }
+
+    fn pod(image: &str) -> Value {
+        json!({ "kind": "Pod", "spec": { "initContainers": [{ "image": image }] } })
+    }
+
+    #[test]
+    fn an_image_says_which_one_it_is() {
+        for image in ["a:1", "registry.example:5000/a/b:v1", "a@sha256:00", "registry.example:5000/a:latest@sha256:00"]
+        {
+            assert_eq!(refused(&pod(image)), None, "{image}");
+        }
+        assert_eq!(
+            refused(&pod("a:latest")).unwrap(),
+            "image `a:latest` of Pod a is another one tomorrow: its tag is `latest`"
+        );
+        let bare = "image `registry.example:5000/a` of Pod a is another one tomorrow: it has neither tag nor digest";
+        assert_eq!(refused(&pod("registry.example:5000/a")).unwrap(), bare);
+    }
+
+    #[test]
+    fn json_in_a_config_map_is_read_strictly() {
+        let map = |text: &str| json!({ "kind": "ConfigMap", "data": { "config.json": text } });
+        assert_eq!(refused(&map("{\"a\": [1, 2.5, null, true, \"x\"]}")), None);
+        assert_eq!(
+            refused(&map("{\"a\": 1,}")).unwrap(),
+            "`config.json` of ConfigMap a is not JSON: trailing comma at line 1 column 9"
+        );
+        assert_eq!(
+            refused(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(),
+            "`config.json` of ConfigMap a is not JSON: key `b` stands twice at line 1 column 18"
+        );
+        assert_eq!(
+            refused(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(),
+            "`a` of ConfigMap a is no text"
+        );
+    }
+}

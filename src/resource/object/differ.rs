@@ -1,0 +1,151 @@
+//! What differs between an object as it is and as it would be, field by field.
+
+use super::text::{scalar, yaml};
+use crate::model::Value;
+use crate::resource::{Change, diff};
+use std::collections::BTreeSet;
+
+/// Of more fields than these only the first are shown one by one.
+const SHOWN: usize = 40;
+
+/// Returns the fields that differ; `of` names the object where a step has several.
+pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<Change> {
+    let mut changes = Vec::new();
+    walk(&mut Vec::new(), Some(live), Some(becomes), of, &mut changes);
+    let more = changes.len().saturating_sub(SHOWN);
+    if more > 0 {
+        changes.truncate(SHOWN);
+        changes.push(Change::new(&named(of, "…"), Some(&format!("{more} more fields")), None));
+    }
+    changes
+}
+
+/// Returns the change that makes an object, with its text.
+pub(super) fn made(of: &str, object: &Value) -> Change {
+    let text = yaml(&shown(object));
+    Change { diff: diff::unified(b"", text.as_bytes()).map(Into::into), ..Change::new(of, None, Some("as declared")) }
+}
+
+/// What is secret is not shown; whether it is in a placeholder or in a Secret.
+fn shown(object: &Value) -> Value {
+    let mut object = object.clone();
+    if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
+        for part in ["data", "stringData"] {
+            let values = object.get_mut(part).and_then(Value::as_object_mut);
+            values.into_iter().flatten().for_each(|(_, value)| *value = Value::from("(secret)"));
+        }
+    }
+    masked(&object)
+}
+
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::from(crate::model::SecretStore::mask(text)),
+        Value::Array(items) => items.iter().map(masked).collect(),
+        Value::Object(map) => Value::Object(map.iter().map(|(key, value)| (key.clone(), masked(value))).collect()),
+        other => other.clone(),
+    }
+}
+
+pub(super) fn named(of: &str, field: &str) -> String {
+    if of.is_empty() { field.to_owned() } else { format!("{of} {field}") }
+}
+
+fn walk(at: &mut Vec<String>, live: Option<&Value>, becomes: Option<&Value>, of: &str, into: &mut Vec<Change>) {
+    match (live, becomes) {
+        (live, becomes) if live == becomes => {}
+        (Some(Value::Object(live)), Some(Value::Object(becomes))) => {
+            let keys: Vec<&String> = live.keys().chain(becomes.keys().filter(|key| !live.contains_key(*key))).collect();
+            for key in keys {
+                at.push(step(key));
+                walk(at, live.get(key), becomes.get(key), of, into);
+                at.pop();
+            }
+        }
+        (Some(Value::Array(live)), Some(Value::Array(becomes))) if is_named(live) && is_named(becomes) => {
+            let names: BTreeSet<&str> = live.iter().chain(becomes).filter_map(name).collect();
+            for one in names {
+                let find = |list: &'_ [Value]| list.iter().position(|item| name(item) == Some(one));
+                at.push(format!("[name={one}]"));
+                walk(at, find(live).map(|at| &live[at]), find(becomes).map(|at| &becomes[at]), of, into);
+                at.pop();
+            }
+        }
+        (live, becomes) => into.push(change(&named(of, &at.concat()), live, becomes)),
+    }
+}
+
+fn is_named(list: &[Value]) -> bool {
+    let names: BTreeSet<&str> = list.iter().filter_map(name).collect();
+    names.len() == list.len()
+}
+
+fn name(item: &Value) -> Option<&str> {
+    item.get("name").and_then(Value::as_str)
+}
+
+fn step(key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if plain { format!(".{key}") } else { format!("[{key}]") }
+}
+
+fn change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> Change {
+    let secret = |value: &&Value| value.as_str().is_some_and(|text| text.starts_with("(secret"));
+    if live.filter(secret).or(becomes.filter(secret)).is_some() {
+        return Change { secret: true, ..Change::new(attribute, None, None) };
+    }
+    let large =
+        |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
+    if !live.into_iter().chain(becomes).any(large) {
+        let text = |value: Option<&Value>| value.map(scalar);
+        return Change::new(attribute, text(live).as_deref(), text(becomes).as_deref());
+    }
+    let text = |value: Option<&Value>| {
+        value.map(|value| value.as_str().map_or_else(|| yaml(value), str::to_owned)).unwrap_or_default()
+    };
+    let unified = diff::unified(text(live).as_bytes(), text(becomes).as_bytes());
+    Change {
+        diff: unified.map(Into::into),
+        ..Change::new(attribute, live.map(|_| "as it is"), becomes.map(|_| "as declared"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_are_told_one_by_one() {
+        let live = json!({ "spec": { "replicas": 1, "containers": [{ "name": "a", "image": "x:1" }, { "name": "b" }] }, "data": { "t": "(secret)", "m": "1\n" } });
+        let becomes = json!({ "spec": { "replicas": 2, "containers": [{ "name": "a", "image": "x:2" }] }, "data": { "t": "(secret, another one)", "m": "2\n" } });
+        let told: Vec<(String, Option<String>, Option<String>, bool)> = fields("", &live, &becomes)
+            .into_iter()
+            .map(|c| {
+                (
+                    c.attribute.to_string(),
+                    c.from.map(|t| t.raw().to_owned()),
+                    c.to.map(|t| t.raw().to_owned()),
+                    c.secret,
+                )
+            })
+            .collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            told,
+            [
+                (".spec.replicas".to_owned(), some("1"), some("2"), false),
+                (".spec.containers[name=a].image".to_owned(), some("x:1"), some("x:2"), false),
+                (".spec.containers[name=b]".to_owned(), some("as it is"), None, false),
+                (".data.t".to_owned(), None, None, true),
+                (".data.m".to_owned(), some("as it is"), some("as declared"), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_new_secret_no_value_is_shown() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } });
+        assert!(!made("Secret n/a", &secret).diff.unwrap().raw().contains("MQ=="));
+    }
+}

@@ -1,0 +1,328 @@
+//! The verdict over the objects of a step: what is to be made, changed, taken out, deleted.
+
+use super::Declared;
+use super::differ;
+use super::former::gone;
+use crate::kube::Call;
+use crate::model::{BlockClass, Disruption, Value, Verdict};
+use crate::probe::{Added, Dry, Held, ObjectId, ObjectInfo, ObjectState, Observation, Unknown};
+use crate::resource::support::{brought, object_state};
+use crate::resource::{Change, Context, Judgement, Provision};
+use serde_json::{Map, json};
+
+/// What is wanted of the objects of a step.
+pub(in crate::resource) struct Want<'w> {
+    pub objects: &'w [Declared],
+    /// Whether they are to be gone.
+    pub absent: bool,
+    /// What is waited for once they are applied: a condition, and for how many seconds at most.
+    pub wait: Option<(&'w str, u64)>,
+    pub disruption: Disruption,
+}
+
+/// What was found of all objects so far.
+#[derive(Default)]
+struct Found {
+    changes: Vec<Change>,
+    /// Why there is something to do.
+    reasons: Vec<String>,
+    strips: Vec<Call>,
+    applies: Vec<Call>,
+    waits: Vec<Call>,
+    deletes: Vec<Call>,
+    /// What was seen, by object.
+    basis: Map<String, Value>,
+    /// What is worth telling beside.
+    notes: Vec<String>,
+    predicted: bool,
+    unknown: Option<Unknown>,
+    blocked: Option<(String, String)>,
+}
+
+/// Judges the objects of a step.
+pub(in crate::resource) fn judge(want: &Want<'_>, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    let mut found = Found::default();
+    for declared in want.objects {
+        match object_state(seen, &declared.probe()) {
+            Err(why) => found.lacks(why),
+            Ok(state) => match want.absent {
+                true => found.removal(declared, state),
+                false => found.presence(want, declared, state, cx),
+            },
+        }
+    }
+    for id in cx.record.map(|record| gone(record, want.objects)).unwrap_or_default() {
+        match object_state(seen, &id.probe()) {
+            Err(why) => found.lacks(why),
+            Ok(state) => found.prune(&id, state),
+        }
+    }
+    found.judgement(want)
+}
+
+impl Found {
+    fn lacks(&mut self, why: Unknown) {
+        self.unknown.get_or_insert(why);
+    }
+
+    fn see(&mut self, id: &ObjectId, state: Value) {
+        self.basis.insert(id.claim(), state);
+    }
+
+    fn presence(&mut self, want: &Want<'_>, declared: &Declared, state: &ObjectState, cx: &Context<'_>) {
+        let info = match state {
+            ObjectState::Known(info) => info,
+            ObjectState::Unserved => return self.unserved(want, declared, cx),
+        };
+        self.see(&declared.id, basis(info));
+        if info.deleting {
+            let why = format!("{} is being deleted", declared.id);
+            return self.lacks(Unknown::new(why));
+        }
+        match &info.dry {
+            Some(Dry::Becomes(becomes)) => self.compare(want, declared, info, becomes),
+            Some(Dry::NoNamespace) => self.no_namespace(want, declared, cx),
+            Some(Dry::Refused(words)) => {
+                let reason = format!("the API would refuse {}: {words}", declared.id);
+                self.blocked.get_or_insert((reason, "correct what is declared of it".to_owned()));
+            }
+            None => self.lacks(Unknown::new(format!("it was not asked what would become of {}", declared.id))),
+        }
+        self.wait(want, declared, Some(info));
+    }
+
+    /// The API knows no such kind: an earlier step may bring it.
+    fn unserved(&mut self, want: &Want<'_>, declared: &Declared, cx: &Context<'_>) {
+        self.see(&declared.id, Value::Null);
+        let kind = format!("{}/{}", declared.id.group(), declared.id.kind);
+        let own = want.objects.iter().any(|other| other.serves().as_deref() == Some(kind.as_str()));
+        let earlier =
+            brought(cx.predicted, &Provision::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
+        match (own, earlier) {
+            (true, _) => self.make(declared),
+            (false, true) => {
+                self.predicted = true;
+                self.make(declared);
+            }
+            (false, false) => {
+                let why = format!("the API serves no `{}` of `{}`", declared.id.kind, declared.id.api_version);
+                self.lacks(Unknown::new(why));
+            }
+        }
+        self.wait(want, declared, None);
+    }
+
+    fn no_namespace(&mut self, want: &Want<'_>, declared: &Declared, cx: &Context<'_>) {
+        let name = declared.id.namespace.clone().unwrap_or_default();
+        let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
+        let own = want.objects.iter().any(|other| other.id.claim() == id.claim());
+        let earlier =
+            brought(cx.predicted, &Provision::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
+        match (own, earlier) {
+            (true, _) => self.make(declared),
+            (false, true) => {
+                self.predicted = true;
+                self.make(declared);
+            }
+            (false, false) => {
+                let reason = format!("there is no namespace `{}` for {}", id.name, declared.id);
+                let hint = format!("add a step with `namespace: {{ name: {} }}` before it", id.name);
+                self.blocked.get_or_insert((reason, hint));
+            }
+        }
+    }
+
+    fn make(&mut self, declared: &Declared) {
+        self.reasons.push(format!("there is no {}", declared.id));
+        self.changes.push(differ::made(&declared.id.to_string(), &declared.object));
+        self.apply(declared);
+    }
+
+    fn apply(&mut self, declared: &Declared) {
+        self.applies.push(Call::Apply { object: declared.object.clone() });
+    }
+
+    fn compare(&mut self, want: &Want<'_>, declared: &Declared, info: &ObjectInfo, becomes: &Value) {
+        let Some(live) = &info.live else { return self.make(declared) };
+        let id = &declared.id;
+        let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
+        let changes = differ::fields(&of, live, becomes);
+        let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
+        let differs = changes.iter().map(seen_of).chain(more).collect();
+        self.basis[&id.claim()]["differs"] = Value::Object(differs);
+        if !changes.is_empty() {
+            self.reasons.push(differing(id, &changes, &info.conflicts));
+            self.changes.extend(changes);
+            self.apply(declared);
+        }
+        if !info.added.is_empty() {
+            self.reasons.push(added(id, &info.added));
+            self.changes.extend(info.added.iter().map(|added| taken_out(&of, live, added)));
+            let pointers = info.added.iter().map(|added| added.pointer.clone()).collect();
+            self.strips.push(Call::Strip { id: id.clone(), version: info.version.clone(), pointers });
+        }
+        if let Some(words) = &info.stuck {
+            self.notes.push(format!("what was added to {id} by hand cannot be taken out: {words}"));
+        }
+    }
+
+    fn wait(&mut self, want: &Want<'_>, declared: &Declared, info: Option<&ObjectInfo>) {
+        let id = &declared.id;
+        let applied =
+            self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
+        // What is of a kind comes after it.
+        if applied && declared.serves().is_some() {
+            self.applies.push(Call::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
+        }
+        let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else {
+            return;
+        };
+        let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
+        let holds = found.is_some_and(|found| found.status == "True");
+        if !applied && holds {
+            return;
+        }
+        if !applied {
+            let why = found.map_or("nobody says so yet", |found| found.message.as_str());
+            self.reasons.push(format!("{id} is not {condition}: {why}"));
+            let status = found.map(|found| found.status.as_str());
+            self.changes.push(Change::new(&format!("{id} {condition}"), status, Some("True")));
+        }
+        self.waits.push(Call::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
+    }
+
+    fn removal(&mut self, declared: &Declared, state: &ObjectState) {
+        let info = match state {
+            ObjectState::Known(info) => info,
+            ObjectState::Unserved => return self.see(&declared.id, Value::Null),
+        };
+        self.see(&declared.id, json!({ "uid": info.uid }));
+        if info.live.is_some() {
+            self.reasons.push(format!("{} exists", declared.id));
+            self.delete(&declared.id, info);
+        }
+    }
+
+    fn delete(&mut self, id: &ObjectId, info: &ObjectInfo) {
+        self.changes.push(Change::new(&id.to_string(), Some("exists"), None));
+        self.deletes.push(Call::Delete { id: id.clone(), uid: info.uid.clone() });
+    }
+
+    /// What the step declared once goes, if forge still has a hand in it. What would take everything along stays.
+    fn prune(&mut self, id: &ObjectId, state: &ObjectState) {
+        let ObjectState::Known(info) = state else { return };
+        let Some(_) = &info.live else { return };
+        self.see(id, json!({ "uid": info.uid }));
+        let own = info.managers.iter().any(|known| known.manager == "forge");
+        if matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition") {
+            return self.notes.push(format!("{id} is no longer declared, and stays: all that is in it would go too"));
+        }
+        if !own {
+            return self.notes.push(format!("{id} is no longer declared, and stays: it is somebody else's by now"));
+        }
+        self.reasons.push(format!("{id} is no longer declared"));
+        self.delete(id, info);
+    }
+
+    fn judgement(self, want: &Want<'_>) -> Judgement {
+        let basis = Value::Object(self.basis);
+        if let Some(why) = &self.unknown {
+            let hint = unknown_hint(&why.why);
+            let judgement = Judgement { basis, ..Judgement::unknown(why) };
+            return Judgement { hint, ..judgement };
+        }
+        if let Some((reason, hint)) = self.blocked {
+            return Judgement::blocked(BlockClass::Declaration, reason, basis).hint(hint);
+        }
+        let mut calls = self.strips;
+        calls.extend(self.applies);
+        // What was made last goes first.
+        calls.extend(self.deletes.into_iter().rev());
+        calls.extend(self.waits);
+        if calls.is_empty() {
+            let reason = settled(want);
+            let notes: Vec<String> = std::iter::once(reason).chain(self.notes).collect();
+            return Judgement::ok(notes.join("; "), basis);
+        }
+        let reasons: Vec<String> = shortened(self.reasons).into_iter().chain(self.notes).collect();
+        let judgement = Judgement::change(reasons.join("; "), self.changes, want.disruption, basis);
+        Judgement { calls, predicted: self.predicted, verdict: Verdict::Change, ..judgement }
+    }
+}
+
+fn unknown_hint(why: &str) -> Option<String> {
+    let unserved = why.starts_with("the API serves no ");
+    unserved.then(|| {
+        "install what brings its CustomResourceDefinition in a step before it, and name that in `needs`".to_owned()
+    })
+}
+
+/// Returns why nothing is to do.
+fn settled(want: &Want<'_>) -> String {
+    match (want.objects, want.absent) {
+        ([one], true) => format!("there is no {}, as declared", one.id),
+        ([one], false) => format!("{} is as declared", one.id),
+        (several, true) => format!("none of {} objects exists, as declared", several.len()),
+        (several, false) => format!("{} objects are as declared", several.len()),
+    }
+}
+
+/// Of many reasons only the first are told.
+fn shortened(mut reasons: Vec<String>) -> Vec<String> {
+    const TOLD: usize = 4;
+    let more = reasons.len().saturating_sub(TOLD);
+    if more > 0 {
+        reasons.truncate(TOLD);
+        reasons.push(format!("and {more} more"));
+    }
+    reasons
+}
+
+/// What the judge read of an object. What controllers do to the rest of it is no reason to judge anew.
+fn basis(info: &ObjectInfo) -> Value {
+    json!({ "exists": info.live.is_some(), "deleting": info.deleting })
+}
+
+/// Returns a field that differs, as it is.
+fn seen_of(change: &Change) -> (String, Value) {
+    let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
+    (change.attribute.to_string(), Value::from(text))
+}
+
+fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
+    let fields = match changes {
+        [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
+        many => format!("{} fields of {id} differ", many.len()),
+    };
+    let told: Vec<String> =
+        conflicts.iter().map(|held| format!("`{}` set {}{}", held.manager, held.field, since(&held.time))).collect();
+    match told.is_empty() {
+        true => fields,
+        false => format!("{fields}: {}, which is taken over", told.join(", ")),
+    }
+}
+
+fn added(id: &ObjectId, added: &[Added]) -> String {
+    let told: Vec<String> =
+        added.iter().map(|added| format!("`{}` added {}{}", added.manager, added.field, since(&added.time))).collect();
+    format!("{id} has what nobody declares: {}", told.join(", "))
+}
+
+fn since(time: &str) -> String {
+    if time.is_empty() { String::new() } else { format!(" at {time}") }
+}
+
+fn taken_out(of: &str, live: &Value, added: &Added) -> Change {
+    let found = live.pointer(&added.pointer).map(super::text::scalar);
+    Change::new(&differ::named(of, &added.field), found.as_deref().or(Some("there")), None)
+}
+
+/// Whether objects of a kind ever say such a thing of themselves.
+fn has_condition(id: &ObjectId, condition: &str) -> bool {
+    match condition {
+        "Established" => id.kind == "CustomResourceDefinition",
+        "Available" => matches!(id.kind.as_str(), "Deployment" | "APIService"),
+        "Complete" => id.kind == "Job",
+        _ => id.group().contains('.') && !id.group().ends_with(".k8s.io"),
+    }
+}

@@ -1,0 +1,596 @@
+//! Releases looked at and brought about with both majors of helm at a real API, by the room `kube` itself.
+
+use super::support::{Cluster, Helm, kubectl};
+use crate::artifacts::server::{Reply, Server};
+use crate::support::{Output, limited};
+use forge::kube::{self, Deed, HelmOptions, ReleaseCall};
+use forge::model::SecretStore;
+use forge::probe::{ChartAsked, ChartFrom, ReleaseAsked, ReleaseState, ReleaseStatus};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts/tiny");
+
+/// A chart of its own name and API group, a namespace, and one of the majors.
+struct Place {
+    api: &'static Cluster,
+    which: Helm,
+    /// The namespace, the chart's name and the first part of its group.
+    name: String,
+    dir: tempfile::TempDir,
+    cluster: kube::Cluster,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// Runs a test with each major.
+fn both(name: &str, test: impl Fn(&Place)) {
+    let Some(api) = Cluster::require() else { return };
+    for (which, major) in [(Helm::Three, 3), (Helm::Four, 4)] {
+        eprintln!("with helm {major}");
+        test(&Place::new(api, which, &format!("{name}{major}")));
+    }
+}
+
+/// Copies a chart, with a name and an API group of its own.
+pub fn copy(from: &Path, to: &Path, name: &str) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let into = to.join(entry.file_name().expect("a name"));
+        if entry.is_dir() {
+            copy(&entry, &into, name);
+        } else {
+            let text = std::fs::read_to_string(&entry).expect("a file");
+            let text = text.replace("tiny.forge.test", &format!("{name}.forge.test"));
+            std::fs::write(into, text.replace("name: tiny\n", &format!("name: {name}\n"))).expect("a file");
+        }
+    }
+}
+
+impl Place {
+    fn new(api: &'static Cluster, which: Helm, name: &str) -> Place {
+        let dir = tempfile::Builder::new().prefix("forge-").tempdir().expect("a folder");
+        copy(CHART.as_ref(), &dir.path().join("chart"), name);
+        kubectl(&["create", "namespace", name]);
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let access = kube::Access {
+            kubeconfig: api.kubeconfig.to_str().expect("text").into(),
+            context: "test".to_owned(),
+            trusted: false,
+            via: None,
+        };
+        let cluster = runtime.block_on(kube::Cluster::open(&access)).expect("a cluster");
+        let program = api.helm(which).expect("a helm").to_str().expect("text").into();
+        let cluster = cluster.with_helm(HelmOptions { program, ..HelmOptions::default() });
+        Place { api, which, name: name.to_owned(), dir, cluster, runtime }
+    }
+
+    fn chart(&self) -> PathBuf {
+        self.dir.path().join("chart")
+    }
+
+    fn asked(&self, values: &str) -> ReleaseAsked {
+        let from = ChartFrom::Path(self.chart().to_str().expect("text").to_owned());
+        ReleaseAsked {
+            name: "r".to_owned(),
+            namespace: self.name.clone(),
+            chart: Some(ChartAsked { from, version: "0.1.0".to_owned(), sha256: None }),
+            values: values.to_owned(),
+        }
+    }
+
+    fn look(&self, values: &str) -> ReleaseState {
+        let asked = self.asked(values);
+        self.runtime.block_on(self.cluster.release(&asked, &SecretStore::default())).expect("a release")
+    }
+
+    fn call(&self, values: &str, deed: Deed) -> ReleaseCall {
+        ReleaseCall { asked: self.asked(values), deed, timeout_s: 20, wait: false, hooks: false, stale_s: 0 }
+    }
+
+    fn try_bring(&self, call: &ReleaseCall) -> Result<Vec<String>, kube::KubeError> {
+        let said = std::sync::Mutex::new(Vec::new());
+        let secrets = SecretStore::default();
+        let say = |line: &str| said.lock().expect("lines").push(line.to_owned());
+        self.runtime.block_on(self.cluster.bring(call, &secrets, &say))?;
+        Ok(said.into_inner().expect("lines"))
+    }
+
+    fn bring(&self, values: &str, deed: Deed) -> Vec<String> {
+        self.try_bring(&self.call(values, deed)).unwrap_or_else(|error| panic!("{error}: {:?}", error.hint))
+    }
+
+    fn install(&self, values: &str) {
+        self.bring(values, Deed::Upgrade { force: false });
+    }
+
+    /// Somebody else's helm.
+    fn helm(&self, args: &[&str]) -> Command {
+        let mut command = limited(self.api.helm(self.which).expect("a helm").to_str().expect("text"));
+        command.args(args).arg("--kubeconfig").arg(&self.api.kubeconfig).args([
+            "--kube-context",
+            "test",
+            "-n",
+            &self.name,
+        ]);
+        for kind in ["CACHE", "CONFIG", "DATA"] {
+            command.env(format!("HELM_{kind}_HOME"), self.dir.path().join(kind));
+        }
+        command
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        kubectl(&[&["-n", &self.name], args].concat())
+    }
+
+    /// Revisions and their statuses, as helm notes them.
+    fn history(&self) -> String {
+        self.kubectl(&[
+            "get",
+            "secret",
+            "-l",
+            "owner=helm",
+            "--sort-by=.metadata.labels.version",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}",
+        ])
+    }
+
+    /// The kind of its custom object: other tests have others of that name.
+    fn gadgets(&self) -> String {
+        format!("gadgets.{}.forge.test", self.name)
+    }
+
+    fn is_four(&self) -> bool {
+        matches!(self.which, Helm::Four)
+    }
+}
+
+fn status(state: &ReleaseState) -> Option<ReleaseStatus> {
+    state.release.as_ref().map(|release| release.status)
+}
+
+/// Everything that differs, as one text.
+fn told(state: &ReleaseState) -> String {
+    let mut lines = Vec::new();
+    lines.extend(state.values.iter().map(|field| format!("value {}", field.path)));
+    lines.extend(state.manifest.iter().map(|object| format!("manifest {}", object.object)));
+    for live in &state.live {
+        let by = |field: &forge::probe::FieldChange| field.by.as_ref().map_or("?", |by| by.name.raw()).to_owned();
+        lines.extend(live.missing.then(|| format!("missing {}", live.object)));
+        lines.extend(
+            live.changed.iter().map(|field| format!("changed {} {} by {}", live.object, field.path, by(field))),
+        );
+        lines.extend(live.added.iter().map(|field| format!("added {} {} by {}", live.object, field.path, by(field))));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn no_change_makes_no_revision() {
+    both("nochange", |place| {
+        let values = r#"{"replicas":2}"#;
+        place.install(values);
+        for _ in 0..2 {
+            let state = place.look(values);
+            assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+            assert!(state.conflicts.is_empty() && !state.random);
+            assert!(state.release.expect("a release").ours);
+        }
+        // Quantities that the API writes otherwise (1024Mi, 1000m) are no difference either.
+        assert_eq!(place.history(), "1=deployed ");
+    });
+}
+
+#[test]
+fn no_values_and_empty_values_are_the_same() {
+    both("novalues", |place| {
+        place.install("{}");
+        assert_eq!(told(&place.look("{}")), "");
+    });
+}
+
+#[test]
+fn a_first_install_with_definitions_is_looked_at_and_carried_out() {
+    both("first", |place| {
+        let state = place.look("{}");
+        let chart = state.chart.as_ref().expect("a chart");
+        assert!(state.release.is_none() && chart.crds.iter().all(|crd| !crd.present));
+        assert_eq!(chart.crds[0].name, place.gadgets());
+        assert_eq!(chart.images, ["forge.local/tiny:1"]);
+        place.install("{}");
+        let state = place.look("{}");
+        assert!(state.chart.as_ref().expect("a chart").crds.iter().all(|crd| crd.present));
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn a_change_of_values_is_told_field_by_field() {
+    both("values", |place| {
+        place.install(r#"{"replicas":2,"greeting":"a"}"#);
+        let state = place.look(r#"{"replicas":3}"#);
+        assert_eq!(
+            told(&state),
+            "value greeting\nvalue replicas\nmanifest ConfigMap r-greeting\nmanifest Deployment r\nmanifest Gadget r"
+        );
+        place.install(r#"{"replicas":3}"#);
+        assert_eq!(told(&place.look(r#"{"replicas":3}"#)), "");
+        assert_eq!(place.history(), "1=superseded 2=deployed ");
+    });
+}
+
+#[test]
+fn a_conflict_is_seen_before_it_fails_an_upgrade() {
+    both("conflict", |place| {
+        place.install("{}");
+        place.kubectl(&["set", "image", "deployment/r", "main=forge.local/other:2"]);
+        let wanted = r#"{"image":"forge.local/tiny:2"}"#;
+        let state = place.look(wanted);
+        let image = "spec.template.spec.containers[name=main].image";
+        assert!(told(&state).contains(&format!("changed Deployment r {image} by kubectl-set")), "{}", told(&state));
+        assert_eq!(state.conflicts.len(), usize::from(place.is_four()), "{:?}", state.conflicts);
+        if let Some(conflict) = state.conflicts.first() {
+            assert_eq!((conflict.object.as_str(), conflict.by.raw()), ("Deployment r", "kubectl-set"));
+            // Without force it fails, and leaves a failed revision.
+            let error = place.try_bring(&place.call(wanted, Deed::Upgrade { force: false })).unwrap_err();
+            assert!(error.message.contains("conflict"), "{error}");
+            assert_eq!(status(&place.look(wanted)), Some(ReleaseStatus::Failed));
+        }
+        place.bring(wanted, Deed::Upgrade { force: place.is_four() });
+        let state = place.look(wanted);
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
+    both("drift", |place| {
+        place.install("{}");
+        place.kubectl(&["scale", "deployment/r", "--replicas=3"]);
+        place.kubectl(&[
+            "patch",
+            &place.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true}}}"#,
+        ]);
+        place.kubectl(&["delete", "configmap", "r-greeting"]);
+        let state = place.look("{}");
+        let seen = told(&state);
+        for line in [
+            "missing ConfigMap r-greeting",
+            "changed Deployment r spec.replicas by ",
+            "changed Gadget r spec.driver.enabled by kubectl-patch",
+        ] {
+            assert!(seen.contains(line), "{seen}");
+        }
+        assert!(state.values.is_empty() && state.manifest.is_empty());
+        place.bring("{}", Deed::Mend);
+        assert_eq!(told(&place.look("{}")), "");
+        assert_eq!(place.history(), "1=deployed ");
+        let owner = place.kubectl(&[
+            "get",
+            "configmap",
+            "r-greeting",
+            "-o",
+            "jsonpath={.metadata.labels} {.metadata.annotations}",
+        ]);
+        assert!(owner.contains("Helm") && owner.contains("meta.helm.sh/release-name"), "{owner}");
+        // What was mended stands in the way of no later upgrade.
+        let next = r#"{"replicas":2,"greeting":"b"}"#;
+        let force = !place.look(next).conflicts.is_empty();
+        place.bring(next, Deed::Upgrade { force });
+        assert_eq!(told(&place.look(next)), "");
+        assert_eq!(place.history(), "1=superseded 2=deployed ");
+    });
+}
+
+#[test]
+fn an_upgrade_leaves_no_drift_of_a_custom_object() {
+    both("custom", |place| {
+        place.install("{}");
+        place.kubectl(&[
+            "patch",
+            &place.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true}}}"#,
+        ]);
+        let next = r#"{"replicas":2}"#;
+        let force = !place.look(next).conflicts.is_empty();
+        let said = place.bring(next, Deed::Upgrade { force });
+        // Helm 3 compares manifests, and leaves what somebody set in a custom object.
+        assert_eq!(said.iter().any(|line| line == "mending Gadget r"), !place.is_four(), "{said:?}");
+        assert_eq!(told(&place.look(next)), "");
+    });
+}
+
+#[test]
+fn fields_added_by_hand_are_found_and_taken_out() {
+    both("added", |place| {
+        place.install("{}");
+        place.kubectl(&["set", "env", "deployment/r", "EXTRA=1"]);
+        place.kubectl(&["label", "configmap", "r-greeting", "by-hand=yes"]);
+        place.kubectl(&["patch", "configmap", "r-greeting", "--type=merge", "-p", r#"{"data":{"more":"x"}}"#]);
+        place.kubectl(&["patch", &place.gadgets(), "r", "--type=merge", "-p", r#"{"spec":{"more":{"x":1}}}"#]);
+        let seen = told(&place.look("{}"));
+        for line in [
+            "added Deployment r spec.template.spec.containers[name=main].env[name=EXTRA] by kubectl-set",
+            "added ConfigMap r-greeting metadata.labels.by-hand by kubectl-label",
+            "added ConfigMap r-greeting data.more by kubectl-patch",
+            "added Gadget r spec.more by kubectl-patch",
+        ] {
+            assert!(seen.contains(line), "{seen}");
+        }
+        place.bring("{}", Deed::Mend);
+        assert_eq!(told(&place.look("{}")), "");
+        assert_eq!(place.history(), "1=deployed ");
+    });
+}
+
+#[test]
+fn a_restart_by_kubectl_is_no_drift() {
+    both("restart", |place| {
+        place.install("{}");
+        place.kubectl(&["rollout", "restart", "deployment/r"]);
+        assert_eq!(told(&place.look("{}")), "");
+    });
+}
+
+#[test]
+fn a_chart_with_random_text_is_recognised() {
+    both("random", |place| {
+        let values = r#"{"random":true}"#;
+        place.install(values);
+        let state = place.look(values);
+        assert!(state.random);
+        assert_eq!(told(&state), "");
+        assert_eq!(told(&place.look(r#"{"random":true,"greeting":"b"}"#)), "value greeting");
+    });
+}
+
+#[test]
+fn what_a_chart_looks_up_is_no_difference() {
+    both("lookup", |place| {
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: r-lookup\ndata:\n  seen: {{ (lookup \"v1\" \"Namespace\" \"\" \"default\").metadata.name | default \"nobody\" | quote }}\n";
+        std::fs::write(place.chart().join("templates/lookup.yaml"), template.replace(".metadata.name", ".kind"))
+            .expect("a template");
+        place.install("{}");
+        assert_eq!(place.kubectl(&["get", "configmap", "r-lookup", "-o", "jsonpath={.data.seen}"]), "Namespace");
+        assert_eq!(told(&place.look("{}")), "");
+    });
+}
+
+#[test]
+fn a_failed_release_is_told_and_repaired() {
+    both("failed", |place| {
+        place.install("{}");
+        // A deployment never becomes ready where there is no kubelet.
+        let chart = place.chart().display().to_string();
+        let out = Output::of(
+            &mut place.helm(&["upgrade", "r", &chart, "--set", "replicas=2", "--wait", "--timeout", "2s"]),
+            b"",
+        );
+        assert!(!out.ok(), "{out}");
+        let state = place.look("{}");
+        assert_eq!((status(&state), place.history().as_str()), (Some(ReleaseStatus::Failed), "1=deployed 2=failed "));
+        let force = !state.conflicts.is_empty();
+        place.bring("{}", Deed::Upgrade { force });
+        let state = place.look("{}");
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn an_upgrade_that_does_not_become_ready_is_rolled_back() {
+    both("rollback", |place| {
+        place.install("{}");
+        let call = ReleaseCall {
+            wait: true,
+            timeout_s: 3,
+            ..place.call(r#"{"greeting":"b"}"#, Deed::Upgrade { force: false })
+        };
+        let error = place.try_bring(&call).unwrap_err();
+        assert!(error.message.starts_with("`helm upgrade`: "), "{error}");
+        let history = place.history();
+        assert!(history.contains("2=failed") && !history.contains("pending"), "{history}");
+    });
+}
+
+/// Starts somebody else's helm that waits for a hook, which never ends where there is no kubelet, and kills it.
+fn killed(place: &Place, verb: &[&str]) {
+    let chart = place.chart().display().to_string();
+    let mut command = std::process::Command::new(place.api.helm(place.which).expect("a helm"));
+    command.args(verb).args(["r", &chart, "--set", "hook=true", "--kubeconfig"]).arg(&place.api.kubeconfig);
+    command.args(["--kube-context", "test", "-n", &place.name]);
+    let mut child = command.spawn().expect("a helm");
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        if place.history().contains("pending") {
+            break;
+        }
+    }
+    child.kill().expect("a kill");
+    child.wait().expect("an end");
+    assert!(place.history().contains("pending"), "{}", place.history());
+}
+
+#[test]
+fn what_a_killed_helm_left_is_rolled_back_and_gone_on_with() {
+    both("killed", |place| {
+        place.install("{}");
+        killed(place, &["upgrade"]);
+        let wanted = r#"{"replicas":2}"#;
+        let state = place.look(wanted);
+        let release = state.release.as_ref().expect("a release");
+        assert_eq!(release.status, ReleaseStatus::PendingUpgrade);
+        assert!(release.earlier && release.age_s < 60);
+        // Somebody may still be at it.
+        let young = ReleaseCall { stale_s: 600, ..place.call(wanted, Deed::Upgrade { force: false }) };
+        let error = place.try_bring(&young).unwrap_err();
+        assert!(error.message.starts_with("another helm is at work: `pending-upgrade` since "), "{error}");
+        place.bring(wanted, Deed::Upgrade { force: false });
+        let state = place.look(wanted);
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn what_a_killed_first_install_left_is_taken_away() {
+    both("killedfirst", |place| {
+        killed(place, &["install"]);
+        assert_eq!(status(&place.look("{}")), Some(ReleaseStatus::PendingInstall));
+        place.bring("{}", Deed::Upgrade { force: false });
+        let state = place.look("{}");
+        assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
+    });
+}
+
+#[test]
+fn hooks_are_named_and_have_a_limit() {
+    both("hooks", |place| {
+        let values = r#"{"hook":true}"#;
+        let state = place.look(values);
+        let hooks = &state.chart.as_ref().expect("a chart").hooks;
+        assert_eq!(
+            (hooks[0].object.as_str(), hooks[0].events.join(" ").as_str()),
+            ("Job r-hook", "pre-install pre-upgrade")
+        );
+        let error = place.try_bring(&ReleaseCall {
+            hooks: true,
+            timeout_s: 3,
+            ..place.call(values, Deed::Upgrade { force: false })
+        });
+        assert!(error.is_err(), "{error:?}");
+        assert_eq!(status(&place.look(values)), Some(ReleaseStatus::Failed));
+        place.install(values);
+        assert_eq!(status(&place.look(values)), Some(ReleaseStatus::Deployed));
+    });
+}
+
+#[test]
+fn an_uninstall_leaves_definitions() {
+    both("gone", |place| {
+        place.install("{}");
+        place.bring("{}", Deed::Uninstall);
+        let state = place.look("{}");
+        assert!(state.release.is_none());
+        assert!(state.chart.as_ref().expect("a chart").crds.iter().all(|crd| crd.present));
+        assert_eq!(place.history(), "");
+        // Once more: nothing is there, and that is no error.
+        place.bring("{}", Deed::Uninstall);
+    });
+}
+
+#[test]
+fn a_release_of_somebody_else_is_told() {
+    both("foreign", |place| {
+        let chart = place.chart().display().to_string();
+        kubectl(&["create", "namespace", &format!("{}-other", place.name)]);
+        let other = format!("{}-other", place.name);
+        let mut theirs = place.helm(&["install", "theirs", &chart, "--no-hooks", "--namespace", &other]);
+        let out = Output::of(&mut theirs, b"");
+        assert!(out.ok(), "{out}");
+        let state = place.look("{}");
+        let foreign: Vec<_> = state.foreign.iter().map(|r| format!("{} {}", r.name, r.version)).collect();
+        assert_eq!(foreign, ["theirs 0.1.0"]);
+        // Of the same name: known as not ours, and ours once it is taken over.
+        let out = Output::of(&mut place.helm(&["install", "r", &chart, "--no-hooks", "--set", "replicas=2"]), b"");
+        assert!(out.ok(), "{out}");
+        assert!(!place.look("{}").release.expect("a release").ours);
+        place.install("{}");
+        assert!(place.look("{}").release.expect("a release").ours);
+    });
+}
+
+#[test]
+fn a_chart_of_another_version_is_refused() {
+    both("version", |place| {
+        let mut asked = place.asked("{}");
+        asked.chart.as_mut().expect("a chart").version = "0.2.0".to_owned();
+        let error = place.runtime.block_on(place.cluster.release(&asked, &SecretStore::default())).unwrap_err();
+        assert_eq!(error.message, format!("the chart `{}` is version `0.1.0`, and `0.2.0` is declared", place.name));
+    });
+}
+
+#[test]
+fn a_packed_chart_is_checked_by_its_digest() {
+    both("packed", |place| {
+        let chart = place.chart().display().to_string();
+        let out = Output::of(
+            limited(place.api.helm(place.which).expect("a helm").to_str().expect("text"))
+                .args(["package", &chart, "-d"])
+                .arg(place.dir.path()),
+            b"",
+        );
+        assert!(out.ok(), "{out}");
+        let packed = place.dir.path().join(format!("{}-0.1.0.tgz", place.name));
+        let sum = Output::of(limited("sha256sum").arg(&packed), b"").stdout;
+        let sha256 = sum.split(' ').next().expect("a digest").to_owned();
+        let mut asked = place.asked("{}");
+        let look = |asked: &ReleaseAsked| place.runtime.block_on(place.cluster.release(asked, &SecretStore::default()));
+        let from = ChartFrom::Path(packed.to_str().expect("text").to_owned());
+        asked.chart =
+            Some(ChartAsked { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
+        assert!(look(&asked).is_ok());
+        asked.chart = Some(ChartAsked { from, version: "0.1.0".to_owned(), sha256: Some("0".repeat(64)) });
+        let name = format!("{}-0.1.0.tgz", place.name);
+        assert_eq!(
+            look(&asked).unwrap_err().message,
+            format!("the chart `{name}` has the sha256 {sha256}, declared is {}", "0".repeat(64))
+        );
+    });
+}
+
+#[test]
+fn a_chart_of_a_repository_is_fetched_once_and_kept() {
+    both("repo", |place| {
+        let folder = place.dir.path().join("repo");
+        std::fs::create_dir(&folder).expect("a folder");
+        let (chart, into) = (place.chart().display().to_string(), folder.display().to_string());
+        for args in [["package", &chart, "-d", &into].as_slice(), &["repo", "index", &into]] {
+            let out = Output::of(place.helm(args).env_remove("KUBECONFIG"), b"");
+            assert!(out.ok(), "{out}");
+        }
+        let served = folder.clone();
+        let server =
+            Server::start(move |request| match std::fs::read(served.join(request.path.trim_start_matches('/'))) {
+                Ok(body) => Reply::file(&body, request),
+                Err(_) => Reply::status(404),
+            });
+        let charts = Some(place.dir.path().join("charts").to_str().expect("text").into());
+        let program: camino::Utf8PathBuf = place.api.helm(place.which).expect("a helm").to_str().expect("text").into();
+        let look = |version: &str, offline: bool| {
+            let options = HelmOptions { program: program.clone(), charts: charts.clone(), offline };
+            let cluster = place.cluster.clone().with_helm(options);
+            let from = ChartFrom::Repository { url: server.url(""), name: place.name.clone() };
+            let chart = Some(ChartAsked { from, version: version.to_owned(), sha256: None });
+            let asked = ReleaseAsked { chart, ..place.asked("{}") };
+            place.runtime.block_on(cluster.release(&asked, &SecretStore::default()))
+        };
+        let error = look("0.1.0", true).unwrap_err();
+        assert_eq!(error.message, format!("the chart `{}` 0.1.0 is not kept here, and nothing is fetched", place.name));
+        look("0.1.0", false).expect("a release");
+        let asked = server.asked().len();
+        assert!(asked >= 2);
+        look("0.1.0", false).expect("a release");
+        look("0.1.0", true).expect("a release");
+        assert_eq!(server.asked().len(), asked);
+        let error = look("0.2.0", false).unwrap_err();
+        assert!(error.message.starts_with(&format!("the chart `{}` 0.2.0 cannot be fetched: ", place.name)), "{error}");
+    });
+}
+
+#[test]
+fn every_variable_that_helm_knows_is_kept_from_it() {
+    let Some(api) = Cluster::require() else { return };
+    for which in [Helm::Three, Helm::Four] {
+        let out = Output::of(limited(api.helm(which).expect("a helm").to_str().expect("text")).arg("env"), b"");
+        let known = kube::helm_variables();
+        for name in out.stdout.lines().filter_map(|line| line.split('=').next()) {
+            assert!(known.contains(&name), "`{name}` is not kept from helm");
+        }
+    }
+}

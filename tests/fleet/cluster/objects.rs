@@ -1,0 +1,344 @@
+//! Steps of the cluster beside steps of hosts: applied, again, drifted, repaired, pruned, blocked, killed.
+
+use super::support::{Cluster, Helm, Site};
+use crate::support::Output;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// A site of two sandboxes whose inventory and namespace are called `name`.
+fn site(api: &Cluster, name: &str, rest: &str) -> Site {
+    let site = Site::new(api, &api.kubeconfig, "test", Helm::No);
+    std::fs::create_dir(site.path("recipes")).expect("a folder");
+    let kubeconfig = api.kubeconfig.display();
+    site.write(
+        "inventory.yaml",
+        &format!(
+            "cluster: {name}\nconnect: {{ transport: sandbox }}\nhosts: {{ 'box[1:2]': }}\nkubernetes: {{ kubeconfig: {kubeconfig}, context: test }}\n{rest}"
+        ),
+    );
+    site
+}
+
+fn settings(name: &str, data: &str) -> String {
+    format!(
+        "recipe: web\nsummary: A page.\nsteps:\n\
+         \x20 - name: marker\n    file: {{ path: /etc/marker, content: \"x\\n\" }}\n\
+         \x20 - name: space\n    namespace: {{ name: {name}, labels: {{ team: ml }} }}\n\
+         \x20 - name: settings\n    manifest: {{ namespace: {name}, objects: [{data}] }}\n\
+         \x20 - name: after\n    file: {{ path: /etc/after, content: \"y\\n\" }}\n"
+    )
+}
+
+const MAP: &str = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: settings }, data: { text: hello } }";
+const OTHER: &str = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: other }, data: { text: other } }";
+const FRONT: &str = "{ apiVersion: apps/v1, kind: Deployment, metadata: { name: front }, spec: { replicas: 2, selector: { matchLabels: { app: front } }, \
+     template: { metadata: { labels: { app: front } }, spec: { containers: [{ name: main, image: 'nginx:1.27', \
+     resources: { limits: { memory: 1024Mi } } }] } } } }";
+const APPLY: &str = "apply:\n  - { recipe: web, on: all }\n";
+
+fn apply(site: &Site) -> Output {
+    site.forge(&["apply", "inventory.yaml", "--yes"])
+}
+
+fn version(api: &Cluster, what: &[&str]) -> String {
+    let mut args = vec!["get"];
+    args.extend(what);
+    args.extend(["-o", "jsonpath={.metadata.resourceVersion}"]);
+    api.kubectl(&args)
+}
+
+#[test]
+fn hosts_and_cluster_are_one_graph_and_the_second_time_nothing_is_written() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "whole", APPLY);
+    site.write("recipes/web.yaml", &settings("whole", &format!("{MAP}, {FRONT}")));
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("cluster whole, 2 hosts and the cluster, declared in inventory.yaml"), "{plan}");
+    assert!(plan.stdout.contains("6 changes (1 predicted) on 2 of 2 hosts and the cluster"), "{plan}");
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.contains("2 hosts and the cluster: 3 changed"), "{out}");
+    assert_eq!(api.kubectl(&["get", "deployment", "-n", "whole", "front", "-o", "jsonpath={.spec.replicas}"]), "2");
+    let before = version(api, &["deployment", "-n", "whole", "front"]);
+    let again = apply(&site);
+    assert_eq!(again.code, 0, "{again}");
+    assert!(again.stdout.contains("nothing to do: 2 hosts and the cluster, 6 steps as declared"), "{again}");
+    // The status moves by itself; what is declared was not written.
+    let managers = api.kubectl(&[
+        "get",
+        "configmap",
+        "-n",
+        "whole",
+        "settings",
+        "-o",
+        "jsonpath={.metadata.managedFields[*].manager}",
+    ]);
+    assert_eq!(managers, "forge");
+    assert!(!before.is_empty());
+    let map = version(api, &["configmap", "-n", "whole", "settings"]);
+    apply(&site);
+    assert_eq!(version(api, &["configmap", "-n", "whole", "settings"]), map);
+    let drift = site.forge(&["drift", "inventory.yaml"]);
+    assert_eq!(drift.code, 0, "{drift}");
+    assert!(drift.stdout.contains("no drift: 2 hosts and the cluster, 6 checks as declared"), "{drift}");
+}
+
+#[test]
+fn what_somebody_edits_is_drift_with_a_name_and_is_repaired() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "edited", APPLY);
+    site.write("recipes/web.yaml", &settings("edited", &format!("{MAP}, {FRONT}")));
+    assert_eq!(apply(&site).code, 0);
+    api.kubectl(&[
+        "patch",
+        "configmap",
+        "-n",
+        "edited",
+        "settings",
+        "--type=merge",
+        "-p",
+        "{\"data\":{\"text\":\"bye\",\"mine\":\"1\"}}",
+    ]);
+    api.kubectl(&["set", "image", "-n", "edited", "deployment/front", "main=nginx:1.28"]);
+    let drift = site.forge(&["drift", "inventory.yaml"]);
+    assert_eq!(drift.code, 2, "{drift}");
+    let told = &drift.stdout;
+    assert!(told.contains("`kubectl-patch` set .data.text at 20"), "{drift}");
+    assert!(told.contains("`kubectl-patch` added .data.mine at 20"), "{drift}");
+    assert!(told.contains("main") && told.contains("nginx:1.28"), "{drift}");
+    let plan = site.forge(&["plan", "inventory.yaml", "-o", "plan.json"]);
+    assert_eq!(plan.code, 0, "{plan}");
+    let out = site.forge(&["apply", "plan.json", "--yes"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(
+        api.kubectl(&["get", "configmap", "-n", "edited", "settings", "-o", "jsonpath={.data}"]),
+        "{\"text\":\"hello\"}"
+    );
+    let image = "jsonpath={.spec.template.spec.containers[0].image}";
+    assert_eq!(api.kubectl(&["get", "deployment", "-n", "edited", "front", "-o", image]), "nginx:1.27");
+    assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 0);
+    crate::proof::mark("manifest");
+}
+
+#[test]
+fn a_custom_resource_comes_with_its_kind_and_drifts_like_any_other() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "custom", APPLY);
+    let definition = "{ apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: { name: pages.custom.example }, \
+         spec: { group: custom.example, scope: Namespaced, names: { plural: pages, singular: page, kind: Page }, \
+         versions: [{ name: v1, served: true, storage: true, schema: { openAPIV3Schema: { type: object, \
+         x-kubernetes-preserve-unknown-fields: true } } }] } }";
+    let page =
+        "{ apiVersion: custom.example/v1, kind: Page, metadata: { name: home }, spec: { title: hello, size: 3 } }";
+    site.write("recipes/web.yaml", &settings("custom", &format!("{page}, {definition}")));
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    api.kubectl(&["patch", "page", "-n", "custom", "home", "--type=merge", "-p", "{\"spec\":{\"title\":\"bye\"}}"]);
+    let drift = site.forge(&["drift", "inventory.yaml"]);
+    assert_eq!(drift.code, 2, "{drift}");
+    assert!(drift.stdout.contains("`kubectl-patch` set .spec.title"), "{drift}");
+    assert_eq!(apply(&site).code, 0);
+    assert_eq!(api.kubectl(&["get", "page", "-n", "custom", "home", "-o", "jsonpath={.spec.title}"]), "hello");
+}
+
+#[test]
+fn what_is_no_longer_declared_goes() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "pruned", APPLY);
+    site.write("recipes/web.yaml", &settings("pruned", &format!("{MAP}, {OTHER}")));
+    assert_eq!(apply(&site).code, 0);
+    // Another key of what stays is dropped, another one comes.
+    let map = MAP.replace("text: hello", "other: hello");
+    site.write("recipes/web.yaml", &settings("pruned", &map));
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("ConfigMap pruned/other is no longer declared"), "{plan}");
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(
+        api.kubectl(&["get", "configmap", "-n", "pruned", "settings", "-o", "jsonpath={.data}"]),
+        "{\"other\":\"hello\"}"
+    );
+    let left = api.kubectl(&["get", "configmap", "-n", "pruned", "-o", "name", "--ignore-not-found"]);
+    assert!(!left.contains("configmap/other"), "{left}");
+    let again = apply(&site);
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+    // All of it goes with its recipe.
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("inventory.yaml", &inventory.replace("on: all", "on: all, ensure: absent"));
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(api.kubectl(&["get", "ns", "pruned", "--ignore-not-found"]), "");
+}
+
+#[test]
+fn a_namespace_that_is_not_empty_stays() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "kept", &APPLY.replace("on: all", "on: all, ensure: absent"));
+    site.write(
+        "recipes/web.yaml",
+        "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    namespace: { name: kept, labels: { team: ml } }\n",
+    );
+    api.kubectl(&["create", "ns", "kept"]);
+    api.kubectl(&["create", "configmap", "-n", "kept", "theirs"]);
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stdout.contains("it is not empty: ConfigMap theirs"), "{out}");
+    api.kubectl(&["delete", "configmap", "-n", "kept", "theirs"]);
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(api.kubectl(&["get", "ns", "kept", "--ignore-not-found"]), "");
+    // Made, and again, and changed behind forge's back.
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("inventory.yaml", &inventory.replace(", ensure: absent", ""));
+    assert_eq!(apply(&site).code, 0);
+    api.kubectl(&["label", "ns", "kept", "by=hand"]);
+    assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 2);
+    assert_eq!(apply(&site).code, 0);
+    let again = apply(&site);
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+    crate::proof::mark("namespace");
+}
+
+#[test]
+fn secrets_are_nowhere() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "secrets", "apply:\n  - { recipe: web, on: all, with: { token: { env: TOKEN } } }\n");
+    site.write(
+        "recipes/web.yaml",
+        "recipe: web\nsummary: A page.\nparams: { token: { type: secret, doc: A token. } }\nsteps:\n\
+         \x20 - name: space\n    namespace: { name: secrets }\n\
+         \x20 - name: token\n    manifest: { namespace: secrets, objects: [{ apiVersion: v1, kind: Secret, metadata: { name: token }, \
+         stringData: { token: '{{ params.token }}' } }, { apiVersion: v1, kind: ConfigMap, metadata: { name: leak }, data: { url: 'x://{{ params.token }}@h' } }] }\n",
+    );
+    let run = |args: &[&str], token: &str| Output::of(site.command(args).env("TOKEN", token), b"");
+    for (token, args) in [
+        ("hunter2-first", &["plan", "inventory.yaml", "-vv", "-o", "plan.json"][..]),
+        ("hunter2-first", &["apply", "inventory.yaml", "--yes", "-vv"]),
+        ("hunter2-second", &["plan", "inventory.yaml", "-vv", "-o", "plan2.json"]),
+        ("hunter2-second", &["drift", "inventory.yaml", "-vv"]),
+        ("hunter2-second", &["apply", "inventory.yaml", "--yes", "-vv"]),
+        ("hunter2-second", &["plan", "inventory.yaml"]),
+    ] {
+        let out = run(args, token);
+        assert!(!out.to_string().contains("hunter2"), "{out}");
+        assert!(out.code == 0 || out.code == 2, "{args:?}: {out}");
+    }
+    for file in ["plan.json", "plan2.json"] {
+        assert!(!std::fs::read_to_string(site.path(file)).expect("a plan").contains("hunter2"), "{file}");
+    }
+    assert_eq!(
+        api.kubectl(&["get", "configmap", "-n", "secrets", "leak", "-o", "jsonpath={.data.url}"]),
+        "x://hunter2-second@h"
+    );
+    let records = api.kubectl(&["get", "configmap", "-n", "forge-system", "forge-applied-secrets", "-o", "yaml"]);
+    assert!(records.contains("keyed:") && !records.contains("hunter2"), "{records}");
+    let last = run(&["plan", "inventory.yaml"], "hunter2-second");
+    assert!(last.stdout.contains("nothing to do"), "{last}");
+    // What ends the sandboxes knows no token.
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("inventory.yaml", inventory.split("apply:").next().unwrap_or_default());
+}
+
+#[test]
+fn a_barrier_that_lacks_a_host_blocks_the_step_of_the_cluster() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "barrier", "apply:\n  - { recipe: driver, on: all }\n  - { recipe: web, on: all }\n");
+    let driver = "recipe: driver\nsummary: A driver.\nsteps:\n  - name: install\n    command: { apply: 'test -e /etc/ok && touch /etc/installed', check: test -e /etc/installed }\n";
+    site.write("recipes/driver.yaml", driver);
+    let web = |needs: &str| {
+        format!(
+            "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    needs: {needs}\n    namespace: {{ name: barrier }}\n  - name: last\n    needs: [web/space]\n    file: {{ path: /etc/last, content: \"x\\n\" }}\n"
+        )
+    };
+    site.write("recipes/web.yaml", &web("{ driver: { of: selected, least: 100% } }"));
+    site.forge(&["exec", "box1", "--yes", "--", "touch", "/etc/ok"]);
+    let ok = site.forge(&["exec", "--on", "box1", "--yes", "--", "touch", "/etc/ok"]);
+    assert_eq!(ok.code, 0, "{ok}");
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.to_string().contains("needs `driver/install` on 2 hosts, got 1; missing: box2"), "{out}");
+    assert_eq!(api.kubectl(&["get", "ns", "barrier", "--ignore-not-found"]), "");
+    site.write("recipes/web.yaml", &web("{ driver: { of: selected, least: 50% } }"));
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(api.kubectl(&["get", "ns", "barrier", "-o", "name"]).contains("barrier"), "{out}");
+    // Only the cluster: hosts that count are not in this run.
+    site.write(
+        "recipes/web.yaml",
+        &web("{ driver: { of: selected, least: 100% } }").replace("name: barrier", "name: barrier-2"),
+    );
+    let out = site.forge(&["plan", "inventory.yaml", "--on", "kubernetes"]);
+    assert!(out.stdout.contains("not in this run: box1, box2"), "{out}");
+}
+
+#[test]
+fn an_api_that_is_not_there_keeps_no_host_from_its_steps() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "away", APPLY);
+    site.write("recipes/web.yaml", "recipe: web\nsummary: A page.\nsteps:\n  - name: marker\n    file: { path: /etc/marker, content: \"x\\n\" }\n  - name: space\n    namespace: { name: away }\n");
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("inventory.yaml", &inventory.replace("context: test", "context: closed"));
+    let out = apply(&site);
+    assert_eq!(out.code, 4, "{out}");
+    assert!(out.to_string().contains("`https://127.0.0.1:1` does not answer"), "{out}");
+    assert!(out.stdout.contains("2 hosts and the cluster: 2 changed, 1 unreachable"), "{out}");
+    let hosts = site.forge(&["plan", "inventory.yaml", "--on", "all"]);
+    assert_eq!(hosts.code, 0, "{hosts}");
+    assert!(hosts.stdout.contains("nothing to do: 2 hosts,"), "{hosts}");
+}
+
+#[test]
+fn a_killed_run_holds_the_cluster_only_for_a_while_and_is_finished_by_the_next() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "killed", APPLY);
+    // A condition that nobody brings: without a kubelet no pod runs.
+    site.write(
+        "recipes/web.yaml",
+        &format!(
+            "recipe: web\nsummary: A page.\nsteps:\n  - name: space\n    namespace: {{ name: killed }}\n\
+             \x20 - name: front\n    manifest: {{ namespace: killed, wait: Available, limit: 2m, objects: [{FRONT}] }}\n"
+        ),
+    );
+    let mut child = site
+        .command(&["apply", "inventory.yaml", "--yes"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("forge");
+    let began = Instant::now();
+    while api.kubectl(&["get", "deployment", "-n", "killed", "front", "-o", "name", "--ignore-not-found"]).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the deployment does not come");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let other = apply(&site);
+    assert_eq!(other.code, 7, "{other}");
+    assert!(other.to_string().contains("another run works on the cluster: `forge apply inventory.yaml`"), "{other}");
+    child.kill().expect("killed");
+    child.wait().expect("its end");
+    api.kubectl(&[
+        "patch",
+        "deployment",
+        "-n",
+        "killed",
+        "front",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        "{\"status\":{}}",
+    ]);
+    let recipe = std::fs::read_to_string(site.path("recipes/web.yaml"))
+        .expect("a recipe")
+        .replace("wait: Available, limit: 2m, ", "");
+    site.write("recipes/web.yaml", &recipe);
+    let end = Instant::now() + Duration::from_secs(60);
+    let out = loop {
+        let out = apply(&site);
+        if out.code != 7 || Instant::now() > end {
+            break out;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    };
+    assert_eq!(out.code, 0, "{out}");
+    let again = apply(&site);
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+}

@@ -1,0 +1,203 @@
+//! The kind `helm_release` as its user sees it: plan, apply, verify and drift, with both majors of helm.
+
+use super::helm::{CHART, copy};
+use super::support::{Cluster, Helm, Site, kubectl};
+use crate::support::Output;
+
+/// A site whose recipe makes a namespace and a release in it.
+struct Project {
+    site: Site,
+    name: String,
+    four: bool,
+}
+
+/// Runs a test with each major.
+fn both(name: &str, test: impl Fn(&Project)) {
+    let Some(api) = Cluster::require() else { return };
+    for (helm, major) in [(Helm::Three, 3), (Helm::Four, 4)] {
+        eprintln!("with helm {major}");
+        test(&Project::new(api, helm, &format!("{name}{major}"), major == 4));
+    }
+}
+
+impl Project {
+    fn new(api: &Cluster, helm: Helm, name: &str, four: bool) -> Project {
+        let site = Site::new(api, &api.kubeconfig, "test", helm);
+        copy(CHART.as_ref(), &site.path("recipes/charts/tiny"), name);
+        let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+        // Lock and records are a cluster's, by its name.
+        let inventory = inventory.replace("cluster: site", &format!("cluster: {name}"));
+        site.write(
+            "inventory.yaml",
+            &format!("{inventory}apply: [{{ recipe: app, on: all, with: {{ password: {{ file: secret }} }} }}]\n"),
+        );
+        site.write("secret", "hunter2-of-the-test\n");
+        let project = Project { site, name: name.to_owned(), four };
+        project.declare("values: { replicas: 2 }");
+        project
+    }
+
+    /// Declares the release with these fields.
+    fn declare(&self, fields: &str) {
+        let name = &self.name;
+        self.site.write(
+            "recipes/app.yaml",
+            &format!(
+                "recipe: app\nsummary: A chart\nparams: {{ password: {{ type: secret }} }}\nsteps:\n  \
+                 - name: place\n    namespace: {{ name: {name} }}\n  \
+                 - name: chart\n    helm_release:\n      {{ name: r, namespace: {name}, path: charts/tiny, version: 0.1.0, wait: false, hooks: false, {fields} }}\n"
+            ),
+        );
+    }
+
+    fn forge(&self, args: &[&str]) -> Output {
+        self.site.forge(&[args, &["inventory.yaml"]].concat())
+    }
+
+    /// Applies what has to come off.
+    fn must_apply(&self) {
+        let out = self.apply();
+        assert_eq!(out.code, 0, "{out}");
+    }
+
+    fn apply(&self) -> Output {
+        self.forge(&["apply", "--yes"])
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        kubectl(&[&["-n", &self.name], args].concat())
+    }
+
+    fn revisions(&self) -> String {
+        self.kubectl(&[
+            "get",
+            "secret",
+            "-l",
+            "owner=helm",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}",
+        ])
+    }
+
+    fn gadgets(&self) -> String {
+        format!("gadgets.{}.forge.test", self.name)
+    }
+}
+
+fn has(out: &Output, text: &str) {
+    assert!(out.stdout.contains(text), "no `{text}` in {out}");
+}
+
+#[test]
+fn from_nothing_to_verified_and_then_nothing_to_do() {
+    both("whole", |project| {
+        let plan = project.forge(&["plan"]);
+        has(&plan, &format!("there is no release `{}/r`", project.name));
+        has(&plan, &format!("CustomResourceDefinition gadgets.{}.forge.test", project.name));
+        let out = project.apply();
+        assert_eq!(out.code, 0, "{out}");
+        let again = project.apply();
+        assert_eq!(again.code, 0, "{again}");
+        has(&project.forge(&["plan", "-v"]), "0.1.0 is deployed, and its live objects are as it says");
+        assert_eq!(project.revisions(), "1=deployed ");
+        // Another value is told field by field, and is one revision.
+        project.declare("values: { replicas: 3 }");
+        let plan = project.forge(&["plan"]);
+        has(&plan, "values.replicas");
+        has(&plan, "Deployment r spec.replicas");
+        let out = project.apply();
+        assert_eq!((out.code, project.revisions().as_str()), (0, "1=superseded 2=deployed "), "{out}");
+    });
+}
+
+#[test]
+fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
+    both("edited", |project| {
+        project.must_apply();
+        project.kubectl(&[
+            "patch",
+            &project.gadgets(),
+            "r",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"driver":{"enabled":true},"more":1}}"#,
+        ]);
+        let drift = project.forge(&["drift"]);
+        has(&drift, "Gadget r spec.driver.enabled");
+        has(&drift, "kubectl-patch");
+        has(&drift, "no upgrade takes away");
+        let out = project.apply();
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.revisions(), "1=deployed ");
+        assert_eq!(
+            project.kubectl(&["get", &project.gadgets(), "r", "-o", "jsonpath={.spec}"]),
+            r#"{"driver":{"enabled":false},"greeting":"hello"}"#
+        );
+        assert_eq!(project.forge(&["drift"]).code, 0);
+    });
+}
+
+#[test]
+fn a_conflict_is_named_and_taken_over() {
+    both("taken", |project| {
+        project.must_apply();
+        project.kubectl(&["set", "image", "deployment/r", "main=forge.local/other:2"]);
+        project.declare("values: { replicas: 2, image: 'forge.local/tiny:3' }");
+        let plan = project.forge(&["plan"]);
+        has(&plan, "kubectl-set");
+        assert_eq!(plan.stdout.contains("the upgrade takes 1 field of kubectl-set"), project.four, "{plan}");
+        let out = project.apply();
+        assert_eq!((out.code, project.revisions().as_str()), (0, "1=superseded 2=deployed "), "{out}");
+    });
+}
+
+#[test]
+fn a_secret_value_is_shown_nowhere() {
+    both("secret", |project| {
+        project.declare("values: { password: '{{ params.password }}' }");
+        let plan = project.forge(&["plan", "--commands"]);
+        let apply = project.apply();
+        assert_eq!(apply.code, 0, "{apply}");
+        let held = project.kubectl(&["get", "secret", "r-login", "-o", "jsonpath={.data.password}"]);
+        assert_eq!(held, "aHVudGVyMi1vZi10aGUtdGVzdA==");
+        project.site.write("secret", "another-of-the-test\n");
+        let other = project.forge(&["plan", "--format", "json"]);
+        has(&other, "values.password");
+        for out in [plan, apply, other, project.forge(&["drift"])] {
+            let text = out.to_string();
+            for secret in ["hunter2-of-the-test", "another-of-the-test", "aHVudGVyMi1vZi10aGUtdGVzdA"] {
+                assert!(!text.contains(secret), "{text}");
+            }
+        }
+        project.must_apply();
+        assert_eq!(project.revisions(), "1=superseded 2=deployed ");
+    });
+}
+
+#[test]
+fn what_is_not_pinned_or_not_ours_is_left_alone() {
+    both("alone", |project| {
+        project.declare("values: { image: 'forge.local/tiny:latest' }");
+        let out = project.apply();
+        has(&out, "an image without a tag or digest, or with `latest`: `forge.local/tiny:latest`");
+        assert_ne!(out.code, 0);
+        assert_eq!(project.revisions(), "");
+    });
+}
+
+#[test]
+fn an_uninstall_names_what_stays() {
+    both("removed", |project| {
+        project.must_apply();
+        let recipe = std::fs::read_to_string(project.site.path("recipes/app.yaml")).expect("a recipe");
+        project.site.write(
+            "recipes/app.yaml",
+            &recipe.replace("- name: chart\n", "- name: chart\n    when: \"false\"\n    otherwise: absent\n"),
+        );
+        has(&project.forge(&["plan"]), &format!("an uninstall leaves the definitions `{}`", project.gadgets()));
+        let out = project.apply();
+        assert_eq!((out.code, project.revisions().as_str()), (0, ""), "{out}");
+        kubectl(&["get", "crd", &project.gadgets()]);
+        has(&project.forge(&["plan", "-v"]), &format!("there is no release `{}/r`", project.name));
+    });
+}
