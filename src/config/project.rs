@@ -61,7 +61,8 @@ impl Project {
 
     /// Returns the name of the cluster's API, where steps run through it.
     pub fn member(&self) -> Option<&HostName> {
-        self.hosts.keys().find(|host| host.is_cluster())
+        // It was put behind all hosts.
+        self.hosts.keys().next_back().filter(|last| last.is_cluster())
     }
 
     /// Returns the folder of the inventory, with every link followed.

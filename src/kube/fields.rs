@@ -39,7 +39,7 @@ struct Owner {
 /// Returns who set which fields; what belongs to a status is left out.
 pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
     let told = |owner: Owner| FieldManager {
-        fields: leaves(&owner.fields).map(|path| shown(path)).collect(),
+        fields: leaves(&owner.fields).map(shown).collect(),
         manager: owner.manager,
         time: owner.time,
     };
@@ -164,7 +164,10 @@ fn pointer(object: &Value, path: &Path) -> Option<String> {
         let step = match part {
             Part::Field(name) => name.replace('~', "~0").replace('/', "~1"),
             Part::At(index) => index.to_string(),
-            Part::Is(value) => position(at, |item| item.to_string() == *value)?.to_string(),
+            Part::Is(value) => {
+                let value: Value = serde_json::from_str(value).ok()?;
+                position(at, |item| *item == value)?.to_string()
+            }
             Part::Item(keys) => {
                 let keys: Value = serde_json::from_str(keys).ok()?;
                 let fits = |item: &Value| {

@@ -52,11 +52,11 @@ fn is_label(name: &str) -> bool {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     if !is_label(&name) {
-        return Err(bad_value(&format!("`{name}` cannot name a namespace"))
+        return Err(bad_value(format!("`{name}` cannot name a namespace"))
             .hint("use small letters, digits and `-`, at most 63"));
     }
     if absent && (name == "default" || name.starts_with("kube-")) {
-        return Err(bad_value(&format!("`{name}` is never removed")));
+        return Err(bad_value(format!("`{name}` is never removed")));
     }
     let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
     for part in ["labels", "annotations"] {
