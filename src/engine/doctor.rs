@@ -7,6 +7,8 @@ mod cluster;
 mod here;
 mod judge;
 
+pub(super) use cluster::open;
+
 use super::observe::observe_for;
 use super::prove::facts_used;
 use super::run::{Events, Options};

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The API of one cluster, as one user.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
+    pub(super) client: Client,
     /// The address, and through which host.
     server: String,
     /// Gone through, for as long as questions are asked.
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, KubeError> {
         match tokio::time::timeout(LIMIT, question).await {
             Ok(answer) => answer.map_err(|error| KubeError::of(&self.server, self.session.is_some(), &error)),
             Err(_) => Err(KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))),

@@ -6,11 +6,22 @@
 //! Each question has a time limit. Nothing here prints.
 
 mod access;
+mod answer;
+mod claim;
 mod cluster;
 mod error;
+mod evict;
 mod helm;
+mod node;
+mod pod;
+#[cfg(test)]
+mod tests;
 
 pub use access::Access;
+pub use claim::Claim;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
+pub use evict::{Evicted, Policy};
 pub use helm::{HelmVersion, helm_version};
+pub use node::{Node, Patched, node_of};
+pub use pod::{Budget, Fate, Manner, Pod};

@@ -18,7 +18,7 @@ pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{Resolved, Var, resolve};
-pub(super) use rollout::{KEYS as ROLLOUT_KEYS, check as check_rollout};
+pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, check as check_rollout};
 
 use super::cx::Cx;
 use super::table::{self, Table};
@@ -60,7 +60,6 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
     let Some(table) = Table::open(root, "an inventory", &KEYS, &mut cx.diags) else {
         return Inventory::default();
     };
-    later(&table, cx);
     let mut inventory = Inventory {
         cluster: cluster(&table, cx),
         connect: connect::read_optional(table.get("connect"), cx),
@@ -72,6 +71,11 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         drift: table.get("drift").and_then(|node| drift::read(node, cx)),
         kubernetes: None,
     };
+    let drains = inventory.rollout.as_ref().is_some_and(|rollout| rollout.kubernetes.is_some());
+    if !drains {
+        later(&table, cx);
+    }
+    rollout::check_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
     inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push(Diag::error(Code::NoHosts, "the inventory has no hosts").at(first_of(root)));

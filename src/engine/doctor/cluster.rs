@@ -36,7 +36,15 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
     found
 }
 
-async fn open(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
+/// Opens the API that `access` names, by itself or through a host.
+///
+/// # Errors
+/// If the host cannot be reached, and as [`Cluster::open`].
+pub(in crate::engine) async fn open(
+    project: &Project,
+    access: &Access,
+    options: &Options,
+) -> Result<Cluster, KubeError> {
     let Some(host) = &access.via else { return Cluster::open(access).await };
     let session = session(project, options, host, &project.secrets).await;
     Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await

@@ -1,5 +1,6 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
 
 mod access;
+mod drain;
 mod support;
 mod through;
