@@ -2,6 +2,7 @@
 
 use super::Share;
 use crate::diag::Span;
+use crate::kube::Manner;
 use std::fmt;
 
 /// How long a host may take to come back from a reboot where nothing is declared: servers with much memory and
@@ -30,6 +31,8 @@ pub struct Rollout {
     pub busy_wait_s: Option<u64>,
     /// The group whose hosts are nodes of Slurm.
     pub slurm: Option<(String, Span)>,
+    /// The group whose hosts are nodes of the Kubernetes cluster, and how they are drained.
+    pub kubernetes: Option<NodeDrain>,
     pub span: Option<Span>,
 }
 
@@ -47,10 +50,27 @@ impl Default for Rollout {
             hours: None,
             busy_wait_s: None,
             slurm: None,
+            kubernetes: None,
             span: None,
         }
     }
 }
+
+/// How nodes of the Kubernetes cluster are drained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDrain {
+    /// The group whose hosts they are.
+    pub group: (String, Span),
+    /// How long pods may take to leave. Seconds.
+    pub timeout_s: u64,
+    /// How long a pod may take to end; `None` for as long as it says itself. Seconds.
+    pub grace_s: Option<u64>,
+    /// What may be deleted that does not come back elsewhere.
+    pub manner: Manner,
+}
+
+/// How long the pods of a node may take to leave where nothing is declared. Seconds.
+pub const DRAIN_LIMIT_S: u64 = 10 * 60;
 
 /// Whether hosts may reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
 
 use super::inventory::notify;
-use super::inventory::{CONNECT_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
+use super::inventory::{
+    CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS, ROLLOUT_KEYS,
+};
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
 use crate::model::{Phase, Scope, Value};
@@ -175,8 +177,28 @@ fn rollout(key: &str) -> Value {
         ),
         "busy" => said("What happens where somebody holds the host's devices.", object(&["wait"], rollout, &["wait"])),
         "wait" => said("How long a window waits for them.", duration()),
-        "drain" => said("Who is asked to send no more work.", object(&["slurm"], rollout, &["slurm"])),
+        "drain" => {
+            let mut who = object(&DRAIN_KEYS, rollout, &[]);
+            who["minProperties"] = json!(1);
+            said("Who is asked to send no more work.", who)
+        }
         "slurm" => said("The group whose hosts are nodes of Slurm.", text()),
+        "kubernetes" => said(
+            "The group whose hosts are nodes of the cluster that `kubernetes` names.",
+            json!({ "anyOf": [text(), object(&NODE_KEYS, node_drain, &["group"])] }),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn node_drain(key: &str) -> Value {
+    let truth = || json!({ "type": "boolean" });
+    match key {
+        "group" => said("The group whose hosts are nodes.", text()),
+        "timeout" => said("How long pods may take to leave; 10m without it.", duration()),
+        "grace" => said("How long a pod may take to end; what the pod says without it.", duration()),
+        "delete_emptydir_data" => said("Whether pods with volumes `emptyDir` go; their data is lost.", truth()),
+        "delete_unmanaged" => said("Whether pods go that nothing makes anew.", truth()),
         _ => json!({}),
     }
 }

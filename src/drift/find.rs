@@ -10,7 +10,8 @@ use super::passing::Passing;
 use crate::config::{Expander, State};
 use crate::model::{Disruption, HostName, Level, Untrusted, Verdict};
 use crate::plan::{
-    self, Ahead, Case, HostPlan, HostSeen, Inputs, LeftBehind, Plan, Reach, Ruling, StepPlan, Turn, VerifyPlan,
+    self, Ahead, Case, HostPlan, HostSeen, Inputs, LeftBehind, NodeSeen, Plan, Reach, Ruling, StepPlan, Turn,
+    VerifyPlan,
 };
 use crate::probe::Unknown;
 use crate::resource::Judgement;
@@ -103,6 +104,7 @@ impl OneHost<'_, '_> {
                 self.unhealthy(fact, why);
             }
         }
+        self.node(case);
         for fault in health::faults(&case.seen.facts, grown) {
             self.fault(fault);
         }
@@ -141,6 +143,33 @@ impl OneHost<'_, '_> {
             place: String::new(),
         };
         self.push_unsure(unsure, &[]);
+    }
+
+    /// A node that a run drained and did not give back takes no pods, though all that is declared may hold.
+    fn node(&mut self, case: &Case<'_>) {
+        match case.seen.node.as_ref() {
+            Some(NodeSeen::Node { name, left: Some(run) }) => {
+                let finding = Finding {
+                    title: format!("node {} of Kubernetes", name.raw()).into(),
+                    verdict: Verdict::Pending,
+                    reason: format!("still drained by run {}", run.raw()).into(),
+                    hint: Some("an apply that gets through gives it back".to_owned()),
+                    cause: Cause::Pending,
+                    ..self.blank(KUBERNETES, NODE, Aspect::Node)
+                };
+                self.push(finding, &[]);
+            }
+            Some(NodeSeen::Unknown { why }) => {
+                self.undecided(KUBERNETES, NODE);
+                let reason = format!("its node of Kubernetes is not known: {}", why.raw()).into();
+                let host = self.plan.host.clone();
+                let (recipe, step) = (KUBERNETES.into(), NODE.into());
+                let unsure =
+                    Unsure { host, recipe, step, aspect: Aspect::Node, reason, hint: None, place: String::new() };
+                self.push_unsure(unsure, &[]);
+            }
+            _ => {}
+        }
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -349,6 +378,10 @@ pub(super) const EVERY_STEP: &str = "*";
 
 /// What stands for the recipe of what hardware says of itself.
 const HARDWARE: &str = "hardware";
+
+/// What stand for recipe and step of what the cluster says of a host's node.
+const KUBERNETES: &str = "kubernetes";
+const NODE: &str = "node";
 
 /// Returns the paths that a turn is about, or about a part of.
 fn paths(turn: Option<&Turn<'_>>) -> Vec<String> {

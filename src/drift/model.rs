@@ -190,6 +190,8 @@ pub enum Aspect {
     Undeclared,
     /// What the hardware says of itself.
     Health,
+    /// The host's node of Kubernetes, which a run drained and did not give back.
+    Node,
 }
 
 /// What the record of the last verified apply says.

@@ -35,7 +35,7 @@ pub async fn apply(
     cancel: &Cancel,
 ) -> Report {
     let began = Instant::now();
-    let Observed { seen, chosen, published, exports, secrets, mut links, .. } = observed;
+    let Observed { seen, chosen, published, exports, secrets, mut links, api, .. } = observed;
     let mut seen: BTreeMap<HostName, HostSeen> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
     let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
@@ -58,6 +58,7 @@ pub async fn apply(
         options,
         plan: &plan.id,
         board: &board,
+        api: &api,
         cancel,
         events,
         window: &Semaphore::new(options.parallel.max(1)),
@@ -74,7 +75,8 @@ pub async fn apply(
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| carry_out(&run, host, seen, link)).collect();
     let done = gather(&run, &mut going).await;
-    Report {
+    drop(going);
+    let report = Report {
         version: VERSION,
         run: options.run.clone(),
         verb: "apply".to_owned(),
@@ -86,7 +88,9 @@ pub async fn apply(
         interrupted: cancel.level() > Stop::No,
         evict_busy: options.evict_busy.clone(),
         took: began.elapsed(),
-    }
+    };
+    api.close().await;
+    report
 }
 
 /// Says once which hosts begin only after the canaries.

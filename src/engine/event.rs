@@ -72,6 +72,8 @@ pub enum Event {
     WindowLeftOpen { host: HostName, why: Untrusted },
     /// The window of a host does not open, and its changes are not made.
     WindowShut { host: HostName, why: Untrusted },
+    /// Something happened to the node of Kubernetes that the host is.
+    Node { host: HostName, node: Untrusted, news: NodeNews },
     /// The host is told to reboot, for `steps`.
     Rebooting { host: HostName, steps: Vec<StepId> },
     /// The host booted anew.
@@ -86,6 +88,42 @@ pub enum Event {
     NoHistory { why: Untrusted },
     /// The failure budget is used up; hosts that have not begun are left alone.
     BudgetSpent { failed: usize, allowed: usize },
+}
+
+/// What happened to a node of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeNews {
+    /// The host is declared to be a node, and is none: nothing is drained.
+    Absent,
+    /// Pods may not leave yet: what keeps each of them.
+    Waits { pods: Vec<Untrusted> },
+    /// It takes no new pods, and `pods` had to leave. `cordoned` by forge, or by somebody else before.
+    Drained { pods: usize, cordoned: bool },
+    /// It is given back; `cordoned` still, since somebody else did that.
+    Returned { cordoned: bool },
+}
+
+/// What a run did to the node of Kubernetes that a host is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrainedNode {
+    pub name: Untrusted,
+    /// Pods that had to leave.
+    pub pods: usize,
+    /// Whether it was given back by the end.
+    pub returned: bool,
+}
+
+impl DrainedNode {
+    /// Returns what is to be told after one more piece of news.
+    pub(super) fn after(before: Option<Self>, name: Untrusted, news: &NodeNews) -> Option<Self> {
+        let pods = before.as_ref().map_or(0, |before| before.pods);
+        match news {
+            NodeNews::Absent | NodeNews::Waits { .. } => before,
+            NodeNews::Drained { pods, .. } => Some(Self { name, pods: *pods, returned: false }),
+            NodeNews::Returned { .. } => Some(Self { name, pods, returned: true }),
+        }
+    }
 }
 
 /// A reboot as it was seen.

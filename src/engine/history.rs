@@ -1,6 +1,6 @@
 //! Runs of the past: read from the state folder, rebuilt from their journals where they have no report, compared.
 
-use super::event::{Event, StepResult, VerifyResult};
+use super::event::{DrainedNode, Event, StepResult, VerifyResult};
 use super::report::{HostReport, Report, StepReport, VerifyReport};
 use crate::model::{HostName, Outcome, StepId};
 use crate::state::{RunFolder, RunInfo};
@@ -94,6 +94,7 @@ struct Trace {
     steps: Vec<StepReport>,
     verify: Vec<VerifyReport>,
     reboots: Vec<super::event::Rebooted>,
+    node: Option<DrainedNode>,
     end: Option<(Outcome, crate::model::Untrusted)>,
 }
 
@@ -124,6 +125,10 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
                 place: String::new(),
             });
         }
+        Event::Node { host, node, news } => {
+            let trace = hosts.entry(host.clone()).or_default();
+            trace.node = DrainedNode::after(trace.node.take(), node.clone(), news);
+        }
         Event::Rebooted { host, reboot } => hosts.entry(host.clone()).or_default().reboots.push(reboot.clone()),
         Event::HostFinished { host, outcome, reason } => {
             hosts.entry(host.clone()).or_default().end = Some((*outcome, reason.clone()));
@@ -148,6 +153,7 @@ impl Trace {
             steps: self.steps,
             verify: self.verify,
             reboots: self.reboots,
+            node: self.node,
             undeclared: Vec::new(),
             took,
         }

@@ -37,6 +37,8 @@ pub(super) struct HostRun<'r> {
     pub passage: Passage,
     /// Whether it is a node of Slurm that takes no new work because of forge.
     pub drained: bool,
+    /// Whether it is a node of Kubernetes that takes no new pods because of forge.
+    pub cordoned: bool,
 }
 
 /// Carries out a host's plan when its turn has come. `link` is the session it was observed over, when that is
@@ -141,6 +143,7 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
         steps: Vec::new(),
         verify: Vec::new(),
         reboots: Vec::new(),
+        node: None,
         undeclared: Vec::new(),
         took: Default::default(),
     }
@@ -246,6 +249,7 @@ async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>
         lost: None,
         passage: Passage::default(),
         drained: false,
+        cordoned: false,
     };
     host.prepare().await;
     host.all_groups().await;
@@ -476,6 +480,7 @@ impl HostRun<'_> {
         }
         let lost = self.lost.as_ref().map(TransportError::is_unreachable);
         report.reboots = std::mem::take(&mut self.passage.reboots);
+        report.node = self.passage.node.take();
         if self.passage.open && report.hint.is_none() {
             report.hint = Some(LEFT_OPEN.into());
         }
@@ -490,7 +495,12 @@ impl HostRun<'_> {
             None => {}
         }
         self.link.close().await;
-        report
+        match self.passage.not_brought_back() {
+            Some(why) if matches!(report.outcome, Outcome::Ok | Outcome::Changed) => {
+                HostReport { outcome: Outcome::Failed, reason: why, hint: Some(LEFT_OPEN.into()), ..report }
+            }
+            _ => report,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::glance::{Asked, Glance};
 use super::link::{Link, reason};
+use super::nodes::{Api, Nodes};
 use super::prove::facts_used;
 use super::run::{Events, Options};
 use crate::config::{Expander, Exports, Need, Project, State};
@@ -26,6 +27,8 @@ pub struct Observed {
     /// How long looking took: altogether, and at each host.
     pub took: Duration,
     pub took_by: BTreeMap<HostName, Duration>,
+    /// The API of the cluster whose nodes hosts are, as far as it was opened.
+    pub(super) api: Api,
     /// Sessions that are still open.
     pub(super) links: BTreeMap<HostName, Link>,
 }
@@ -140,10 +143,17 @@ async fn look<S: Asked>(
     };
     let began = Instant::now();
     look.say(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
-    let (mut observed, mut sessions) = look.first::<S>(hosts).await;
+    let api = Api::default();
+    let (nodes, (mut observed, mut sessions)) =
+        tokio::join!(Nodes::ask(project, hosts, options, &api), look.first::<S>(hosts));
     look.share(&mut observed);
     look.second(&mut observed, &mut sessions).await;
     look.share(&mut observed);
+    nodes.tell(project, options, &mut observed.seen);
+    match purpose {
+        Purpose::Change => observed.api = api,
+        Purpose::Read | Purpose::Drift { .. } => api.close().await,
+    }
     observed.took = began.elapsed();
     mark(project, &mut observed.seen);
     (observed, sessions)
@@ -228,6 +238,7 @@ impl Observed {
             secrets: project.secrets.clone(),
             took: Duration::ZERO,
             took_by: BTreeMap::new(),
+            api: Api::default(),
             links: BTreeMap::new(),
         }
     }

@@ -7,7 +7,7 @@ use super::observe::Observed;
 use crate::config::Project;
 use crate::facts;
 use crate::model::{HostName, SecretStore, Untrusted};
-use crate::plan::{HostSeen, Reach, Unreachable};
+use crate::plan::{HostSeen, NodeSeen, Reach, Unreachable};
 use crate::probe::{self, Exchange, Observation, Probe};
 use crate::transport::{ErrorKind, TransportError};
 use schemars::JsonSchema;
@@ -37,6 +37,9 @@ pub struct HostRecording {
     pub host: HostName,
     pub reach: Reach,
     pub answers: Vec<Exchange>,
+    /// What the cluster's API told of its node, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeSeen>,
 }
 
 /// What the version is read from before the rest is.
@@ -82,6 +85,13 @@ impl Recording {
         }
     }
 
+    /// Returns what the cluster's API told of a host's node.
+    pub(super) fn node(&self, host: &HostName) -> NodeSeen {
+        let recorded = self.hosts.iter().find(|recorded| recorded.host == *host);
+        let unknown = || NodeSeen::Unknown { why: "the recording does not tell".into() };
+        recorded.and_then(|recorded| recorded.node.clone()).unwrap_or_else(unknown)
+    }
+
     /// Returns what a host answered. One that is not in the recording answered nothing.
     ///
     /// # Errors
@@ -124,7 +134,7 @@ fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostR
             Reach::Unreachable(Unreachable { why: Untrusted::from(scrub(why.why.raw())), ..why.clone() })
         }
     };
-    HostRecording { host: seen.host.clone(), reach, answers }
+    HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone() }
 }
 
 /// Names of exported values that are secret, with the steps that export them.

@@ -1,6 +1,6 @@
 //! What a run came to, and the exit code that follows from it.
 
-use super::event::{Rebooted, StepResult, VerifyResult};
+use super::event::{DrainedNode, Rebooted, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
 use crate::plan::LeftBehind;
 use crate::resource::Change;
@@ -41,6 +41,9 @@ pub struct HostReport {
     /// How often it rebooted in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reboots: Vec<Rebooted>,
+    /// What was done to its node of Kubernetes, where anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<DrainedNode>,
     /// What was applied once and is declared by no step any more: it was left as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<LeftBehind>,

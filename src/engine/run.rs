@@ -3,6 +3,7 @@
 use super::board::{Board, Shared};
 use super::cancel::Cancel;
 use super::event::Event;
+use super::nodes::Api;
 use super::recording::Recording;
 use super::report::StepReport;
 use super::restarts::Restarts;
@@ -79,6 +80,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     pub plan: &'a str,
     pub board: &'a Board,
+    /// The API of the cluster whose nodes the hosts are.
+    pub api: &'a Api,
     pub cancel: &'a Cancel,
     pub events: &'a Events,
     pub window: &'a tokio::sync::Semaphore,

@@ -49,6 +49,8 @@ impl Access {
         config.read_timeout = Some(READ);
         // Variables of this machine are no part of what was declared.
         config.proxy_url = None;
+        // Who asks decides whether to ask again: a budget of disruption says no by 429, too.
+        config.default_retry = false;
         Ok(config)
     }
 

@@ -6,23 +6,34 @@
 //! Each question has a time limit. Nothing here prints.
 
 mod access;
+mod answer;
 mod api;
 mod call;
+mod claim;
 mod clean;
 mod cluster;
 mod error;
+mod evict;
 mod fields;
 mod helm;
 mod lock;
 mod look;
+mod node;
+mod pod;
 mod records;
+#[cfg(test)]
+mod tests;
 mod yaml;
 
 pub use access::Access;
 pub use call::{Call, Say};
+pub use claim::Claim;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
+pub use evict::{Evicted, Policy};
 pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
+pub use node::{Node, Patched, node_of};
+pub use pod::{Budget, Fate, Manner, Pod};
 pub use records::NAMESPACE;

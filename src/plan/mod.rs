@@ -35,7 +35,7 @@ pub use planner::{Inputs, hosts_of, plan};
 pub use relied::{Relied, moved, relied};
 pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn, Waited};
 pub use scope::{Published, choose, exported, published, read_turn};
-pub use seen::{HostSeen, Reach, Refused, Stale, Unreachable};
+pub use seen::{HostSeen, NodeSeen, Reach, Refused, Stale, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
 pub use stale::{difference, moved_since};
 pub use verify::{despite, unproven, verification};

@@ -130,6 +130,7 @@ fn host_plan(
     let turns = case.turns();
     plan.steps = steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(advice(&case));
+    plan.warnings.extend(window::node_left(seen).filter(|_| plan.window.is_none()));
     plan.verify = verifications(&case, &plan.steps);
     plan.undeclared = undeclared(&case, &turns);
     plan

@@ -59,6 +59,23 @@ pub struct Stale {
     pub steps: Vec<(StepId, Untrusted)>,
 }
 
+/// What the cluster's API told of a host that is declared to be a node of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeSeen {
+    /// It is a node.
+    Node {
+        name: Untrusted,
+        /// The run that drained it and has not given it back, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Untrusted>,
+    },
+    /// It is none, or not yet.
+    Absent,
+    /// It could not be told: why, as a lowercase fragment.
+    Unknown { why: Untrusted },
+}
+
 /// Whether a host answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -78,6 +95,8 @@ pub struct HostSeen {
     pub records: BTreeMap<String, Vec<Value>>,
     /// The mark of a window that is open there.
     pub window: Option<Untrusted>,
+    /// What its node is, where it is declared to be one.
+    pub node: Option<NodeSeen>,
     /// Hex of the host's key for digests of secret values, once it has one.
     pub key: Option<String>,
     /// The account that forge acts as there, where that is not root.
@@ -99,6 +118,7 @@ impl HostSeen {
             facts: Facts::default(),
             records: BTreeMap::new(),
             window: None,
+            node: None,
             key: None,
             account: None,
             trips: 0,
@@ -119,6 +139,7 @@ impl HostSeen {
             observation,
             records,
             window,
+            node: None,
             key,
             account,
             trips,
@@ -145,6 +166,14 @@ impl HostSeen {
             records.iter().find(|record| record.get("cluster").and_then(Value::as_str) == wanted)
         };
         of(Some(cluster)).or_else(|| of(None))
+    }
+
+    /// Returns the run that drained the host's node and has not given it back, if one did.
+    pub fn left_drained(&self) -> Option<&Untrusted> {
+        match &self.node {
+            Some(NodeSeen::Node { left, .. }) => left.as_ref(),
+            _ => None,
+        }
     }
 
     pub fn is_observed(&self) -> bool {

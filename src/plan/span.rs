@@ -29,6 +29,9 @@ impl Wait {
         if let ([one], 1, true) = (&*self.hosts, least, self.cut.is_empty()) {
             return Some(format!("on {one}"));
         }
+        if self.hosts.is_empty() && !self.cut.is_empty() && self.cut.iter().all(HostName::is_cluster) {
+            return Some("the cluster is not in this run".to_owned());
+        }
         let mut text = format!("on {least} {}, got {there}", if least == 1 { "host" } else { "hosts" });
         if !out.is_empty() {
             text.push_str(&format!("; missing: {}", named(out)));

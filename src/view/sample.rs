@@ -252,6 +252,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         steps,
         verify,
         reboots: Vec::new(),
+        node: None,
         undeclared: Vec::new(),
         took: Duration::from_millis(4_200),
     }

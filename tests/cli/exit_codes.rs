@@ -61,6 +61,7 @@ fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) ->
         steps,
         verify,
         reboots: vec![],
+        node: None,
         undeclared: vec![],
         took,
     }

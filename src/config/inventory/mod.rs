@@ -18,7 +18,7 @@ pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{Resolved, Var, resolve};
-pub(super) use rollout::{KEYS as ROLLOUT_KEYS, check as check_rollout};
+pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, check as check_rollout};
 
 use super::cx::Cx;
 use super::table::{self, Table};
@@ -71,6 +71,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         drift: table.get("drift").and_then(|node| drift::read(node, cx)),
         kubernetes: None,
     };
+    rollout::check_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
     inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));
     report_reserved(&inventory, table.key("kubernetes"), cx);
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {

@@ -2,10 +2,11 @@
 
 use super::share;
 use crate::config::cx::Cx;
-use crate::config::rollout::{Hours, Reboots, Rollout};
+use crate::config::rollout::{DRAIN_LIMIT_S, Hours, NodeDrain, Reboots, Rollout};
 use crate::config::table::{self, Table};
 use crate::config::{Node, scalar};
 use crate::diag::{Code, Diag, Span};
+use crate::kube::Manner;
 
 /// Keys of `rollout`.
 pub(in crate::config) const KEYS: [&str; 10] = [
@@ -21,6 +22,16 @@ pub(in crate::config) const KEYS: [&str; 10] = [
     "drain",
 ];
 
+/// Keys of `drain`.
+pub(in crate::config) const DRAIN_KEYS: [&str; 2] = ["slurm", "kubernetes"];
+
+/// Keys of `drain.kubernetes`.
+pub(in crate::config) const NODE_KEYS: [&str; 5] =
+    ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged"];
+
+/// A name, and where it stands.
+type Group = (String, Span);
+
 pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
     let table = Table::open(node, "`rollout`", &KEYS, &mut cx.diags)?;
     let plain = Rollout::default();
@@ -32,6 +43,7 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
             cx.push(nothing_moves(key, table.get(key).map_or(node.span, |node| node.span)));
         }
     }
+    let (slurm, kubernetes) = table.get("drain").and_then(|node| drain(node, cx)).unwrap_or_default();
     Some(Rollout {
         canary,
         max_failed,
@@ -42,7 +54,8 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
         reboot_timeout_s: table.duration("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
         hours: table.get("hours").and_then(|node| hours(node, cx)),
         busy_wait_s: table.get("busy").and_then(|node| busy(node, cx)),
-        slurm: table.get("drain").and_then(|node| drain(node, cx)),
+        slurm,
+        kubernetes,
         span: Some(node.span),
     })
 }
@@ -87,10 +100,38 @@ fn busy(node: &Node, cx: &mut Cx<'_>) -> Option<u64> {
     table.duration("wait", &mut cx.diags)
 }
 
-fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(String, Span)> {
-    let table = Table::open(node, "`drain`", &["slurm"], &mut cx.diags)?;
-    let node = table.require("slurm", &mut cx.diags)?;
-    Some((table::text(node, "slurm", &mut cx.diags)?, node.span))
+fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(Option<Group>, Option<NodeDrain>)> {
+    let table = Table::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
+    let slurm = table.get("slurm").and_then(|node| Some((table::text(node, "slurm", &mut cx.diags)?, node.span)));
+    let kubernetes = table.get("kubernetes").and_then(|node| nodes(node, cx));
+    if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
+        let diag = Diag::error(Code::MissingKey, "`drain` says of nobody that they are drained").at(node.span);
+        cx.push(diag.hint("name the group whose hosts are nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
+    }
+    Some((slurm, kubernetes))
+}
+
+/// A group, or a map that names it.
+fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
+    let plain = |group: Group| NodeDrain { group, timeout_s: DRAIN_LIMIT_S, grace_s: None, manner: Manner::default() };
+    if !matches!(node.data, crate::config::Data::Map(_)) {
+        return Some(plain((table::text(node, "kubernetes", &mut cx.diags)?, node.span)));
+    }
+    let table = Table::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
+    let group = table.require("group", &mut cx.diags);
+    let group = group.and_then(|node| Some((table::text(node, "group", &mut cx.diags)?, node.span)));
+    let mut may = |key| table.bool(key, &mut cx.diags).unwrap_or(false);
+    let manner = Manner { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
+    let timeout_s = table.duration("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
+    let grace_s = table.duration("grace", &mut cx.diags);
+    Some(NodeDrain { timeout_s, grace_s, manner, ..plain(group?) })
+}
+
+/// Reports nodes of a cluster that the inventory does not name.
+pub(super) fn check_cluster(rollout: Option<&Rollout>, named: bool, cx: &mut Cx<'_>) {
+    let Some(nodes) = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).filter(|_| !named) else { return };
+    let diag = Diag::error(Code::BadValue, "nodes are to be drained, and the inventory names no cluster");
+    cx.push(diag.at(nodes.group.1).hint("say which one: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"));
 }
 
 /// Reports groups of a rollout that do not exist.
@@ -99,7 +140,8 @@ pub(in crate::config) fn check<'g>(
     groups: impl Iterator<Item = &'g String> + Clone,
     cx: &mut Cx<'_>,
 ) {
-    for (name, span) in rollout.quorum.iter().chain(&rollout.slurm) {
+    let nodes = rollout.kubernetes.iter().map(|nodes| &nodes.group);
+    for (name, span) in rollout.quorum.iter().chain(&rollout.slurm).chain(nodes) {
         if !groups.clone().any(|group| group == name) {
             let diag = Diag::error(Code::BadValue, format!("there is no group `{name}`")).at(*span);
             cx.push(diag.suggest(name, groups.clone().map(String::as_str)));

@@ -46,6 +46,13 @@ steps:
     command: { check: 'test -e @root/driver', apply: 'test ! -e @root/units/fm.service && test ! -e @root/bad && echo driver >>@root/log && touch @root/driver' }
 ";
 
+/// A change that takes its host out of service, with nothing around it.
+pub(super) const DRIVER_ALONE: &str = "steps:
+  - name: packages
+    disruption: D2
+    command: { check: 'test -e @root/driver', apply: 'test ! -e @root/bad && touch @root/driver' }
+";
+
 const FM: &str = "needs: [driver]
 during: { driver: { stopped: [fm] } }
 steps:

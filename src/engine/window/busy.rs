@@ -21,28 +21,30 @@ const PAUSE: Duration = Duration::from_secs(5);
 struct Holder {
     pid: u32,
     unit: Option<String>,
+    /// Whether it is part of a pod.
+    pod: bool,
     /// All of it in a line.
     told: Untrusted,
 }
 
 impl HostRun<'_> {
     /// Returns once nobody holds the host's devices but units that the window stops. A reboot stops the services that
-    /// the host is declared to run as well: those are nobody else's work.
+    /// the host is declared to run as well: those are nobody else's work. With `pods_leave`, neither do pods count.
     ///
     /// # Errors
     /// Somebody does, or it cannot be told.
-    pub(super) async fn free(&mut self, window: &Window, reboots: bool) -> Result<(), Shut> {
+    pub(super) async fn free(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<(), Shut> {
         let mut told = Vec::new();
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
-            let foreign = self.foreign(window, reboots).await?;
+            let foreign = self.foreign(window, reboots, pods_leave).await?;
             if foreign.is_empty() {
                 return Ok(());
             }
             let holders: Vec<Untrusted> = foreign.iter().map(|holder| holder.told.clone()).collect();
             if let Some(why) = self.run.options.evict_busy.clone() {
                 self.evict(&foreign, holders, why).await?;
-                return gone(&self.foreign(window, reboots).await?);
+                return gone(&self.foreign(window, reboots, pods_leave).await?);
             }
             if Instant::now() >= until {
                 return Err(Shut::Busy(all(&holders)));
@@ -57,7 +59,7 @@ impl HostRun<'_> {
 
     /// Waits a while. A host that is not out of service yet lets others go first meanwhile.
     async fn pause(&mut self, until: Instant) -> Result<(), Shut> {
-        let aside = !self.passage.open && !self.drained;
+        let aside = !self.passage.open && !self.drained && !self.cordoned;
         if aside {
             self.run.board.hold_up(self.host());
         }
@@ -74,7 +76,7 @@ impl HostRun<'_> {
     }
 
     /// Returns who holds devices and is none of the units that the window stops.
-    async fn foreign(&mut self, window: &Window, reboots: bool) -> Result<Vec<Holder>, Shut> {
+    async fn foreign(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<Vec<Holder>, Shut> {
         let shared = self.run.board.shared();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
         let observation = match self.link.observe(&probes, &shared.secrets).await {
@@ -87,7 +89,8 @@ impl HostRun<'_> {
         let declared = if reboots { self.services() } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
         let holders = holders(&observation).map_err(|why| unknown(&why))?;
-        Ok(holders.into_iter().filter(|holder| !holder.unit.as_deref().is_some_and(stops)).collect())
+        let counts = |holder: &Holder| !holder.unit.as_deref().is_some_and(stops) && !(pods_leave && holder.pod);
+        Ok(holders.into_iter().filter(counts).collect())
     }
 
     /// Returns the units that are declared to run here.
@@ -146,7 +149,7 @@ fn holder(value: &Value) -> Option<Holder> {
     let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("somebody"));
     let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
-    Some(Holder { pid, unit: unit.map(str::to_owned), told: told.into() })
+    Some(Holder { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod bar;
 mod busy;
 mod close;
+mod kubernetes;
 mod node;
 mod open;
 mod reboot;
@@ -20,11 +21,12 @@ pub(super) use script::BOOT_ID;
 pub(super) use script::REBOOT;
 
 use super::cancel::Stop;
-use super::event::Rebooted;
+use super::event::{DrainedNode, Rebooted};
 use super::group::Group;
 use super::host::HostRun;
 use super::link::{Done, SHORT, said};
 use crate::graph::StepIndex;
+use crate::model::Untrusted;
 use crate::plan::{Stage, Window};
 use crate::script::Fragment;
 use std::time::Duration;
@@ -60,6 +62,20 @@ pub(super) struct Passage {
     /// Units that this run stopped.
     pub stopped: Vec<String>,
     pub reboots: Vec<Rebooted>,
+    /// What this run did to its node of Kubernetes.
+    pub node: Option<DrainedNode>,
+}
+
+impl Passage {
+    /// Returns why the host is not back in service, though all that was declared is there.
+    pub fn not_brought_back(&self) -> Option<Untrusted> {
+        match &self.shut {
+            Some(Shut::Failed(why) | Shut::Unknown(why)) if self.stage > Stage::Before => {
+                Some(format!("not brought back into service: {why}").into())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl HostRun<'_> {

@@ -11,7 +11,8 @@ use crate::probe::Reading;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const PAUSE: Duration = Duration::from_secs(5);
+/// How long it is waited between two looks at a node.
+pub(super) const PAUSE: Duration = Duration::from_secs(5);
 
 impl HostRun<'_> {
     /// Lets the node take no new work, and waits for what runs on it as long as a window waits for anybody. Returns

@@ -25,33 +25,38 @@ impl HostRun<'_> {
     }
 
     async fn take_out(&mut self, window: &Window) -> Result<(), Shut> {
-        // Whoever holds devices is told before the node is asked to take no new work, unless they are waited for.
+        // Whoever holds devices is told before the node is asked to take no new work, unless they are waited for. Pods
+        // leave when the node is drained.
         if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
-            self.free(window, window.reboots_certainly()).await?;
+            self.free(window, window.reboots_certainly(), window.kubernetes.is_some()).await?;
         }
         let slurm = self.drain(window).await?;
-        let opened = match window.slurm {
-            true => self.free(window, window.reboots_certainly()).await,
-            false => Ok(()),
-        };
-        let opened = match opened {
-            Ok(()) => self.stop_units(window, slurm).await,
-            Err(shut) => Err(shut),
-        };
-        match opened {
-            Err(shut) if self.drained && self.lost.is_none() => Err(self.give_back(window, shut).await),
+        match self.drained_for(window, slurm).await {
+            Err(shut) if self.lost.is_none() => Err(self.give_back(window, shut).await),
             opened => opened,
         }
     }
 
+    /// Goes on where the node takes no more work of Slurm.
+    async fn drained_for(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
+        self.drain_node(window).await?;
+        if window.slurm || window.kubernetes.is_some() {
+            self.free(window, window.reboots_certainly(), false).await?;
+        }
+        self.stop_units(window, slurm).await
+    }
+
     /// Lets a node take work again that was drained for nothing. Why the window stays shut is told all the same.
     async fn give_back(&mut self, window: &Window, shut: Shut) -> Shut {
-        match (self.undrain(window).await, shut) {
-            (Err(Shut::Failed(why) | Shut::Unknown(why)), Shut::Busy(shut)) => {
-                Shut::Busy(format!("{shut}; and the node stays drained in Slurm: {why}"))
-            }
-            (_, shut) => shut,
+        let mut shut = shut;
+        if self.drained {
+            shut = and_stays(shut, "drained in Slurm", self.undrain(window).await);
         }
+        // What an earlier run left out of service is not back in it by not being drained again.
+        if self.cordoned && self.seen.window.is_none() {
+            shut = and_stays(shut, "cordoned in Kubernetes", self.give_node_back(window).await);
+        }
+        shut
     }
 
     /// What cannot be finished is no reason to take the host out of service.
@@ -91,6 +96,16 @@ impl HostRun<'_> {
         self.passage.stopped.clone_from(&stops);
         self.run.say(Event::WindowOpened { host: self.host().clone(), stops });
         Ok(())
+    }
+}
+
+fn and_stays(shut: Shut, how: &str, given_back: Result<(), Shut>) -> Shut {
+    let Err(Shut::Failed(why) | Shut::Unknown(why)) = given_back else { return shut };
+    let both = |shut: &str| format!("{shut}; and the node stays {how}: {why}");
+    match shut {
+        Shut::Busy(shut) => Shut::Busy(both(&shut)),
+        Shut::Unknown(shut) => Shut::Unknown(both(&shut)),
+        shut => shut,
     }
 }
 

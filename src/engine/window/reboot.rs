@@ -44,7 +44,7 @@ impl HostRun<'_> {
         self.sound("rebooted")?;
         self.not_here().await?;
         self.next_can_boot().await?;
-        self.free(window, true).await
+        self.free(window, true, false).await
     }
 
     /// A kernel without its image does not come up, and nobody would reach the host to mend that.

@@ -67,7 +67,7 @@ impl Scope {
     /// the recipes of the window. A window that an earlier run left open takes the host out of service no more.
     fn keeps_open<'s>(&self, case: &Case<'_>, turns: &[Turn<'_>], steps: &'s [StepPlan]) -> Option<&'s StepPlan> {
         let stuck = |step: &&StepPlan| stuck(step).is_some();
-        if case.seen.window.is_some() || !steps.iter().any(|step| stuck(&step)) {
+        if super::left_open(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
             return None;
         }
         let members = Members::new(case, self);

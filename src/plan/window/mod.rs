@@ -10,7 +10,7 @@ mod stage;
 pub use members::{Scope, class, futile, is_by_reboot, waits_for_effect, ways};
 pub use stage::Stage;
 
-use super::{Case, Envelope, HostSeen, Ruling, StepPlan, Turn, resource_of};
+use super::{Case, Envelope, HostSeen, NodeSeen, Ruling, StepPlan, Turn, Warning, resource_of};
 use crate::config::State;
 use crate::graph::StepIndex;
 use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
@@ -41,6 +41,9 @@ pub struct Window {
     /// Whether the host is a node of Slurm that is drained first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slurm: bool,
+    /// The node of Kubernetes that is drained first, where the host is declared to be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<NodeSeen>,
     /// The run that left it open, if one did: it is closed in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_open: Option<Untrusted>,
@@ -124,14 +127,33 @@ fn window(
     let closes = window.left_open.is_some() && case.ground.filter.is_empty();
     let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
     window.slurm = needed && members::is_slurm_node(case);
+    window.kubernetes = case.seen.node.clone();
     needed.then_some(window)
 }
 
-/// Returns the run that left a window open on a host. A mark that cannot be read is one all the same.
+/// Returns the run that left a window open on a host, or its node drained before it opened one. A mark that cannot be
+/// read is one all the same.
 pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
-    let mark = serde_json::from_str::<Value>(seen.window.as_ref()?.raw()).ok();
+    let Some(mark) = &seen.window else { return seen.left_drained().cloned() };
+    let mark = serde_json::from_str::<Value>(mark.raw()).ok();
     let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
     Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
+}
+
+/// Returns what is to be told of a host's node where no window is planned: that it is still drained, or may be.
+pub(super) fn node_left(seen: &HostSeen) -> Option<Warning> {
+    let (why, hint) = match seen.node.as_ref()? {
+        NodeSeen::Unknown { why } => (
+            format!("its node of Kubernetes, which an earlier run may have left drained, is not known: {}", why.raw()),
+            None,
+        ),
+        NodeSeen::Node { name, left: Some(run) } => (
+            format!("its node {} of Kubernetes is still drained by run {}", name.raw(), run.raw()),
+            Some("an apply without `--step` and `--skip` gives it back".to_owned()),
+        ),
+        _ => return None,
+    };
+    Some(Warning { why: why.into(), hint })
 }
 
 impl Window {

@@ -15,7 +15,7 @@ pub type Row = (&'static str, String);
 pub fn what(finding: &Finding) -> String {
     match finding.aspect {
         Aspect::Verification => finding.step.raw().to_owned(),
-        Aspect::Health => finding.title.raw().to_owned(),
+        Aspect::Health | Aspect::Node => finding.title.raw().to_owned(),
         Aspect::Step | Aspect::Undeclared => format!("{} {}", finding.kind.raw(), finding.title.raw()),
     }
 }

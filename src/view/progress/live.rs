@@ -175,6 +175,7 @@ impl Progress for Live {
             | Event::WindowClosed { .. }
             | Event::WindowLeftOpen { .. }
             | Event::WindowShut { .. }
+            | Event::Node { .. }
             | Event::Rebooted { .. }
             | Event::Evicted { .. }
             | Event::StepFinished { .. }

@@ -2,10 +2,10 @@
 
 use super::Detail;
 use super::words::{Line, bad, id, of, shown};
-use crate::engine::{Event, Rebooted};
+use crate::engine::{Event, NodeNews, Rebooted};
 use crate::model::{HostName, StepId, Untrusted};
 use crate::view::style::{BAD, DISRUPT, paint};
-use crate::view::{escape, took};
+use crate::view::{count, escape, took};
 
 /// Returns the line for an event of a window.
 pub fn line(event: &Event) -> Option<Line> {
@@ -21,6 +21,7 @@ pub fn line(event: &Event) -> Option<Line> {
             Line::new(Quiet, of(host, &bad("stays out of service, its window is left open", why)))
         }
         Event::WindowShut { host, why } => Line::new(Quiet, of(host, &bad("window not opened", why))),
+        Event::Node { host, node, news } => self::node(host, node, news),
         Event::Rebooting { host, steps } => Line::new(Normal, rebooting(host, steps)),
         Event::Rebooted { host, reboot } => Line::new(Normal, of(host, &rebooted(reboot))),
         Event::Evicted { host, holders, why } => {
@@ -36,6 +37,23 @@ fn opened(host: &HostName, stops: &[String]) -> String {
     match stops {
         [] => of(host, &head.to_string()),
         stops => of(host, &format!("{head}; stopped: {}", escape::line(&stops.join(", ")))),
+    }
+}
+
+fn node(host: &HostName, node: &Untrusted, news: &NodeNews) -> Option<Line> {
+    use Detail::{Normal, Quiet};
+    let node = format!("node {} of Kubernetes", shown(node));
+    match news {
+        NodeNews::Absent => Line::new(Quiet, of(host, "is no node of Kubernetes: nothing is drained")),
+        NodeNews::Waits { pods } => Line::new(Normal, of(host, &format!("waits for {node}: {}", all(pods)))),
+        NodeNews::Drained { pods, cordoned } => {
+            let who = if *cordoned { "" } else { ", cordoned by somebody else before" };
+            Line::new(Normal, of(host, &format!("{node} is drained ({} had to leave{who})", count(*pods, "pod"))))
+        }
+        NodeNews::Returned { cordoned: false } => Line::new(Normal, of(host, &format!("{node} takes pods again"))),
+        NodeNews::Returned { cordoned: true } => {
+            Line::new(Quiet, of(host, &format!("{node} stays cordoned: somebody else did that")))
+        }
     }
 }
 

@@ -72,6 +72,7 @@ pub fn line(event: &Event) -> Option<Line> {
         | Event::WindowClosed { .. }
         | Event::WindowLeftOpen { .. }
         | Event::WindowShut { .. }
+        | Event::Node { .. }
         | Event::Rebooting { .. }
         | Event::Rebooted { .. }
         | Event::Evicted { .. } => windows::line(event),

@@ -2,7 +2,7 @@
 
 use super::{group, on_hosts};
 use crate::model::HostName;
-use crate::plan::{HostPlan, Plan, Reboot, Rollout, Stop, Window};
+use crate::plan::{HostPlan, NodeSeen, Plan, Reboot, Rollout, Stop, Window};
 use crate::view::fold::fold;
 use crate::view::style::{DIM, DISRUPT, HEAD, paint};
 use crate::view::{count, escape, words};
@@ -47,10 +47,23 @@ fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
     let mut lines = vec![format!("{}: {what}", host.at_most())];
     lines.extend(window.left_open.iter().map(|run| format!("was left open by run {}; it is closed", run.raw())));
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
+    lines.extend(window.kubernetes.as_ref().map(node));
     lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
     lines.extend(window.unloads.iter().map(|stop| meanwhile("unloads", stop)));
     lines.extend(window.reboots.iter().map(reboot));
     lines
+}
+
+fn node(node: &NodeSeen) -> String {
+    match node {
+        NodeSeen::Node { name, .. } => {
+            format!("drain: node {} of Kubernetes first, given back afterwards if forge cordoned it", name.raw())
+        }
+        NodeSeen::Absent => "drain: is no node of Kubernetes yet, nothing is drained".to_owned(),
+        NodeSeen::Unknown { why } => {
+            format!("drain: its node of Kubernetes is not known, it stays in service until it is: {}", why.raw())
+        }
+    }
 }
 
 fn meanwhile(verb: &str, stop: &Stop) -> String {
@@ -99,4 +112,19 @@ fn budgets(rollout: &Rollout) -> String {
 
 fn names(hosts: &[HostName]) -> String {
     fold(hosts.iter().map(HostName::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_node_is_drained_is_told_or_that_none_is() {
+        let known = NodeSeen::Node { name: "gpu-1".into(), left: None };
+        assert_eq!(node(&known), "drain: node gpu-1 of Kubernetes first, given back afterwards if forge cordoned it");
+        assert_eq!(node(&NodeSeen::Absent), "drain: is no node of Kubernetes yet, nothing is drained");
+        let away = NodeSeen::Unknown { why: "no answer".into() };
+        let told = "drain: its node of Kubernetes is not known, it stays in service until it is: no answer";
+        assert_eq!(node(&away), told);
+    }
 }

@@ -1,6 +1,7 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
 
 mod access;
+mod drain;
 mod helm;
 mod objects;
 mod release;

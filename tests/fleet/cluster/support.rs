@@ -74,6 +74,60 @@ impl Cluster {
         out.stdout.trim_end().to_owned()
     }
 
+    /// Asks as an administrator, with `input` on stdin.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn kubectl_with(&self, args: &[&str], input: &str) -> String {
+        let out = self.try_kubectl(args, input);
+        assert!(out.ok(), "kubectl {args:?}: {out}");
+        out.stdout
+    }
+
+    /// The same, whatever comes of it.
+    pub fn try_kubectl(&self, args: &[&str], input: &str) -> Output {
+        Output::of(limited(SCRIPT).arg("kubectl").args(args), input.as_bytes())
+    }
+
+    /// Lists objects.
+    pub fn get(&self, kind: &str, args: &[&str]) -> Vec<serde_json::Value> {
+        let text = self.kubectl_with(&[&["get", kind, "-o", "json"], args].concat(), "");
+        let list: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        list["items"].as_array().expect("a list").clone()
+    }
+
+    /// Waits until a question is answered without an error.
+    pub fn until(&self, args: &[&str]) {
+        self.wait(|| self.try_kubectl(args, "").ok());
+    }
+
+    /// Waits until something holds.
+    pub fn wait(&self, holds: impl Fn() -> bool) {
+        for _ in 0..300 {
+            if holds() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        panic!("it does not come");
+    }
+
+    /// Returns the version of the policy API by which the server evicts.
+    pub fn evictions(&self) -> String {
+        let core: serde_json::Value =
+            serde_json::from_str(&self.kubectl_with(&["get", "--raw", "/api/v1"], "")).expect("JSON");
+        let all = core["resources"].as_array().expect("a list");
+        let own = all.iter().find(|one| one["name"] == "pods/eviction").expect("evictions");
+        format!("{}/{}", own["group"].as_str().expect("a group"), own["version"].as_str().expect("a version"))
+    }
+
+    /// Returns the version of the server: `v1.20.2`.
+    pub fn version(&self) -> String {
+        let version: serde_json::Value =
+            serde_json::from_str(&self.kubectl_with(&["get", "--raw", "/version"], "")).expect("JSON");
+        version["gitVersion"].as_str().expect("a version").to_owned()
+    }
+
     /// Returns the program, where there is to be one.
     pub fn helm(&self, which: Helm) -> Option<&Path> {
         match which {

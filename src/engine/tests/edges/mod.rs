@@ -5,7 +5,7 @@
 mod programs;
 
 use super::stage::Stage;
-use super::{booted, window};
+use super::{booted, nodes, window};
 
 /// Where a change and what must follow it lie on the host.
 struct Edge {
@@ -123,6 +123,14 @@ fn window_opened() -> Edge {
         stage: window::unbooted,
         between: |stage| has(stage, "state/window.json") && has(stage, "units/fm.service"),
         done: |stage| !has(stage, "state/window.json"),
+    }
+}
+
+fn node_cordoned() -> Edge {
+    Edge {
+        stage: nodes::cordoned,
+        between: |stage| says(stage, "node", "cordoned"),
+        done: |stage| says(stage, "node", "free"),
     }
 }
 
@@ -338,6 +346,7 @@ edges! {
     "input of a service" => "restart": input_of_a_service;
     "unit stopped for a window" => "start": unit_stopped_for_a_window;
     "window opened" => "closed": window_opened;
+    "node of Kubernetes cordoned" => "given back": node_cordoned;
     "option of a module, blacklist" => "image of early boot made anew": option_of_a_module;
     "image of early boot" => "reboot, where the step wants one": image_of_early_boot;
     "arguments of the kernel" => "reboot": arguments_of_the_kernel;

@@ -1,7 +1,7 @@
 //! Lines of progress, word for word.
 
 use super::*;
-use crate::engine::{StepResult, VerifyResult};
+use crate::engine::{NodeNews, StepResult, VerifyResult};
 use crate::model::{Outcome, StepId};
 use crate::plan::Unreachable;
 use crate::view::escape::{self, tests::HOSTILE};
@@ -70,6 +70,16 @@ fn all() -> Vec<Event> {
         Event::Fetching { what: because("https://h/y.run"), done: 812, total: None },
         Event::Fetched { what: because("https://h/x.run"), bytes: 412_300_000, took: Duration::from_millis(3210) },
         Event::Sending { host: node(), step: step(), done: 400_000, total: 412_300_000 },
+        Event::Node {
+            host: node(),
+            node: because("gpu-3"),
+            news: NodeNews::Waits { pods: vec![because("pod ml/a may not leave")] },
+        },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Drained { pods: 1, cordoned: true } },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Drained { pods: 0, cordoned: false } },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Returned { cordoned: false } },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Returned { cordoned: true } },
+        Event::Node { host: node(), node: because(""), news: NodeNews::Absent },
         Event::HostFinished { host: node(), outcome: Outcome::Changed, reason: because("") },
         Event::HostFinished { host: node(), outcome: Outcome::Failed, reason: because("1 step failed") },
         Event::BudgetSpent { failed: 2, allowed: 1 },

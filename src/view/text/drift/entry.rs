@@ -115,7 +115,7 @@ fn head(finding: &Finding) -> String {
         Aspect::Verification => {
             paint(HEAD, format!("{}: {}", escape::text(&finding.recipe), escape::text(&finding.step))).to_string()
         }
-        Aspect::Health => paint(HEAD, escape::text(&finding.title)).to_string(),
+        Aspect::Health | Aspect::Node => paint(HEAD, escape::text(&finding.title)).to_string(),
         Aspect::Step | Aspect::Undeclared => {
             let what = format!("{} {}", escape::text(&finding.kind), escape::text(&finding.title));
             format!("{}  {name}", paint(HEAD, what))

@@ -1,0 +1,121 @@
+//! Hosts as nodes of the Kubernetes cluster: its API, opened once for all of them, and what it tells of each.
+
+use super::api::cluster as open;
+use super::run::Options;
+use crate::config::Project;
+use crate::kube::{Claim, Cluster, KubeError, Node, node_of};
+use crate::model::HostName;
+use crate::plan::{HostSeen, NodeSeen};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// The cluster's API. Whoever needs it first opens it; one that could not be opened is tried again by the next.
+#[derive(Clone, Default)]
+pub(super) struct Api(Arc<Mutex<Option<Cluster>>>);
+
+impl Api {
+    /// Returns it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub async fn get(&self, project: &Project, options: &Options) -> Result<Cluster, KubeError> {
+        let mut held = self.0.lock().await;
+        match &*held {
+            Some(cluster) => Ok(cluster.clone()),
+            None => Ok(held.insert(opened(project, options).await?).clone()),
+        }
+    }
+
+    /// Lists the nodes, over a new session where the one through a host is gone: that host may have rebooted.
+    ///
+    /// # Errors
+    /// If it cannot be opened, does not answer in time, or refuses.
+    pub async fn nodes(&self, project: &Project, options: &Options) -> Result<(Cluster, Vec<Node>), KubeError> {
+        let through = project.kubernetes.as_ref().is_some_and(|access| access.via.is_some());
+        let cluster = self.get(project, options).await?;
+        match cluster.nodes().await {
+            Err(_) if through => {
+                *self.0.lock().await = None;
+                let cluster = self.get(project, options).await?;
+                let nodes = cluster.nodes().await?;
+                Ok((cluster, nodes))
+            }
+            nodes => Ok((cluster, nodes?)),
+        }
+    }
+
+    /// Ends the session that it goes through, where it was opened.
+    pub async fn close(self) {
+        if let Some(cluster) = self.0.lock().await.take() {
+            cluster.close().await;
+        }
+    }
+}
+
+async fn opened(project: &Project, options: &Options) -> Result<Cluster, KubeError> {
+    match &project.kubernetes {
+        Some(access) => open(project, access, options).await,
+        // An inventory that drains nodes and names no cluster is refused when it is read.
+        None => Err(KubeError { message: "the inventory names no cluster".to_owned(), hint: None }),
+    }
+}
+
+/// What the API tells of hosts that are declared to be nodes.
+pub(super) enum Nodes {
+    /// No host is.
+    None,
+    Listed(Vec<Node>),
+    /// It was not told: why, as a lowercase fragment.
+    Unknown(String),
+}
+
+impl Nodes {
+    /// Asks for all nodes at once, where any of `hosts` is declared to be one.
+    pub async fn ask(project: &Project, hosts: &[HostName], options: &Options, api: &Api) -> Self {
+        if options.replay.observed.is_some() || !hosts.iter().any(|host| is_node(project, host)) {
+            return Self::None;
+        }
+        match api.nodes(project, options).await {
+            Ok((_, nodes)) => Self::Listed(nodes),
+            Err(error) => Self::Unknown(error.message),
+        }
+    }
+
+    /// Enters what was told at each host.
+    pub fn tell(&self, project: &Project, options: &Options, seen: &mut [HostSeen]) {
+        for seen in seen.iter_mut().filter(|seen| is_node(project, &seen.host)) {
+            seen.node = Some(match (&options.replay.observed, self) {
+                (Some(recording), _) => recording.node(&seen.host),
+                (None, Self::Listed(nodes)) => of_host(project, &seen.host, nodes),
+                (None, Self::Unknown(why)) => NodeSeen::Unknown { why: why.as_str().into() },
+                (None, Self::None) => NodeSeen::Absent,
+            });
+        }
+    }
+}
+
+/// Whether a host is declared to be a node that is drained.
+pub(super) fn is_node(project: &Project, host: &HostName) -> bool {
+    let Some(drain) = &project.rollout.kubernetes else { return false };
+    let group = &drain.group.0;
+    group == "all" || project.hosts.get(host).is_some_and(|host| host.groups.contains(group))
+}
+
+/// Returns the node that a host is.
+///
+/// # Errors
+/// It cannot be told: why, as a lowercase fragment.
+pub(super) fn find<'n>(project: &Project, host: &HostName, nodes: &'n [Node]) -> Result<Option<&'n Node>, String> {
+    let address = project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
+    node_of(nodes, host.as_str(), address)
+}
+
+fn of_host(project: &Project, host: &HostName, nodes: &[Node]) -> NodeSeen {
+    match find(project, host, nodes) {
+        Ok(Some(node)) => {
+            NodeSeen::Node { name: node.name.as_str().into(), left: Claim::of(node).map(|claim| claim.run.into()) }
+        }
+        Ok(None) => NodeSeen::Absent,
+        Err(why) => NodeSeen::Unknown { why: why.into() },
+    }
+}

@@ -1,0 +1,339 @@
+//! Windows on hosts that are nodes of Kubernetes: who is cordoned, what leaves, and what is given back by whom.
+
+mod api;
+
+use super::super::{DrainedNode, Event, NodeNews};
+use super::stage::{Ran, Stage};
+use super::window::DRIVER_ALONE;
+use crate::drift::Aspect;
+use crate::model::{ExitCode, Outcome};
+use crate::plan::NodeSeen;
+use api::{Api, CLAIM, OPERANDS};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Hosts that are nodes, each with a change that takes it out of service.
+pub(super) fn stage(hosts: usize, more: &str) -> (Stage, Api) {
+    let rollout = format!(
+        "rollout: {{ max_unavailable: 1, drain: {{ kubernetes: {{ group: all, {more} }} }} }}\n\
+         kubernetes: {{ kubeconfig: kubeconfig, context: test }}\n"
+    );
+    let stage = Stage::new(
+        hosts,
+        &format!("{rollout}apply:\n  - {{ recipe: driver, on: all }}\n"),
+        &[("driver", DRIVER_ALONE)],
+    );
+    let (api, kubeconfig) = Api::start(&stage.hosts);
+    stage.lay("kubeconfig", &kubeconfig);
+    for host in &stage.hosts {
+        api.mirror(host, stage.root(host).join("node"));
+    }
+    (stage, api)
+}
+
+/// A host whose node was cordoned, for the table of what follows from what.
+pub(super) fn cordoned() -> Stage {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.pod("n1", "ml/train", json!({}));
+    stage
+}
+
+fn news(ran: &Ran) -> Vec<NodeNews> {
+    let news = |event: &Event| match event {
+        Event::Node { news, .. } => Some(news.clone()),
+        _ => None,
+    };
+    ran.events.iter().filter_map(news).collect()
+}
+
+fn is_free(api: &Api) {
+    for node in api.with(|state| state.nodes.keys().cloned().collect::<Vec<_>>()) {
+        assert_eq!(api.standing(&node), (false, false), "{node}");
+    }
+}
+
+fn left(api: &Api, node: &str) {
+    let claim = json!({ "version": 1, "run": "r7", "controller": "a@b", "time": "t", "cordoned": true }).to_string();
+    api.person(node, json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }));
+}
+
+#[test]
+fn nodes_are_drained_and_given_back_one_after_the_other() {
+    let (stage, api) = stage(3, "grace: 5s");
+    let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] } });
+    for node in ["n1", "n2", "n3"] {
+        api.pod(node, &format!("ml/train-{node}"), json!({}));
+        api.pod(node, &format!("kube-system/proxy-{node}"), daemon.clone());
+        api.pod(
+            node,
+            &format!("ml/done-{node}"),
+            json!({ "status": { "phase": "Succeeded" }, "metadata": { "ownerReferences": [] } }),
+        );
+    }
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    let each = |node: &str| {
+        [
+            format!("cordon {node}"),
+            format!("evict ml/done-{node}"),
+            format!("evict ml/train-{node}"),
+            format!("uncordon {node}"),
+        ]
+    };
+    assert_eq!(api.log(), ["n1", "n2", "n3"].map(each).concat());
+    assert_eq!(api.with(|state| (state.most, state.pods.len())), (1, 3));
+    is_free(&api);
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert_eq!(window.kubernetes, Some(NodeSeen::Node { name: "n1".into(), left: None }));
+    let report = &ran.report.hosts[0].node;
+    assert_eq!(*report, Some(DrainedNode { name: "n1".into(), pods: 2, returned: true }));
+    assert_eq!(
+        news(&ran)[..2],
+        [NodeNews::Drained { pods: 2, cordoned: true }, NodeNews::Returned { cordoned: false }]
+    );
+    let again = stage.run();
+    assert_eq!((again.code(), again.plan.counts().windows, api.log().len()), (0, 0, 12));
+}
+
+#[test]
+fn servers_of_before_1_22_evict_by_v1beta1() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.with(|state| state.policy = "v1beta1");
+    api.pod("n1", "ml/train", json!({}));
+    assert_eq!(stage.run().code(), 0);
+    assert_eq!(api.log(), ["cordon n1", "evict ml/train", "uncordon n1"]);
+}
+
+#[test]
+fn what_somebody_else_cordoned_is_drained_and_stays_cordoned() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.person("n1", json!({ "spec": { "unschedulable": true } }));
+    api.pod("n1", "ml/train", json!({}));
+    let ran = stage.run();
+    assert_eq!((ran.code(), api.standing("n1")), (0, (true, false)), "{:#?}", ran.report);
+    assert_eq!(api.log(), ["note n1", "evict ml/train", "note n1"]);
+    assert_eq!(news(&ran), [NodeNews::Drained { pods: 1, cordoned: false }, NodeNews::Returned { cordoned: true }]);
+}
+
+#[test]
+fn a_person_who_takes_the_note_away_owns_the_node() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    let person = api.clone();
+    let ran = stage.run_with(
+        |_| (),
+        move |event, _| {
+            if matches!(event, Event::WindowOpened { .. }) {
+                person.person("n1", json!({ "metadata": { "annotations": { CLAIM: null } } }));
+            }
+        },
+    );
+    assert_eq!((ran.code(), api.standing("n1")), (0, (true, false)), "{:#?}", ran.report);
+}
+
+#[test]
+fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
+    let (stage, api) = stage(2, "timeout: 1s");
+    api.pod("n1", "ml/train", json!({}));
+    api.pod("n1", "ml/free", json!({}));
+    api.budget("ml/all-ranks", "train", 0);
+    api.budget("ml/other", "free", 1);
+    let ran = stage.run();
+    let why = "node n1 of Kubernetes was not drained within 1 s: pod ml/train may not leave: disruption budget ml/all-ranks allows \
+               0 disruptions";
+    assert_eq!(ran.step("n1", "driver/packages"), format!("blocked: {why}"));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
+    assert!(!stage.has("n1", "driver"), "nothing is changed on a node that is not drained");
+    is_free(&api);
+    assert_eq!(api.log()[..3], ["cordon n1", "evict ml/free", "uncordon n1"]);
+    let waits = NodeNews::Waits {
+        pods: vec!["pod ml/train may not leave: disruption budget ml/all-ranks allows 0 disruptions".into()],
+    };
+    assert!(news(&ran).contains(&waits), "{:?}", news(&ran));
+}
+
+#[test]
+fn a_budget_that_gives_way_in_time_is_waited_for() {
+    let (stage, api) = stage(1, "timeout: 30s");
+    api.pod("n1", "ml/train", json!({}));
+    api.budget("ml/all-ranks", "train", 0);
+    let person = api.clone();
+    let ran = stage.run_with(
+        |_| (),
+        move |event, _| {
+            if matches!(event, Event::Node { news: NodeNews::Waits { .. }, .. }) {
+                person.budget("ml/all-ranks", "train", 1);
+            }
+        },
+    );
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    is_free(&api);
+}
+
+#[test]
+fn pods_that_do_not_end_are_named() {
+    let (stage, api) = stage(1, "timeout: 1s");
+    api.with(|state| state.lingers = true);
+    api.pod("n1", "ml/train", json!({}));
+    let ran = stage.run();
+    let why = "blocked: node n1 of Kubernetes was not drained within 1 s: pod ml/train has not ended";
+    assert_eq!(ran.step("n1", "driver/packages"), why);
+    is_free(&api);
+}
+
+#[test]
+fn what_would_be_lost_is_named_before_anything_is_touched() {
+    let (stage, api) = stage(1, "timeout: 1s");
+    api.pod("n1", "ml/alone", json!({ "metadata": { "ownerReferences": [] } }));
+    api.pod("n1", "ml/scratch", json!({ "spec": { "volumes": [{ "name": "shm", "emptyDir": {} }] } }));
+    let ran = stage.run();
+    let why = "blocked: node n1 of Kubernetes cannot be drained: pod ml/alone is made anew by nothing (`delete_unmanaged: true` lets it \
+               go); pod ml/scratch has data in an `emptyDir` (`delete_emptydir_data: true` lets it go)";
+    assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (why, 3));
+    assert_eq!(api.log(), [""; 0], "nothing is written");
+
+    let (stage, bold) = self::stage(1, "delete_unmanaged: true, delete_emptydir_data: true");
+    bold.with(|state| state.pods = api.with(|state| state.pods.clone()));
+    assert_eq!(stage.run().code(), 0);
+    assert_eq!(bold.log(), ["cordon n1", "evict ml/alone", "evict ml/scratch", "uncordon n1"]);
+}
+
+#[test]
+fn a_change_that_comes_too_late_is_made_on_what_is_there_by_then() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.with(|state| state.conflicts = 3);
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert_eq!(api.log(), ["cordon n1", "uncordon n1"]);
+    is_free(&api);
+}
+
+#[test]
+fn without_its_api_no_host_is_changed() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.with(|state| state.away = true);
+    let ran = stage.run();
+    let told = ran.step("n1", "driver/packages");
+    assert!(told.starts_with("unknown: the node in Kubernetes: ") && told.contains("answers 503: away"), "{told}");
+    assert_eq!(ran.code(), 9, "{:#?}", ran.report);
+    assert!(!stage.has("n1", "driver"));
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert!(matches!(window.kubernetes, Some(NodeSeen::Unknown { .. })), "{window:#?}");
+    assert_eq!(stage.drift().exit_code(), ExitCode::Unknown);
+}
+
+#[test]
+fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    let person = api.clone();
+    let ran = stage.run_with(
+        |_| (),
+        move |event, _| {
+            if matches!(event, Event::WindowOpened { .. }) {
+                person.with(|state| state.away = true);
+            }
+        },
+    );
+    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
+    assert!(
+        ran.told("n1").starts_with("not brought back into service: the node in Kubernetes: "),
+        "{}",
+        ran.told("n1")
+    );
+    assert_eq!(api.standing("n1"), (true, true));
+    api.with(|state| state.away = false);
+    let ran = stage.run();
+    assert_eq!((ran.code(), ran.plan.counts().change), (0, 0), "{:#?}", ran.report);
+    is_free(&api);
+}
+
+#[test]
+fn a_host_that_is_no_node_yet_is_not_drained_and_that_is_said() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    api.with(|state| state.nodes.clear());
+    let ran = stage.run();
+    assert_eq!((ran.code(), news(&ran)), (0, vec![NodeNews::Absent]), "{:#?}", ran.report);
+    assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().kubernetes, Some(NodeSeen::Absent));
+}
+
+#[test]
+fn the_gpu_operator_takes_its_pods_away_and_brings_them_back() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    let operand = json!({
+        "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true }] },
+        "spec": { "nodeSelector": { "nvidia.com/gpu.deploy.dcgm-exporter": "true" } },
+    });
+    api.pod("n1", "gpu-operator/dcgm-exporter", operand);
+    api.person("n1", json!({ "metadata": { "labels": { OPERANDS: "true" } } }));
+    let ran = stage.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    let expected = ["cordon n1", "note n1", "operands n1 false", "uncordon n1", "operands n1 true"];
+    assert_eq!(api.log(), expected);
+    assert_eq!(api.label("n1").as_deref(), Some("true"));
+    is_free(&api);
+}
+
+#[test]
+fn a_node_that_a_run_left_cordoned_is_told_and_given_back_though_nothing_changes() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    assert_eq!(stage.run().code(), 0);
+    left(&api, "n1");
+    let drift = stage.drift();
+    let found: Vec<_> =
+        drift.findings.iter().map(|found| (found.aspect, found.title.raw(), found.reason.raw())).collect();
+    assert_eq!(found, [(Aspect::Node, "node n1 of Kubernetes", "still drained by run r7")]);
+    assert_eq!(drift.exit_code(), ExitCode::Changes);
+    let ran = stage.run();
+    let window = ran.plan.hosts[0].window.as_ref().unwrap();
+    assert_eq!((window.left_open.as_ref().unwrap().raw(), window.steps.len(), ran.code()), ("r7", 0, 0));
+    is_free(&api);
+    let drift = stage.drift();
+    assert_eq!((drift.findings.len(), drift.resolved.len(), drift.exit_code()), (0, 1, ExitCode::Done));
+}
+
+#[test]
+fn a_node_that_was_left_cordoned_stays_so_while_its_host_is_not_as_declared() {
+    let (stage, api) = stage(1, "timeout: 5s");
+    left(&api, "n1");
+    stage.put("n1", "bad");
+    let ran = stage.run();
+    assert_eq!((ran.outcome("n1"), api.standing("n1")), (Outcome::Failed, (true, true)), "{:#?}", ran.report);
+    std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
+    assert_eq!(stage.run().code(), 0);
+    is_free(&api);
+}
+
+#[test]
+fn killed_anywhere_the_next_run_gives_the_node_back() {
+    for number in 0.. {
+        let (mut stage, api) = stage(1, "timeout: 5s");
+        api.pod("n1", "ml/train", json!({}));
+        let over = stage.killed_before("n1", number).is_some();
+        stage.controller = "other".to_owned();
+        let ran = stage.run();
+        assert_eq!(ran.code(), 0, "killed before script {number}: {:#?}", ran.report);
+        is_free(&api);
+        if over {
+            assert!(number > 2, "never killed");
+            break;
+        }
+    }
+}
+
+#[test]
+fn who_stops_the_run_gets_the_node_back() {
+    let (stage, api) = stage(1, "timeout: 60s");
+    api.pod("n1", "ml/train", json!({}));
+    api.budget("ml/all-ranks", "train", 0);
+    let began = Instant::now();
+    let ran = stage.run_with(
+        |_| (),
+        |event, cancel| {
+            if matches!(event, Event::Node { news: NodeNews::Waits { .. }, .. }) {
+                cancel.raise();
+            }
+        },
+    );
+    assert_eq!(ran.code(), 130, "{:#?}", ran.report);
+    assert!(began.elapsed() < Duration::from_secs(30));
+    is_free(&api);
+}

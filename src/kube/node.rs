@@ -1,0 +1,125 @@
+//! Nodes of the cluster: which one a host is, and whether it takes new pods.
+
+use super::{Cluster, KubeError};
+use crate::model::Value;
+use ::kube::Api;
+use ::kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1;
+use std::collections::BTreeMap;
+
+/// A node, as far as draining is about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    /// Addresses of the type `InternalIP`.
+    pub addresses: Vec<String>,
+    /// Whether it takes no new pods.
+    pub unschedulable: bool,
+    pub annotations: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    /// The version of the object, which a change must still find.
+    pub version: String,
+}
+
+/// What became of a change of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patched {
+    Done,
+    /// Somebody else changed the node meanwhile: nothing was written.
+    Moved,
+    /// There is no such node any more.
+    Gone,
+}
+
+impl Cluster {
+    /// Lists the nodes.
+    ///
+    /// # Errors
+    /// If the API does not answer in time, or refuses.
+    pub async fn nodes(&self) -> Result<Vec<Node>, KubeError> {
+        Ok(self.listed(&self.nodes_api(), None).await?.into_iter().map(node).collect())
+    }
+
+    /// Reads a node; `None` where there is none of that name.
+    ///
+    /// # Errors
+    /// If the API does not answer in time, or refuses.
+    pub async fn node(&self, name: &str) -> Result<Option<Node>, KubeError> {
+        match self.answer(self.nodes_api().get(name)).await? {
+            Ok(found) => Ok(Some(node(found))),
+            Err(no) if no.code == 404 => Ok(None),
+            Err(no) => Err(self.refused(no)),
+        }
+    }
+
+    /// Changes a node by a merge patch, if it still is as it was read.
+    ///
+    /// # Errors
+    /// If the API does not answer in time, or refuses. Whether it was changed is not known then.
+    pub async fn patch_node(&self, node: &Node, mut patch: Value) -> Result<Patched, KubeError> {
+        patch["metadata"]["resourceVersion"] = node.version.as_str().into();
+        let params = PatchParams { field_manager: Some("forge".to_owned()), ..PatchParams::default() };
+        match self.answer(self.nodes_api().patch(&node.name, &params, &Patch::Merge(&patch))).await? {
+            Ok(_) => Ok(Patched::Done),
+            Err(no) if no.code == 409 => Ok(Patched::Moved),
+            Err(no) if no.code == 404 => Ok(Patched::Gone),
+            Err(no) => Err(self.refused(no)),
+        }
+    }
+
+    fn nodes_api(&self) -> Api<v1::Node> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn node(found: v1::Node) -> Node {
+    let addresses = found.status.and_then(|status| status.addresses).unwrap_or_default();
+    let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
+    Node {
+        name: found.metadata.name.unwrap_or_default(),
+        addresses: internal.map(|address| address.address).collect(),
+        unschedulable: found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
+        annotations: found.metadata.annotations.unwrap_or_default(),
+        labels: found.metadata.labels.unwrap_or_default(),
+        version: found.metadata.resource_version.unwrap_or_default(),
+    }
+}
+
+/// Returns the node that a host is: the one of its name, else the one of its address.
+///
+/// # Errors
+/// Several nodes have the address: why, as a lowercase fragment.
+pub fn node_of<'n>(nodes: &'n [Node], host: &str, address: &str) -> Result<Option<&'n Node>, String> {
+    if let Some(node) = nodes.iter().find(|node| node.name == host) {
+        return Ok(Some(node));
+    }
+    let mut same = nodes.iter().filter(|node| node.addresses.iter().any(|own| own == address));
+    match (same.next(), same.next()) {
+        (Some(one), Some(other)) => {
+            Err(format!("both nodes `{}` and `{}` have the address {address}", one.name, other.name))
+        }
+        (found, _) => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_the_node_of_its_name_or_of_its_address() {
+        let node = |name: &str, address: &str| Node {
+            name: name.to_owned(),
+            addresses: vec![address.to_owned()],
+            ..Node::default()
+        };
+        let nodes = [node("gpu-1", "10.0.0.1"), node("ip-2", "10.0.0.2"), node("a", "10.0.0.9"), node("b", "10.0.0.9")];
+        let found =
+            |host: &str, address: &str| node_of(&nodes, host, address).map(|node| node.map(|n| n.name.as_str()));
+        assert_eq!(found("gpu-1", "10.0.0.2"), Ok(Some("gpu-1")), "the name goes first");
+        assert_eq!(found("gpu-2", "10.0.0.2"), Ok(Some("ip-2")));
+        assert_eq!(found("gpu-3", "10.0.0.3"), Ok(None));
+        assert_eq!(found("gpu-3", ""), Ok(None));
+        assert_eq!(found("gpu-9", "10.0.0.9"), Err("both nodes `a` and `b` have the address 10.0.0.9".to_owned()));
+    }
+}

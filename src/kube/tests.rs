@@ -1,0 +1,178 @@
+//! Nodes and evictions against servers that answer as real ones do.
+
+use super::*;
+use crate::artifact::server::{Reply, Request, Server};
+use crate::model::Value;
+use camino::Utf8PathBuf;
+use serde_json::json;
+
+fn json_reply(status: u16, body: &Value) -> Reply {
+    let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
+    Reply { body: body.to_string().into_bytes(), headers, ..Reply::status(status) }
+}
+
+fn no(code: u16, message: &str, details: Value) -> Reply {
+    json_reply(
+        code,
+        &json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "details": details }),
+    )
+}
+
+/// Opens an API that answers so. Returns it with the server, which knows what it was asked.
+async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
+    let server = Server::start(answer);
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
+    let file = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{ "name": "c", "cluster": { "server": server.url("") } }],
+        "users": [{ "name": "u", "user": { "token": "hunter2" } }],
+        "contexts": [{ "name": "test", "context": { "cluster": "c", "user": "u" } }],
+    });
+    std::fs::write(&kubeconfig, file.to_string()).unwrap();
+    let access = Access { kubeconfig, context: "test".to_owned(), trusted: false, via: None };
+    (Cluster::open(&access).await.unwrap(), server)
+}
+
+fn core(resources: Value) -> Reply {
+    json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": resources }))
+}
+
+fn eviction(version: &str) -> Value {
+    json!({
+        "name": "pods/eviction", "singularName": "", "namespaced": true, "kind": "Eviction", "verbs": ["create"],
+        "group": "policy", "version": version,
+    })
+}
+
+async fn policy(version: &'static str) -> Policy {
+    api(move |_| core(json!([eviction(version)]))).await.0.evictions().await.unwrap()
+}
+
+fn pod() -> Pod {
+    Pod {
+        namespace: "ml".to_owned(),
+        name: "train-0".to_owned(),
+        uid: "u-1".to_owned(),
+        labels: [("app".to_owned(), "train".to_owned())].into(),
+        ..Pod::default()
+    }
+}
+
+#[tokio::test]
+async fn the_server_says_by_which_version_it_evicts() {
+    assert_eq!(policy("v1").await.name(), "policy/v1");
+    assert_eq!(policy("v1beta1").await.name(), "policy/v1beta1");
+    let (cluster, server) = api(|_| core(json!([]))).await;
+    let error = cluster.evictions().await.unwrap_err();
+    assert_eq!(error.message, format!("`http://{}` takes no evictions", server.address));
+}
+
+#[tokio::test]
+async fn an_eviction_is_of_one_pod_and_is_asked_once() {
+    let (cluster, server) = api(|_| json_reply(201, &json!({ "kind": "Status", "status": "Success" }))).await;
+    let policy = policy("v1").await;
+    assert_eq!(cluster.evict(&policy, &pod(), Some(30)).await, Ok(Evicted::Taken));
+    let asked = &server.asked()[0];
+    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/api/v1/namespaces/ml/pods/train-0/eviction?"));
+    let body: Value = serde_json::from_str(&asked.body).unwrap();
+    let options = json!({ "preconditions": { "uid": "u-1" }, "gracePeriodSeconds": 30 });
+    assert_eq!((&body["apiVersion"], &body["deleteOptions"]), (&json!("policy/v1"), &options));
+}
+
+#[tokio::test]
+async fn what_a_server_says_to_an_eviction() {
+    let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently" }] });
+    let ending =
+        json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "namespace ml is being terminated" }] });
+    let not_now = |why: &str| Ok(Evicted::NotNow(why.to_owned()));
+    let cases = [
+        (no(404, "pods \"train-0\" not found", json!({})), Ok(Evicted::Gone)),
+        (no(409, "the UID in the precondition is another", json!({})), Ok(Evicted::Gone)),
+        (
+            no(429, "Cannot evict pod", budget),
+            not_now("The disruption budget b needs 1 healthy pods and has 1 currently"),
+        ),
+        (
+            no(429, "Too many requests, please try again later.", json!({})),
+            not_now("Too many requests, please try again later"),
+        ),
+        (no(403, "forbidden", ending), not_now("namespace ml is being terminated")),
+    ];
+    let policy = policy("v1").await;
+    for (reply, expected) in cases {
+        let (cluster, server) = api(move |_| reply.clone()).await;
+        assert_eq!(cluster.evict(&policy, &pod(), None).await, expected);
+        assert_eq!(server.asked().len(), 1, "who asks decides whether to ask again");
+    }
+    let (cluster, server) = api(|_| no(500, "more than one budget", json!({}))).await;
+    let error = cluster.evict(&policy, &pod(), None).await.unwrap_err();
+    assert_eq!(error.message, format!("pod ml/train-0: `http://{}` answers 500: more than one budget", server.address));
+}
+
+#[tokio::test]
+async fn budgets_are_asked_for_by_the_version_of_the_server() {
+    let answer = |request: &Request| {
+        let budget = |name: &str, selector: Value| json!({ "metadata": { "name": name }, "spec": { "selector": selector }, "status": { "disruptionsAllowed": 0 } });
+        let items = [
+            budget("same", json!({ "matchLabels": { "app": "train" } })),
+            budget("other", json!({ "matchLabels": { "app": "x" } })),
+            budget("any", json!({})),
+        ];
+        assert!(request.path.contains("/namespaces/ml/poddisruptionbudgets?"), "{}", request.path);
+        json_reply(
+            200,
+            &json!({ "kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}, "items": items }),
+        )
+    };
+    for (version, expected) in [("v1", vec!["same", "any"]), ("v1beta1", vec!["same"])] {
+        let (cluster, server) = api(answer).await;
+        let found = cluster.budgets_of(&policy(version).await, &pod()).await.unwrap();
+        let names: Vec<&str> = found.iter().map(|budget| budget.name.as_str()).collect();
+        assert_eq!(names, expected);
+        assert!(server.asked()[0].path.starts_with(&format!("/apis/policy/{version}/")));
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_changed_only_as_it_was_read() {
+    let node = Node { name: "gpu-1".to_owned(), version: "42".to_owned(), ..Node::default() };
+    let told = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "gpu-1" } });
+    let cases = [
+        (json_reply(200, &told), Patched::Done),
+        (no(409, "the object has been modified", json!({})), Patched::Moved),
+        (no(404, "nodes \"gpu-1\" not found", json!({})), Patched::Gone),
+    ];
+    for (reply, expected) in cases {
+        let (cluster, server) = api(move |_| reply.clone()).await;
+        let patch = json!({ "spec": { "unschedulable": true } });
+        assert_eq!(cluster.patch_node(&node, patch).await, Ok(expected));
+        let asked = &server.asked()[0];
+        assert_eq!((asked.method.as_str(), asked.path.as_str()), ("PATCH", "/api/v1/nodes/gpu-1?&fieldManager=forge"));
+        let body: Value = serde_json::from_str(&asked.body).unwrap();
+        assert_eq!(body, json!({ "spec": { "unschedulable": true }, "metadata": { "resourceVersion": "42" } }));
+    }
+    let (cluster, _server) = api(|_| no(403, "nodes is forbidden", json!({}))).await;
+    let error = cluster.patch_node(&node, json!({})).await.unwrap_err();
+    assert_eq!(error.hint.as_deref(), Some("give the user of that context the right to do so"));
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_parts() {
+    let (cluster, server) = api(|request| {
+        let node = |name: &str| json!({ "metadata": { "name": name } });
+        let (rest, items) = match request.path.contains("continue=more") {
+            false => ("more", vec![node("a"), node("b")]),
+            true => ("", vec![node("c")]),
+        };
+        json_reply(
+            200,
+            &json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "continue": rest }, "items": items }),
+        )
+    })
+    .await;
+    let names: Vec<String> = cluster.nodes().await.unwrap().into_iter().map(|node| node.name).collect();
+    assert_eq!((names.join(" ").as_str(), server.asked().len()), ("a b c", 2));
+    let (cluster, _server) = api(|_| no(404, "nodes \"a\" not found", json!({}))).await;
+    assert_eq!(cluster.node("a").await, Ok(None));
+}

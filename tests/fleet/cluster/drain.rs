@@ -1,0 +1,276 @@
+//! Hosts that are nodes of a real API: cordoned, drained, changed and given back, also after a kill.
+//!
+//! Nothing runs there, so the test plays the kubelet: it calls pods running, and ends those that were told to go.
+
+use super::support::Cluster;
+use crate::support::{Fleet, Node, Output, Project};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const CLAIM: &str = "forge/cordoned";
+
+const DRIVER: &str = "recipe: driver
+summary: A change that takes the host out of service
+params:
+  version: { type: version, default: 1.0-1 }
+steps:
+  - name: slow
+    disruption: D2
+    command: { check: 'test \"$(cat /etc/driver 2>/dev/null)\" = {{ params.version }}', apply: 'date +%s%N >/etc/began; sleep 2; echo {{ params.version }} >/etc/driver; date +%s%N >/etc/ended' }
+";
+
+/// Ends pods that were told to go, as the kubelets of their nodes would, and notes how many nodes are cordoned at once.
+struct Kubelet {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<usize>>,
+}
+
+impl Kubelet {
+    fn of(api: &'static Cluster, nodes: &[Node]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ends, names) = (stop.clone(), nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
+        let thread = std::thread::spawn(move || {
+            let mut most = 0;
+            while !ends.load(Ordering::Relaxed) {
+                let pods = api.get("pods", &["--all-namespaces"]);
+                for pod in pods.iter().filter(|pod| names.iter().any(|name| pod["spec"]["nodeName"] == **name)) {
+                    if !pod["metadata"]["deletionTimestamp"].is_null() {
+                        let meta = |key: &str| pod["metadata"][key].as_str().expect("text").to_owned();
+                        api.try_kubectl(
+                            &["-n", &meta("namespace"), "delete", "pod", &meta("name"), "--grace-period=0", "--force"],
+                            "",
+                        );
+                    }
+                }
+                let cordoned = api.get("nodes", &[]).into_iter().filter(|node| {
+                    names.iter().any(|name| node["metadata"]["name"] == **name) && node["spec"]["unschedulable"] == true
+                });
+                most = most.max(cordoned.count());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            most
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Returns how many nodes were cordoned at once, at most.
+    fn end(mut self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().expect("a thread").join().expect("it ends")
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes the hosts nodes of the cluster, and a namespace of the test's own.
+fn join(api: &Cluster, nodes: &[Node], namespace: &str) {
+    for node in nodes {
+        api.try_kubectl(&["delete", "node", &node.name], "");
+        api.kubectl_with(
+            &["create", "-f", "-"],
+            &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node.name } }).to_string(),
+        );
+    }
+    api.kubectl_with(&["create", "namespace", namespace], "");
+    api.until(&["-n", namespace, "get", "serviceaccount", "default"]);
+}
+
+/// Runs a pod on every node, which something makes anew when it goes: a real set with as many pods as there are nodes.
+fn run(api: &Cluster, nodes: &[Node], namespace: &str) {
+    let labels = json!({ "app": "train" });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "train", "namespace": namespace },
+        "spec": {
+            "replicas": nodes.len(), "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "c", "image": "none:1" }] } },
+        },
+    });
+    api.kubectl_with(&["create", "-f", "-"], &set.to_string());
+    let mut pods = Vec::new();
+    for _ in 0..100 {
+        pods = api.get("pods", &["-n", namespace]);
+        if pods.len() == nodes.len() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(pods.len(), nodes.len());
+    for (pod, node) in pods.iter().zip(nodes) {
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node.name },
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+        api.kubectl_with(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
+        let running = json!({ "status": { "phase": "Running" } }).to_string();
+        api.kubectl_with(
+            &["-n", namespace, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", &running],
+            "",
+        );
+    }
+}
+
+fn project(api: &Cluster, nodes: &[Node], drain: &str) -> Project {
+    Project::new(nodes).recipe("driver", DRIVER).inventory(&inventory(api, drain, "1.0-1"))
+}
+
+fn inventory(api: &Cluster, drain: &str, version: &str) -> String {
+    format!(
+        "rollout: {{ max_unavailable: 1, drain: {{ kubernetes: {{ group: all, {drain} }} }} }}\n\
+         kubernetes: {{ kubeconfig: {}, context: test }}\n\
+         apply:\n  - {{ recipe: driver, on: all, with: {{ version: {version} }} }}\n",
+        api.kubeconfig.display()
+    )
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes", "--json-into", "report.json"])
+}
+
+/// Returns whether a node is cordoned, and whether forge's note is at it.
+fn standing(api: &Cluster, node: &Node) -> (bool, bool) {
+    let all = api.get("nodes", &[]);
+    let found = all.iter().find(|found| found["metadata"]["name"] == *node.name).expect("the node");
+    (found["spec"]["unschedulable"] == true, !found["metadata"]["annotations"][CLAIM].is_null())
+}
+
+fn pods_of(api: &Cluster, node: &Node) -> usize {
+    api.get("pods", &["--all-namespaces"]).iter().filter(|pod| pod["spec"]["nodeName"] == *node.name).count()
+}
+
+fn as_declared(project: &Project) {
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 0, "{plan}");
+}
+
+#[test]
+fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_so() {
+    let Some(nodes) = Fleet::take(3) else { return };
+    let Some(api) = Cluster::require() else { return };
+    join(api, &nodes, "drain-three");
+    run(api, &nodes, "drain-three");
+    api.kubectl_with(&["cordon", &nodes[1].name], "");
+    let project = project(api, &nodes, "timeout: 60s");
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    let told = format!("drain: node {} of Kubernetes first", nodes[0].name);
+    assert!(plan.stdout.contains(&told), "{plan}");
+    assert_eq!(standing(api, &nodes[0]), (false, false), "a plan changes nothing");
+
+    let kubelet = Kubelet::of(api, &nodes);
+    let out = apply(&project);
+    let most = kubelet.end();
+    assert_eq!(out.code, 0, "{out}");
+    // The one that a person cordoned, and one more.
+    assert_eq!(most, 2, "{out}");
+    for (at, node) in nodes.iter().enumerate() {
+        assert_eq!((standing(api, node), pods_of(api, node)), ((at == 1, false), 0), "{}", node.name);
+        assert_eq!(node.must("cat /etc/driver"), "1.0-1");
+        assert!(!node.exists("/var/lib/forge/window.json"));
+    }
+    let mut spans: Vec<(u64, u64)> = nodes
+        .iter()
+        .map(|node| {
+            let at = |file: &str| node.must(&format!("cat {file}")).parse().expect("nanoseconds");
+            (at("/etc/began"), at("/etc/ended"))
+        })
+        .collect();
+    spans.sort_unstable();
+    assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "{spans:?}");
+    let report: Value =
+        serde_json::from_str(&fs_err::read_to_string(project.path("report.json")).expect("a report")).expect("JSON");
+    let first = &report["report"]["hosts"][0]["node"];
+    assert_eq!(*first, json!({ "name": nodes[0].name, "pods": 1, "returned": true }));
+    assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
+    as_declared(&project);
+}
+
+#[test]
+fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let Some(api) = Cluster::require() else { return };
+    let node = &nodes[0];
+    join(api, &nodes, "drain-killed");
+    run(api, &nodes, "drain-killed");
+    let project = project(api, &nodes, "timeout: 60s");
+    // While pods leave: there is no kubelet, so none does.
+    let mut child = project.begin();
+    api.wait(|| standing(api, node) == (true, true));
+    child.kill().expect("forge is killed");
+    child.wait().expect("forge is gone");
+    assert!(!node.exists("/var/lib/forge/window.json"), "the window was not open yet");
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("was left open by run "), "{plan}");
+    let drift = project.forge(["drift", "inventory.yaml"]);
+    assert!(drift.stdout.contains("still drained by run "), "{drift}");
+    // While the host changes.
+    let kubelet = Kubelet::of(api, &nodes);
+    let mut child = project.begin();
+    node.until_exists("/etc/began");
+    child.kill().expect("forge is killed");
+    child.wait().expect("forge is gone");
+    assert_eq!(standing(api, node), (true, true));
+    assert!(node.exists("/var/lib/forge/window.json"));
+    node.until_exists("/etc/ended");
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(standing(api, node), (false, false));
+    kubelet.end();
+    as_declared(&project);
+    // Left by a run of which nothing else is to be seen.
+    let claim = json!({ "version": 1, "run": "r7", "controller": "a@b", "time": "t", "cordoned": true }).to_string();
+    let patch =
+        json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }).to_string();
+    api.kubectl_with(&["patch", "node", &node.name, "--type=merge", "-p", &patch], "");
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert!(plan.code == 2 && plan.stdout.contains("was left open by run r7; it is closed"), "{plan}");
+    let out = apply(&project);
+    assert_eq!((out.code, standing(api, node)), (0, (false, false)), "{out}");
+    as_declared(&project);
+}
+
+#[test]
+fn a_budget_that_blocks_is_named_and_the_node_given_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let Some(api) = Cluster::require() else { return };
+    let node = &nodes[0];
+    join(api, &nodes, "drain-budget");
+    run(api, &nodes, "drain-budget");
+    let version = api.evictions();
+    let budget = json!({
+        "apiVersion": version, "kind": "PodDisruptionBudget", "metadata": { "name": "all-ranks", "namespace": "drain-budget" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "train" } } },
+    });
+    api.kubectl_with(&["create", "-f", "-"], &budget.to_string());
+    let seen = || api.get("poddisruptionbudgets", &["-n", "drain-budget"])[0]["status"]["observedGeneration"] == 1;
+    api.wait(seen);
+    let project = project(api, &nodes, "timeout: 3s");
+    let out = apply(&project);
+    assert_eq!(out.code, 3, "{out}");
+    let told = format!("node {} of Kubernetes was not drained within 3 s: pod drain-budget/train-", node.name);
+    let blocker = "may not leave: disruption budget drain-budget/all-ranks allows 0 disruptions";
+    assert!(out.stdout.contains(&told) && out.stdout.contains(blocker), "{out}");
+    assert_eq!((standing(api, node), pods_of(api, node)), ((false, false), 1));
+    assert!(!node.exists("/etc/driver") && !node.exists("/var/lib/forge/window.json"));
+    // Whoever answers for the pods lets them go.
+    api.kubectl_with(&["-n", "drain-budget", "delete", "poddisruptionbudget", "all-ranks"], "");
+    let kubelet = Kubelet::of(api, &nodes);
+    let out = apply(&project);
+    assert_eq!((out.code, standing(api, node)), (0, (false, false)), "{out}");
+    kubelet.end();
+    // The last Kubernetes with the old policy API is 1.21.
+    let old = api
+        .version()
+        .split_once("v1.")
+        .and_then(|(_, minor)| minor.split('.').next()?.parse::<u32>().ok())
+        .expect("a version")
+        < 22;
+    assert_eq!(version, if old { "policy/v1beta1" } else { "policy/v1" });
+}
