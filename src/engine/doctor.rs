@@ -7,7 +7,6 @@ mod cluster;
 mod here;
 mod judge;
 
-
 use super::observe::observe_for;
 use super::prove::facts_used;
 use super::run::{Events, Options};

@@ -89,7 +89,8 @@ impl HostRun<'_> {
         let declared = if reboots { self.services() } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
         let holders = holders(&observation).map_err(|why| unknown(&why))?;
-        let counts = |holder: &Holder| !holder.unit.as_deref().is_some_and(stops) && !(pods_leave && holder.pod);
+        let leaves = |holder: &Holder| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
+        let counts = |holder: &Holder| !leaves(holder);
         Ok(holders.into_iter().filter(counts).collect())
     }
 

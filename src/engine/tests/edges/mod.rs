@@ -225,6 +225,10 @@ fn rdma(others: &[(&str, &str)]) -> Stage {
         ("sys/module/mlx5_core/srcversion", "old\n"),
         ("sys/module/nvidia_peermem/initstate", "live\n"),
         ("sys/bus/pci/devices/0000:44:00.0/net/ens1/mtu", "9000\n"),
+        ("sys/bus/pci/devices/0000:44:00.0/net/ens1/ecn/roce_np/enable/3", "1\n"),
+        ("sys/bus/pci/devices/0000:44:00.0/net/ens1/ecn/roce_rp/enable/3", "1\n"),
+        ("sys/bus/pci/devices/0000:44:00.0/net/ens1/ecn/roce_np/cnp_dscp", "48\n"),
+        ("sys/bus/pci/devices/0000:44:00.0/net/ens1/ecn/roce_np/cnp_802p_prio", "6\n"),
         ("qos", "dscp\n"),
     ];
     files.iter().for_each(|(file, text)| stage.write(HOST, file, text));
@@ -280,8 +284,8 @@ fn reload_takes_peermem() -> Edge {
 fn reload_takes_settings_of_roce() -> Edge {
     Edge {
         stage: || {
-            let params =
-                "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 } }";
+            let params = "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 }, \
+                          mtu: { type: int, default: 9000 }, cnp_dscp: { type: int, default: 48 }, cnp_priority: { type: int, default: 6 } }";
             let roce = format!("{params}\nneeds: [openibd]\nsteps:\n{}", shipped("roce", "in force"));
             rdma(&[("openibd", &reload()), ("roce", &roce)])
         },

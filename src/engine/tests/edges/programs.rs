@@ -73,6 +73,8 @@ printf 'DCBX mode: OS controlled\nPriority trust state: %s\nPFC configuration:\n
 printf '\tpriority    0   1   2   3   4   5   6   7\n\tenabled     0   0   0   %s   0   0   0   0   \n' "$on"
 "#;
 
+const ETHTOOL: &str = "#!/bin/sh\nprintf 'Pause parameters:\\nRX:\\t\\toff\\nTX:\\t\\toff\\n'\n";
+
 const UNAME: &str = "#!/bin/sh\necho 6.1.0-9\n";
 
 const UPDATE_INITRAMFS: &str = r#"#!/bin/sh
@@ -110,6 +112,7 @@ pub fn install(stage: &Stage, host: &str) {
         ("stat", STAT),
         ("dkms", DKMS),
         ("mlnx_qos", MLNX_QOS),
+        ("ethtool", ETHTOOL),
         ("uname", UNAME),
         ("update-initramfs", UPDATE_INITRAMFS),
         ("lsinitramfs", LSINITRAMFS),
