@@ -15,10 +15,10 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-/// Bytes that helm printed: `tests/data/helm`, from helm 3.19.0 and 4.1.4 at a kube-apiserver 1.33.
+/// Bytes that helm printed: `tests/helm`, from helm 3.19.0 and 4.1.4 at a kube-apiserver 1.33.
 macro_rules! sample {
     ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/helm/", $name))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/helm/", $name))
     };
 }
 

@@ -23,6 +23,7 @@ forge-roce.service) echo dscp >"$root/qos" ;;
 esac
 return 0
 }
+[ "$1" != -q ] || shift
 what=$1
 for unit; do :; done
 case $what in
@@ -31,6 +32,7 @@ show) case " $* " in
   *' --value '*) show "$unit" | sed -n "s/^$3=//p" ;;
   *) while [ "$1" != -- ]; do shift; done; shift; for unit; do show "$unit"; done ;;
   esac ;;
+try-restart) [ ! -e "$root/units/$unit" ] || start "$unit" ;;
 start | restart) start "$unit" ;;
 stop) rm -f "$root/units/$unit"; echo "stop $unit" >>"$root/log" ;;
 is-active) test -e "$root/units/$unit" ;;
