@@ -61,7 +61,7 @@ fn exec_asks_nobody_where_nobody_is() {
     expect(&out, 64);
     assert!(out.stderr.ends_with(
         "error: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
-         hint: give `--yes` to run without being asked, or name one host with `--on`\n"
+         hint: give `--yes` to run without being asked, or name one host\n"
     ));
     assert!(!nodes[0].exists("/srv/ran") && !nodes[1].exists("/srv/ran"));
     expect(&project.forge(["exec", names(&nodes)[1], "-i", "inventory.yaml", "--", "touch", "/srv/ran"]), 0);
