@@ -84,7 +84,7 @@ pub fn line(event: &Event) -> Option<Line> {
 }
 
 fn started(run: &str, hosts: usize, steps: usize) -> String {
-    let on = if hosts == 0 { "the cluster".to_owned() } else { count(hosts, "host") };
+    let on = if hosts == 0 && steps > 0 { "the cluster".to_owned() } else { count(hosts, "host") };
     format!("run {}: {} on {on}", escape::line(run), count(steps, "step"))
 }
 
