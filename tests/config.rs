@@ -71,6 +71,21 @@ fn messages_are_pinned() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A recipe names itself: one that cannot be read must not be read for ever.
+#[test]
+fn a_built_in_recipe_that_cannot_be_read_is_a_mistake_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    let path = root.join("inventory.yaml");
+    std::fs::write(&path, "cluster: a\nhosts: { n1: }\napply: [{ recipe: broken, on: all }]\n").unwrap();
+    for text in ["recipe: broken\nsteps: [", "recipe: broken\n"] {
+        let options = LoadOptions { trust: false, embedded: &[("broken", text)], env: &env };
+        let (_, diags, sources) = config::load(&path, &options);
+        let said = rendered(&diags, &sources, root);
+        assert!(diags.0.len() == 1 && said.contains("broken.yaml:"), "{said}");
+    }
+}
+
 fn example(name: &str) -> Project {
     let folder = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     load(&folder.join("inventory.yaml")).0.unwrap()

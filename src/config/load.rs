@@ -180,9 +180,9 @@ fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &
 /// Reads a built-in recipe.
 pub(super) fn built_in(name: &str, text: &str, library: &mut Library, cx: &mut Cx<'_>) {
     let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
-    let Some((_, node)) = cx.parse(&shown, text.to_owned()) else { return };
-    if let Some(recipe) = recipe::read(&node, &shown, cx) {
-        add(recipe, library, cx);
+    match cx.parse(&shown, text.to_owned()).and_then(|(_, node)| recipe::read(&node, &shown, cx)) {
+        Some(recipe) => add(recipe, library, cx),
+        None => cx.unread.push(name.to_owned()),
     }
 }
 
