@@ -30,7 +30,7 @@ impl Cluster {
 
     /// Returns a no as what keeps one from going on.
     pub(super) fn refused(&self, no: No) -> KubeError {
-        KubeError::of(self.server(), false, &::kube::Error::Api(no))
+        KubeError::of(self.server(), self.is_through(), &::kube::Error::Api(no))
     }
 
     /// Lists all objects of a kind, or those whose `fields` are such.

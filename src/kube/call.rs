@@ -1,7 +1,7 @@
 //! What forge does to a cluster: calls, one after the other, each by whoever holds the cluster's lock.
 
 use super::api::{Place, Refusal, Served};
-use super::clean::revealed;
+use super::clean::{self, revealed};
 use super::fields::without;
 use super::{KubeError, ReleaseCall, Writer};
 use crate::model::{SecretStore, Value};
@@ -122,8 +122,7 @@ impl Writer {
         let end = Instant::now() + Duration::from_secs(limit_s);
         loop {
             let object = self.looker.cluster.get(&place, id).await?;
-            let found = object.as_ref().and_then(|object| object.pointer("/status/conditions")?.as_array());
-            let found = found.and_then(|all| all.iter().find(|item| item["type"] == *condition));
+            let found = object.as_ref().and_then(|object| clean::condition(object, condition));
             if found.is_some_and(|found| found["status"] == "True") {
                 return Ok(());
             }

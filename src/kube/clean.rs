@@ -44,6 +44,11 @@ pub(super) fn clean(mut object: Value) -> Value {
     object
 }
 
+/// Returns a condition that an object has of itself.
+pub(super) fn condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
+}
+
 /// Puts secrets in the place of placeholders. What is text in a Secret is written as the API keeps it.
 pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
     let mut object = with_secrets(object, secrets);
@@ -58,7 +63,8 @@ pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
     object
 }
 
-fn with_secrets(value: &Value, secrets: &SecretStore) -> Value {
+/// Puts secrets in the place of placeholders, as they are.
+pub(super) fn with_secrets(value: &Value, secrets: &SecretStore) -> Value {
     match value {
         Value::String(text) if SecretStore::mentions(text) => json!(secrets.reveal(text).expose_secret()),
         Value::Array(items) => items.iter().map(|item| with_secrets(item, secrets)).collect(),

@@ -210,8 +210,13 @@ fn is_usual(kind: &str, name: &str) -> bool {
     }
 }
 
+/// Returns who holds a field, by the API's words of a conflict: `conflict with "kubectl-edit" using apps/v1`.
+pub(super) fn holder(message: &str) -> &str {
+    message.split('"').nth(1).unwrap_or(message)
+}
+
 fn held(field: &str, message: &str, info: &ObjectInfo) -> Held {
-    let manager = message.split('"').nth(1).unwrap_or("somebody").to_owned();
+    let manager = holder(message).to_owned();
     Held { field: field.to_owned(), time: time_of(&info.managers, &manager), manager }
 }
 

@@ -1,5 +1,6 @@
 //! Brings a release about: what a killed helm left, definitions, the upgrade, and what that does not repair.
 
+use super::super::clean::condition;
 use super::super::{Cluster, KubeError, Say};
 use super::api::{Applied, Apply};
 use super::flags::{self, Upgrade};
@@ -120,7 +121,7 @@ impl Work<'_> {
     async fn helm(&mut self, args: Vec<String>, input: bool) -> Result<Said, KubeError> {
         let what = format!("helm {}", args.first().map_or("", String::as_str));
         let limit = Duration::from_secs(self.call.timeout_s) + BESIDE;
-        let values = input.then(|| self.look.values());
+        let values = if input { Some(self.look.values()?) } else { None };
         let run = self.look.helm.change(&args, values.as_ref(), limit, self.secrets);
         tokio::pin!(run);
         let mut ticks = tokio::time::interval(TOLD);
@@ -188,7 +189,8 @@ impl Work<'_> {
             if self.look.objects.get(&definition).await?.is_none() {
                 (self.say)(&format!("defining {}", definition.name()));
                 let how = Apply { manager: "forge", force: false, dry: false };
-                self.look.objects.apply(&definition, how).await?;
+                // Where somebody else made it meanwhile, it is theirs as it would be had they come earlier.
+                let (Applied::Becomes(_) | Applied::Conflict(_)) = self.look.objects.apply(&definition, how).await?;
                 self.established(&definition).await?;
             }
         }
@@ -196,10 +198,7 @@ impl Work<'_> {
     }
 
     async fn established(&self, definition: &Object) -> Result<(), KubeError> {
-        let is = |live: &Value| {
-            let conditions = live.pointer("/status/conditions").and_then(Value::as_array);
-            conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
-        };
+        let is = |live: &Value| condition(live, "Established").is_some_and(|found| found["status"] == "True");
         let wait = async {
             while !self.look.objects.get(definition).await?.as_ref().is_some_and(is) {
                 tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,5 +1,6 @@
 //! Objects of a manifest at the cluster's API: where they live, how they are, and what applying them would come to.
 
+use super::super::look::holder;
 use super::super::{Cluster, KubeError};
 use super::manifest::Object;
 use crate::model::Value;
@@ -198,9 +199,8 @@ impl Objects<'_> {
 /// Reads who owns what, as an API words its refusal.
 fn conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let read = causes.filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| {
-        let by = cause.message.split('"').nth(1).unwrap_or(&cause.message);
-        (cause.field.trim_start_matches('.').to_owned(), by.to_owned())
-    });
+    let read = causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| (cause.field.trim_start_matches('.').to_owned(), holder(&cause.message).to_owned()));
     read.collect()
 }

@@ -1,5 +1,6 @@
 //! How a release is, and how it differs from what is declared. Nothing is written, and no revision is made.
 
+use super::super::clean::with_secrets;
 use super::super::{Cluster, KubeError};
 use super::api::{Applied, Apply, Objects};
 use super::chart::Chart;
@@ -16,7 +17,7 @@ use crate::probe::{
     ChartInfo, Conflict, Crd, ForeignRelease, LiveObject, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 
 /// A manager that owns no field: what it would apply is what the manifest says, and nothing else goes.
 const NOBODY: &str = "forge-drift";
@@ -77,11 +78,15 @@ impl<'c> Look<'c> {
     }
 
     /// Returns the declared values with secrets in them.
-    pub fn values(&self) -> SecretString {
+    pub fn values(&self) -> Result<SecretString, KubeError> {
+        Ok(SecretString::from(self.declared()?.to_string()))
+    }
+
+    fn declared(&self) -> Result<Value, KubeError> {
         // A secret stands inside a JSON string: it is escaped as one.
-        let mut values: Value = serde_json::from_str(&self.asked.values).unwrap_or_default();
-        reveal(&mut values, self.secrets);
-        SecretString::from(values.to_string())
+        let values: Value = serde_json::from_str(&self.asked.values)
+            .map_err(|error| KubeError::new(format!("the declared values are not JSON: {error}")))?;
+        Ok(with_secrets(&values, self.secrets))
     }
 
     async fn asked(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
@@ -138,7 +143,7 @@ impl<'c> Look<'c> {
             is_upgrade,
             hooks: true,
         };
-        let said = self.helm.ask(&flags::template(&template), Some(&self.values())).await?;
+        let said = self.helm.ask(&flags::template(&template), Some(&self.values()?)).await?;
         match said.ok {
             true => objects(&said.stdout),
             false => Err(KubeError::new(format!(
@@ -169,7 +174,7 @@ impl<'c> Look<'c> {
     async fn rehearsed(&self, chart: &Chart) -> Result<Option<Vec<Object>>, KubeError> {
         let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
         let upgrade = Upgrade { name, namespace, chart: chart.path.as_str(), ..Upgrade::default() };
-        let said = self.helm.ask(&flags::rehearsal(&upgrade), Some(&self.values())).await?;
+        let said = self.helm.ask(&flags::rehearsal(&upgrade), Some(&self.values()?)).await?;
         if !said.ok {
             return Ok(None);
         }
@@ -187,7 +192,15 @@ impl<'c> Look<'c> {
     async fn live(&self, object: &Object) -> Result<Option<Found>, KubeError> {
         let Some(live) = self.objects.get(object).await? else { return Ok(Some(missing(object, self.objects.home))) };
         let how = Apply { manager: NOBODY, force: true, dry: true };
-        let Applied::Becomes(becomes) = self.objects.apply(object, how).await? else { return Ok(None) };
+        let becomes = match self.objects.apply(object, how).await? {
+            Applied::Becomes(becomes) => becomes,
+            Applied::Conflict(_) => {
+                return Err(KubeError::new(format!(
+                    "{} moves: it cannot be compared",
+                    object.title(self.objects.home)
+                )));
+            }
+        };
         let drifted = Drifted::of(object, &live, &becomes);
         let told = drifted.told(object, self.objects.home, &live, &self.teller());
         Ok(told.map(|told| Found { object: object.clone(), seen: Some(Seen { live, becomes, drifted }), told }))
@@ -250,7 +263,7 @@ impl<'c> Look<'c> {
         state.chart = Some(self.chart_info(chart, &once).await?);
         let mut wanted: Vec<Object> = once.into_iter().filter(|object| !object.is_hook()).collect();
         let Some(noted) = installed else { return Ok(()) };
-        state.values = self.value_changes(noted);
+        state.values = self.value_changes(noted)?;
         if !state.random {
             wanted = self.compare_manifests(chart, noted, wanted, state).await?;
         }
@@ -293,10 +306,9 @@ impl<'c> Look<'c> {
         })
     }
 
-    fn value_changes(&self, noted: &Noted) -> Vec<crate::probe::FieldChange> {
-        let declared: Value = serde_json::from_str(self.values().expose_secret()).unwrap_or_default();
-        let found = differences(&noted.values, &declared);
-        found.iter().map(|difference| self.teller().tell("", difference, None)).collect()
+    fn value_changes(&self, noted: &Noted) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
+        let found = differences(&noted.values, &self.declared()?);
+        Ok(found.iter().map(|difference| self.teller().tell("", difference, None)).collect())
     }
 }
 
@@ -304,17 +316,6 @@ fn needs_upgrade(chart: &Chart, noted: &Noted, state: &ReleaseState) -> bool {
     let info = &noted.info;
     let same = info.status == ReleaseStatus::Deployed && info.version == chart.file.version;
     !same || !state.values.is_empty() || !state.manifest.is_empty()
-}
-
-fn reveal(value: &mut Value, secrets: &SecretStore) {
-    match value {
-        Value::String(text) if SecretStore::mentions(text) => {
-            *text = secrets.reveal(text).expose_secret().to_owned();
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| reveal(item, secrets)),
-        Value::Object(map) => map.values_mut().for_each(|value| reveal(value, secrets)),
-        _ => {}
-    }
 }
 
 fn missing(object: &Object, home: &str) -> Found {
