@@ -39,7 +39,7 @@ for i in "$d"/device/net/*; do
 done
 done
 printf '\036files\n'
-grep -aHs '' */node_guid */fw_ver */board_id */ports/*/state */ports/*/phys_state */ports/*/rate */ports/*/link_layer \
+grep -aHs '' */node_guid */fw_ver */board_id */device/current_link_width */device/max_link_width */device/max_link_speed */ports/*/state */ports/*/phys_state */ports/*/rate */ports/*/link_layer \
   */ports/*/lid */ports/*/sm_lid */ports/*/cap_mask */ports/*/gid_attrs/types/* */ports/*/gid_attrs/ndevs/*
 grep -aHsv '^0000:0000:0000:0000:0000:0000:0000:0000$' */ports/*/gids/*
 :"#;
@@ -58,6 +58,7 @@ pub(super) const FACT: Fact = Fact {
         ("psid", "`board_id`: `MT_0000000838`"),
         ("numa", "number of the NUMA node, null where the firmware names none"),
         ("driver", "`mlx5_core`"),
+        ("pcie", "`width` and `max_width` in lanes, `max_speed` (`32.0 GT/s PCIe`), of its slot"),
         ("netdevs", "network interfaces of the same function"),
         (
             "bridge",
@@ -76,7 +77,7 @@ pub(super) const FACT: Fact = Fact {
     reads: &[
         "/sys/class/infiniband/*/{node_guid,fw_ver,board_id}",
         "/sys/class/infiniband/*/device (a link to the PCI device)",
-        "/sys/class/infiniband/*/device/{class,device,numa_node,driver,vpd}",
+        "/sys/class/infiniband/*/device/{class,device,numa_node,driver,vpd,current_link_width,max_link_width,max_link_speed}",
         "/sys/class/infiniband/*/device/net/*",
         "/sys/class/infiniband/*/device/net/*/master (a link to the bond)",
         "/sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer,lid,sm_lid,cap_mask}",
@@ -94,6 +95,9 @@ pub(super) const FACT: Fact = Fact {
                 "psid",
                 "numa",
                 "driver",
+                "pcie.width",
+                "pcie.max_width",
+                "pcie.max_speed",
                 "bridge",
                 "ports.*.class",
                 "ports.*.state",
@@ -134,6 +138,7 @@ fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
     let name = part.field(1);
     let file = |leaf: &str| files.get(format!("{name}/{leaf}").as_str()).copied();
     let bdf = Some(part.field(2)).filter(|bdf| bdf.contains(':'));
+    let lanes = |leaf: &str| file(leaf).and_then(|text| text.parse::<u64>().ok());
     let ports = numbers(name, files);
     let netdevs = Interfaces::read(part.body, ports.len());
     json!({
@@ -148,6 +153,11 @@ fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
         "bridge": match part.field(6) {
             "hidden" => unknown_part("its product data cannot be read"),
             word => (word == "yes").into(),
+        },
+        "pcie": {
+            "width": lanes("device/current_link_width"),
+            "max_width": lanes("device/max_link_width"),
+            "max_speed": text_or_null(file("device/max_link_speed")),
         },
         "ports": ports.into_iter().map(|port| self::port(name, port, &netdevs, files)).collect::<Vec<_>>(),
         "netdevs": netdevs.own,
@@ -270,7 +280,8 @@ mod tests {
     fn host(port: &str) -> Json {
         let text = format!(
             "@@device\tmlx5_0\t0000:18:00.0\t0x1021\t0\tmlx5_core\tno\nibs11\n@@files\n\
-             mlx5_0/node_guid:c470:bd03:00cf:4964\nmlx5_0/fw_ver:28.43.1014\nmlx5_0/board_id:MT_0000000838\n{port}"
+             mlx5_0/node_guid:c470:bd03:00cf:4964\nmlx5_0/fw_ver:28.43.1014\nmlx5_0/board_id:MT_0000000838\n\
+             mlx5_0/device/current_link_width:16\nmlx5_0/device/max_link_width:16\nmlx5_0/device/max_link_speed:32.0 GT/s PCIe\n{port}"
         );
         parsed(&FACT, &printed(&text)).expect("is known")[0].clone()
     }
@@ -298,6 +309,7 @@ mod tests {
         let expected = json!({
             "bdf": "0000:18:00.0", "name": "mlx5_0", "guid": "c470:bd03:00cf:4964", "device": "0x1021", "firmware": "28.43.1014",
             "psid": "MT_0000000838", "numa": 0, "driver": "mlx5_core", "bridge": false, "netdevs": ["ibs11"],
+            "pcie": { "width": 16, "max_width": 16, "max_speed": "32.0 GT/s PCIe" },
             "ports": [{
                 "port": 1, "class": "infiniband", "link_layer": "InfiniBand", "state": "ACTIVE", "phys_state": "LinkUp",
                 "rate": 400.0, "width": 4, "speed": "NDR", "lanes": "full", "lid": 1, "sm_lid": 7, "is_sm": false,

@@ -140,6 +140,7 @@ fn adapters_that_manage_switches_are_told_apart() {
     let told: Vec<_> =
         rdma.as_array().expect("a list").iter().map(|d| (d["name"].clone(), d["bridge"].clone())).collect();
     assert_eq!(told, [(json!("mlx5_0"), json!(false)), (json!("mlx5_1"), json!(true))]);
+    assert_eq!(rdma[0]["pcie"], json!({ "width": 16, "max_width": null, "max_speed": null }));
 }
 
 #[test]
