@@ -5,6 +5,8 @@ mod drain;
 mod helm;
 mod objects;
 mod release;
+mod stage;
 mod support;
 mod through;
 mod traps;
+mod whole;

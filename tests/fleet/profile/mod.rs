@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PROFILE: &str = "h100x8-ndr";
 
-fn bare(count: usize) -> Option<Nodes> {
+pub fn bare(count: usize) -> Option<Nodes> {
     with_hardware(PROFILE, count)
 }
 
@@ -55,22 +55,26 @@ fn archive(ofed: &str) -> String {
 
 /// What of the stack `h100-node` a kernel without modules can be brought to.
 #[derive(Clone, Copy)]
-struct Stack<'a> {
-    driver: &'a str,
-    gsp: &'a str,
-    ofed: &'a str,
+pub struct Stack<'a> {
+    pub driver: &'a str,
+    pub gsp: &'a str,
+    pub ofed: &'a str,
 }
 
-const STACK: Stack<'_> = Stack { driver: "560.35.03", gsp: "off", ofed: "24.10-0.7.0.0" };
+pub const STACK: Stack<'_> = Stack { driver: "560.35.03", gsp: "off", ofed: "24.10-0.7.0.0" };
 /// What an installation by hand leaves.
 const BY_HAND: Stack<'_> = Stack { gsp: "default", ..STACK };
 
 impl Stack<'_> {
     fn inventory(self, node: &Node) -> String {
+        format!("rollout: {{ reboot: allow, max_unavailable: 2 }}\n{}", self.applied(node))
+    }
+
+    /// The `apply` of an inventory.
+    pub fn applied(self, node: &Node) -> String {
         let Stack { driver, gsp, ofed } = self;
         format!(
-            "rollout: {{ reboot: allow, max_unavailable: 2 }}
-apply:
+            "apply:
   - {{ recipe: base-assert, on: all, with: {{ gpus: 8, product: H100 SXM, nvswitches: 4, ib_hcas: 4, eth_hcas: 2 }} }}
   - {{ recipe: nouveau, on: all }}
   - {{ recipe: nvidia-gsp, on: all, with: {{ gsp: \"{gsp}\" }} }}

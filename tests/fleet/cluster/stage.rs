@@ -1,0 +1,196 @@
+//! What runs on nodes, played: the API is a real one with its controllers, but there is neither a scheduler nor a kubelet.
+//!
+//! The play follows from what the servers and the API tell: a server is a node once it has joined, a pod of a set runs on the node that the set
+//! means it for, and a node offers GPUs and adapters while the pod of their device plugin runs there and the driver is loaded.
+
+use super::support::Cluster;
+use crate::support::Node;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a server has once it joined.
+const JOINED: &str = "/etc/kubernetes/kubelet.conf";
+/// The label by which the operator of GPUs takes its pods from a node.
+const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
+/// The label by which it places its device plugin.
+const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
+
+/// Plays until it is dropped.
+pub struct Stage {
+    stop: Arc<AtomicBool>,
+    most: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Play {
+    api: &'static Cluster,
+    servers: Vec<Node>,
+    /// The namespace whose pods it runs.
+    namespace: String,
+}
+
+impl Stage {
+    /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-dp-ds`.
+    pub fn begin(api: &'static Cluster, nodes: &[Node], namespace: &str) -> Self {
+        let play = Play { api, servers: nodes.to_vec(), namespace: namespace.to_owned() };
+        let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (ends, counts) = (stop.clone(), most.clone());
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                counts.fetch_max(play.turn(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        });
+        Self { stop, most, thread: Some(thread) }
+    }
+
+    /// Ends it. Returns how many nodes were cordoned at once, at most.
+    pub fn end(mut self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().expect("a thread").join().expect("it ends");
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A panic of the play is told by whoever ends it.
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Play {
+    /// Does what is due. Returns how many nodes are cordoned.
+    fn turn(&self) -> usize {
+        let nodes: BTreeMap<String, Value> =
+            self.api.get("nodes", &[]).into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
+        let pods = self.pods();
+        for server in &self.servers {
+            match nodes.get(&server.name) {
+                Some(node) => self.tend(server, node, &pods),
+                None if server.exists(JOINED) => self.register(server),
+                None => {}
+            }
+        }
+        pods.iter().for_each(|pod| self.play(pod));
+        let own =
+            nodes.values().filter(|node| self.servers.iter().any(|server| text(node, "/metadata/name") == server.name));
+        own.filter(|node| node["spec"]["unschedulable"] == true).count()
+    }
+
+    fn pods(&self) -> Vec<Value> {
+        self.api.get("pods", &["-n", &self.namespace])
+    }
+
+    fn register(&self, server: &Node) {
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": server.name, "labels": { "stage": self.namespace } } });
+        self.api.kubectl_with(&["create", "-f", "-"], &node.to_string());
+    }
+
+    /// What kubelet, device plugins and operator do on a node.
+    fn tend(&self, server: &Node, node: &Value, pods: &[Value]) {
+        let aside = node["metadata"]["labels"][OPERANDS] == "false";
+        let placed = if aside { Value::Null } else { json!("true") };
+        if node["metadata"]["labels"].get(PLUGIN).cloned().unwrap_or_default() != placed {
+            self.patch(&server.name, &[], &json!({ "metadata": { "labels": { PLUGIN: placed } } }));
+        }
+        let runs = |set: &str| {
+            pods.iter().any(|pod| of_set(pod, set) && text(pod, "/spec/nodeName") == server.name && is_ready(pod))
+        };
+        let loaded = server.sh("test -e /sys/module/nvidia/version && cat /proc/sys/kernel/random/boot_id");
+        let gpus = if loaded.ok() && runs("gpus") { 8 } else { 0 };
+        let tokens = if runs("rdma-shared-dp-ds") { self.tokens() } else { 0 };
+        let offers = json!({ "nvidia.com/gpu": gpus.to_string(), "rdma/ib": tokens.to_string(), "cpu": "8", "memory": "64Gi", "pods": "110" });
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let ready = if loaded.ok() { "True" } else { "False" };
+        let status = json!({ "status": {
+            "capacity": offers, "allocatable": offers,
+            "addresses": [{ "type": "InternalIP", "address": server.address }],
+            "conditions": [{ "type": "Ready", "status": ready, "reason": "KubeletReady", "message": "played", "lastHeartbeatTime": now, "lastTransitionTime": now }],
+            "nodeInfo": {
+                "bootID": loaded.stdout.trim(), "kubeletVersion": "v1.30.6", "machineID": "m", "systemUUID": "u", "kernelVersion": "6.1", "osImage": "Debian",
+                "containerRuntimeVersion": "containerd://1.6.20", "kubeProxyVersion": "v1.30.6", "operatingSystem": "linux", "architecture": "amd64",
+            },
+        } });
+        self.patch(&server.name, &["--subresource=status"], &status);
+    }
+
+    fn patch(&self, node: &str, more: &[&str], patch: &Value) {
+        let patch = patch.to_string();
+        let args = [&["patch", "node", node, "--type=merge", "-p", patch.as_str()], more].concat();
+        // Somebody may take the node away at this moment.
+        self.api.try_kubectl(&args, "");
+    }
+
+    /// How many tokens the configuration says that the plugin read as it started.
+    fn tokens(&self) -> u64 {
+        let read = self.api.try_kubectl(
+            &["-n", &self.namespace, "get", "configmap", "rdma-devices", "-o", r"jsonpath={.data.config\.json}"],
+            "",
+        );
+        let config: Value = serde_json::from_str(&read.stdout).unwrap_or_default();
+        let all = config["configList"].as_array().cloned().unwrap_or_default();
+        all.iter().find(|own| own["resourceName"] == "ib").and_then(|own| own["rdmaHcaMax"].as_u64()).unwrap_or(0)
+    }
+
+    /// What scheduler and kubelet do with a pod.
+    fn play(&self, pod: &Value) {
+        let name = text(pod, "/metadata/name");
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            self.api.try_kubectl(&["-n", &self.namespace, "delete", "pod", &name, "--grace-period=0", "--force"], "");
+        } else if text(pod, "/spec/nodeName").is_empty() {
+            self.bind(pod, &name);
+        } else if !is_ready(pod) && pod["status"]["phase"] != "Succeeded" {
+            self.run(pod, &name);
+        }
+    }
+
+    fn bind(&self, pod: &Value, name: &str) {
+        // A set of daemons names the node; any other pod goes to one that takes pods.
+        let meant = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+        let meant = text(pod, meant);
+        let node = if meant.is_empty() { self.servers[0].name.clone() } else { meant };
+        if !self.servers.iter().any(|server| server.name == node) {
+            return;
+        }
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
+        self.api.try_kubectl(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
+    }
+
+    fn run(&self, pod: &Value, name: &str) {
+        let job = pod["metadata"]["ownerReferences"][0]["kind"] == "Job";
+        let status = match job {
+            true => json!({ "phase": "Succeeded" }),
+            false => json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }),
+        };
+        let patch = json!({ "status": status }).to_string();
+        self.api.try_kubectl(
+            &["-n", &self.namespace, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", &patch],
+            "",
+        );
+    }
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn of_set(pod: &Value, set: &str) -> bool {
+    pod["metadata"]["ownerReferences"][0]["name"] == *set
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
