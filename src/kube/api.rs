@@ -5,6 +5,7 @@ use crate::model::Value;
 use crate::probe::ObjectId;
 use ::kube::core::Request;
 use ::kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use ::kube::core::subresource::LogParams;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -195,6 +196,15 @@ impl Cluster {
         .await
     }
 
+    /// Changes an object by a merge patch: if it holds a `resourceVersion`, only an object of that one.
+    pub(super) async fn merge(&self, place: &Place, id: &ObjectId, patch: &Value) -> Answer {
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        self.put(
+            self.client.request::<Value>(place.of(id).patch(&id.name, &params, &Patch::Merge(patch)).map_err(unbuilt)?),
+        )
+        .await
+    }
+
     pub(super) async fn create(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
         self.put(
@@ -212,6 +222,33 @@ impl Cluster {
             ..DeleteParams::background()
         };
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
+    }
+
+    /// Returns the objects of a kind in a namespace whose labels and fields are such, at most 500.
+    pub(super) async fn list_where(
+        &self,
+        place: &Place,
+        namespace: &str,
+        labels: Option<&str>,
+        fields: Option<&str>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let mut params = ListParams::default().limit(500);
+        params.label_selector = labels.map(str::to_owned);
+        params.field_selector = fields.map(str::to_owned);
+        let request = place.request(Some(namespace)).list(&params).map_err(unbuilt)?;
+        match self.put(self.client().request::<Value>(request)).await {
+            Ok(list) => Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default()),
+            Err(refusal) if refusal.is(404) => Ok(Vec::new()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Returns the last bytes that a container of a pod printed.
+    pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str, most: i64) -> Result<String, Refusal> {
+        let params =
+            LogParams { container: Some(container.to_owned()), limit_bytes: Some(most), ..LogParams::default() };
+        let request = Place::new("v1", "pods", true).request(Some(namespace)).logs(pod, &params).map_err(unbuilt)?;
+        self.put(self.client().request_text(request)).await
     }
 
     /// Returns the first few objects of a kind in a namespace.

@@ -118,6 +118,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
         Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
+        Probe::Proof { id } => (format!("proof {id}"), json!({})),
         Probe::Release(_) => return Err(Unknown::new("scenarios have no releases")),
         Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
         Probe::Records | Probe::Account | Probe::Fact { .. } => {
