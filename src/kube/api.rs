@@ -48,6 +48,9 @@ impl Refusal {
     }
 }
 
+/// Objects that one answer holds at most: answers to lists of large clusters come in parts.
+pub(super) const PART: u32 = 500;
+
 pub(super) type Answer = Result<Value, Refusal>;
 
 /// Kinds of one version of an API.
@@ -224,31 +227,38 @@ impl Cluster {
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
     }
 
-    /// Returns the objects of a kind in a namespace whose labels and fields are such, at most 500.
-    pub(super) async fn list_where(
-        &self,
-        place: &Place,
-        namespace: &str,
-        labels: Option<&str>,
-        fields: Option<&str>,
-    ) -> Result<Vec<Value>, Refusal> {
-        let mut params = ListParams::default().limit(500);
-        params.label_selector = labels.map(str::to_owned);
-        params.field_selector = fields.map(str::to_owned);
-        let request = place.request(Some(namespace)).list(&params).map_err(unbuilt)?;
-        match self.put(self.client().request::<Value>(request)).await {
-            Ok(list) => Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default()),
-            Err(refusal) if refusal.is(404) => Ok(Vec::new()),
-            Err(refusal) => Err(refusal),
-        }
-    }
-
     /// Returns the last bytes that a container of a pod printed.
     pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str, most: i64) -> Result<String, Refusal> {
         let params =
             LogParams { container: Some(container.to_owned()), limit_bytes: Some(most), ..LogParams::default() };
         let request = Place::new("v1", "pods", true).request(Some(namespace)).logs(pod, &params).map_err(unbuilt)?;
         self.put(self.client().request_text(request)).await
+    }
+
+    /// Returns every object of a kind whose labels and fields are such, in a namespace or in all of them.
+    pub(super) async fn every(
+        &self,
+        place: &Place,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+        fields: Option<&str>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let mut params = ListParams::default().limit(PART);
+        params.label_selector = labels.map(str::to_owned);
+        params.field_selector = fields.map(str::to_owned);
+        let mut all = Vec::new();
+        loop {
+            let request = place.request(namespace).list(&params).map_err(unbuilt)?;
+            let mut part = self.put(self.client.request::<Value>(request)).await?;
+            let next = part.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty());
+            params.continue_token = next.map(str::to_owned);
+            if let Some(Value::Array(items)) = part.get_mut("items").map(Value::take) {
+                all.extend(items);
+            }
+            if params.continue_token.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     /// Returns the first few objects of a kind in a namespace.

@@ -74,6 +74,8 @@ impl Onlooker {
                 Reading::Object(self.object(id, want.as_ref(), served, secrets).await?)
             }
             Probe::Proof { id } => Reading::Proof(self.proof(id, served).await?),
+            Probe::Objects(asked) => Reading::Objects(self.cluster.objects(asked, served, secrets).await?),
+            Probe::ClusterFact { name } => Reading::ClusterFact(self.cluster.fact(name).await?),
             Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
                 Ok(state) => Reading::Release(Box::new(state)),

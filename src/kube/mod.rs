@@ -14,6 +14,7 @@ mod clean;
 mod cluster;
 mod error;
 mod evict;
+mod fact;
 mod fields;
 mod helm;
 mod job;
@@ -21,6 +22,7 @@ mod lock;
 mod look;
 mod mark;
 mod node;
+mod objects;
 mod pod;
 mod records;
 #[cfg(test)]

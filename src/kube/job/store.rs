@@ -35,7 +35,7 @@ impl Onlooker {
 
     async fn found(&self, place: &Place, like: &ObjectId, selector: &str) -> Result<Vec<Left>, Refusal> {
         let namespace = like.namespace.as_deref().unwrap_or_default();
-        let items = self.cluster.list_where(place, namespace, Some(selector), None).await?;
+        let items = self.cluster.every(place, Some(namespace), Some(selector), None).await?;
         let text = |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
         let one = |item: &Value| Left {
             id: ObjectId { name: text(item, "name"), ..like.clone() },

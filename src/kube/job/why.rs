@@ -91,7 +91,7 @@ impl Cluster {
             name: String::new(),
         };
         let Some(place) = self.place(&group, &Served::default()).await? else { return Ok(Vec::new()) };
-        let groups = self.list_where(&place, namespace, None, None).await?;
+        let groups = self.every(&place, Some(namespace), None, None).await?;
         let uid = text(object, "/metadata/uid");
         let own =
             groups.iter().filter(|group| list(group, "/metadata/ownerReferences").any(|owner| owner["uid"] == *uid));
@@ -100,14 +100,14 @@ impl Cluster {
 
     async fn of_events(&self, about: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
         let fields = format!("involvedObject.uid={},type=Warning", text(about, "/metadata/uid"));
-        let events = self.list_where(&Place::new("v1", "events", true), namespace, None, Some(&fields)).await?;
+        let events = self.every(&Place::new("v1", "events", true), Some(namespace), None, Some(&fields)).await?;
         let last = events.iter().skip(events.len().saturating_sub(2));
         Ok(last.map(|event| said(text(event, "/reason"), text(event, "/message"))).collect())
     }
 
     /// Returns its pods.
     pub(super) async fn pods_where(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Refusal> {
-        self.list_where(&pods(), namespace, Some(selector), None).await
+        self.every(&pods(), Some(namespace), Some(selector), None).await
     }
 }
 
