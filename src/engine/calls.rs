@@ -2,6 +2,7 @@
 
 use super::act::Acted;
 use super::acting::Due;
+use super::cancel::Stop;
 use super::event::{Event, Failure};
 use super::host::HostRun;
 use super::link::broken;
@@ -27,9 +28,11 @@ impl HostRun<'_> {
             // Nobody listens any more only when the process is about to end.
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
+        let cancel = self.run.cancel.clone();
+        let stopped = move || cancel.level() > Stop::No;
         for call in &due.calls {
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-            match tried(|| writer.act(call, left, &shared.secrets, &say), due.retries).await {
+            match tried(|| writer.act(call, left, &shared.secrets, &say, &stopped), due.retries).await {
                 Ok(said) => printed.push(said),
                 Err(error) => {
                     let failure =
@@ -59,9 +62,12 @@ async fn tried<F: Future<Output = Result<String, KubeError>>>(
 }
 
 fn failed(error: &KubeError, printed: &str, scrub: &dyn Fn(&str) -> String) -> Failure {
+    // What was printed last is what people read first.
+    let tail =
+        error.said.as_ref().map_or_else(|| printed.to_owned(), |said| format!("{printed}\n{said}").trim().to_owned());
     Failure {
         why: scrub(&error.message).into(),
-        tail: Untrusted::from(printed),
+        tail: Untrusted::from(scrub(&tail)),
         hint: error.hint.as_deref().map(Into::into),
         log: None,
         artifact: false,

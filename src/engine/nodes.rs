@@ -56,7 +56,7 @@ async fn opened(project: &Project, options: &Options) -> Result<Cluster, KubeErr
     match &project.kubernetes {
         Some(access) => open(project, access, options).await,
         // An inventory that drains nodes and names no cluster is refused when it is read.
-        None => Err(KubeError { message: "the inventory names no cluster".to_owned(), hint: None }),
+        None => Err(KubeError { message: "the inventory names no cluster".to_owned(), hint: None, said: None }),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::model::Value;
 use crate::probe::ObjectId;
 use ::kube::core::Request;
 use ::kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use ::kube::core::subresource::LogParams;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -198,6 +199,15 @@ impl Cluster {
         .await
     }
 
+    /// Changes an object by a merge patch: if it holds a `resourceVersion`, only an object of that one.
+    pub(super) async fn merge(&self, place: &Place, id: &ObjectId, patch: &Value) -> Answer {
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        self.put(
+            self.client.request::<Value>(place.of(id).patch(&id.name, &params, &Patch::Merge(patch)).map_err(unbuilt)?),
+        )
+        .await
+    }
+
     pub(super) async fn create(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
         self.put(
@@ -217,15 +227,25 @@ impl Cluster {
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
     }
 
-    /// Returns every object of a kind that has `labels`, in a namespace or in all of them.
+    /// Returns the last bytes that a container of a pod printed.
+    pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str, most: i64) -> Result<String, Refusal> {
+        let params =
+            LogParams { container: Some(container.to_owned()), limit_bytes: Some(most), ..LogParams::default() };
+        let request = Place::new("v1", "pods", true).request(Some(namespace)).logs(pod, &params).map_err(unbuilt)?;
+        self.put(self.client().request_text(request)).await
+    }
+
+    /// Returns every object of a kind whose labels and fields are such, in a namespace or in all of them.
     pub(super) async fn every(
         &self,
         place: &Place,
         namespace: Option<&str>,
         labels: Option<&str>,
+        fields: Option<&str>,
     ) -> Result<Vec<Value>, Refusal> {
         let mut params = ListParams::default().limit(PART);
         params.label_selector = labels.map(str::to_owned);
+        params.field_selector = fields.map(str::to_owned);
         let mut all = Vec::new();
         loop {
             let request = place.request(namespace).list(&params).map_err(unbuilt)?;

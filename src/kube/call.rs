@@ -3,7 +3,7 @@
 use super::api::{Place, Refusal, Served};
 use super::clean::{self, revealed};
 use super::fields::without;
-use super::{KubeError, ReleaseCall, Writer};
+use super::{JobCall, KubeError, Marks, ReleaseCall, Stopped, Writer};
 use crate::model::{SecretStore, Value};
 use crate::probe::ObjectId;
 use std::time::Duration;
@@ -26,6 +26,12 @@ pub enum Call {
     Delete { id: ObjectId, uid: String },
     /// Waits until a condition of the object is true.
     Await { id: ObjectId, condition: String, limit_s: u64 },
+    /// Sets and takes out labels, annotations and taints of a node.
+    Mark(Box<Marks>),
+    /// Runs a workload that proves something, and takes it away.
+    Job(Box<JobCall>),
+    /// Forgets that such a workload ever succeeded.
+    Unprove { id: ObjectId },
     /// Something with a Helm release.
     Release(Box<ReleaseCall>),
 }
@@ -41,6 +47,9 @@ impl Call {
             Self::Strip { id, pointers, .. } => format!("take out of {id}: {}", pointers.join(", ")),
             Self::Delete { id, .. } => format!("delete {id}"),
             Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
+            Self::Mark(marks) => marks.told(),
+            Self::Job(call) => call.told(),
+            Self::Unprove { id } => format!("forget that {id} succeeded"),
             Self::Release(call) => call.told(),
         }
     }
@@ -57,8 +66,13 @@ impl Writer {
         limit: Duration,
         secrets: &SecretStore,
         say: Say<'_>,
+        stopped: Stopped<'_>,
     ) -> Result<String, KubeError> {
         self.held()?;
+        if let Call::Job(job) = call {
+            // It has limits of its own, and what it made is taken away after each of them.
+            return self.prove(job, secrets, say, stopped).await;
+        }
         if let Call::Release(release) = call {
             // It has a limit of its own, and a helm that works is not left behind.
             return self.looker.cluster.bring(release, secrets, say).await.map(|()| call.told());
@@ -90,7 +104,9 @@ impl Writer {
             }
             Call::Delete { id, uid } => self.delete(id, uid, &served).await?,
             Call::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
-            Call::Release(_) => return Err(own("a release is no object")),
+            Call::Mark(marks) => cluster.mark(marks).await?,
+            Call::Unprove { id } => self.unprove(id).await?,
+            Call::Job(_) | Call::Release(_) => return Err(own("a run is no object")),
         }
         Ok(call.told())
     }
@@ -135,6 +151,7 @@ impl Writer {
     }
 }
 
-fn own(message: &str) -> Refusal {
+/// Says why forge itself goes no further.
+pub(super) fn own(message: &str) -> Refusal {
     Refusal::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
 }

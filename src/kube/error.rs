@@ -11,15 +11,21 @@ pub struct KubeError {
     /// A lowercase fragment. It may hold text of the server: show it escaped.
     pub message: String,
     pub hint: Option<String>,
+    /// What was printed before, for people: several lines.
+    pub said: Option<String>,
 }
 
 impl KubeError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: message.into(), hint: None, said: None }
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    pub(super) fn said(self, said: impl Into<String>) -> Self {
+        Self { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
     /// Returns what came of asking `server`, by itself or through a host.
@@ -32,7 +38,7 @@ impl KubeError {
 
     /// The host that is gone through is in the way.
     pub fn through(host: &HostName, error: &TransportError) -> Self {
-        Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone() }
+        Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone(), said: None }
     }
 
     /// It answered, and not with what was asked for.

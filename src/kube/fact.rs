@@ -14,7 +14,7 @@ impl Cluster {
                 Ok(json!({ "gitVersion": version.git_version, "major": version.major, "minor": version.minor }))
             }
             "nodes" => {
-                let nodes = self.every(&Place::new("v1", "nodes", false), None, None).await?;
+                let nodes = self.every(&Place::new("v1", "nodes", false), None, None, None).await?;
                 Ok(nodes.iter().map(node).collect())
             }
             _ => Err(Refusal::Said {

@@ -192,6 +192,16 @@ impl Writer {
         }
     }
 
+    /// Returns the run that holds it.
+    pub(super) fn run(&self) -> &str {
+        self.lease.holder.split(' ').next().unwrap_or_default()
+    }
+
+    /// Returns the clock for people.
+    pub(super) fn clock(&self) -> fn() -> jiff::Timestamp {
+        self.lease.clock
+    }
+
     /// Gives the lock back.
     pub async fn unlock(self) -> Onlooker {
         self.renewal.abort();

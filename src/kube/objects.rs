@@ -26,7 +26,7 @@ impl Cluster {
             None => {
                 let labels: Vec<String> = asked.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 let labels = (!labels.is_empty()).then(|| labels.join(","));
-                self.every(&place, asked.namespace.as_deref(), labels.as_deref()).await?
+                self.every(&place, asked.namespace.as_deref(), labels.as_deref(), None).await?
             }
         };
         let kind = |mut object: Value| {

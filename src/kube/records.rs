@@ -30,7 +30,7 @@ pub(super) fn name_of(what: &str, cluster: &str) -> String {
 }
 
 /// Returns the key of a record in the map: such keys know neither `%` nor `@`, and end at 253 bytes.
-fn key_of(name: &str) -> String {
+pub(super) fn key_of(name: &str) -> String {
     use sha2::{Digest, Sha256};
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
     let shown: String = name.trim_end_matches(".json").chars().map(plain).take(200).collect();

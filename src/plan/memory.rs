@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::undeclared::removed;
+use crate::kube::{Mark, Marks};
 use crate::model::{SecretStore, StepId, Value};
 use crate::probe::{ObjectId, ObjectState, Offers, PathState, Probe, Reading, UserState};
 use crate::resource::Resource;
@@ -128,7 +129,19 @@ impl Owned {
 
 /// Whether the host says that there is no such thing. What it was not asked it does not say.
 fn is_gone(case: &Case<'_>, claim: &Claim) -> bool {
-    probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok()).is_some_and(says_gone)
+    let told = probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok());
+    told.is_some_and(|reading| says_gone(reading) || mark(claim).is_some_and(|mark| lacks(reading, &mark)))
+}
+
+/// Returns what of a node a claim names.
+fn mark((kind, name): &Claim) -> Option<Mark> {
+    Mark::of_claim(name).filter(|_| kind == "node").map(|(_, mark)| mark)
+}
+
+/// Whether a node carries no such thing.
+fn lacks(reading: &Reading, mark: &Mark) -> bool {
+    let Reading::Object(ObjectState::Known(info)) = reading else { return false };
+    info.live.as_ref().is_some_and(|node| mark.of(node).is_none())
 }
 
 fn says_gone(reading: &Reading) -> bool {
@@ -150,6 +163,7 @@ fn probe((kind, name): &Claim) -> Option<Probe> {
         "user" => Probe::User { name },
         "service" => Probe::Unit { name },
         "object" => ObjectId::of_claim(&name)?.probe(),
+        "node" => Marks::id(&Mark::of_claim(&name)?.0).probe(),
         "package" => Probe::Package { name, offers: Offers::Unneeded },
         _ => return None,
     })
@@ -168,6 +182,20 @@ pub(super) fn probes<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet
 mod tests {
     use super::*;
     use crate::probe::{PackageState, UnitState};
+
+    #[test]
+    fn what_a_node_carries_no_more_is_gone() {
+        let claim = ("node".to_owned(), "gpu-1 label team".to_owned());
+        let node = |labels: Value| {
+            let live = Some(serde_json::json!({ "metadata": { "labels": labels } }));
+            Reading::Object(ObjectState::Known(Box::new(crate::probe::ObjectInfo { live, ..Default::default() })))
+        };
+        let mark = mark(&claim).unwrap();
+        assert!(lacks(&node(serde_json::json!({ "other": "x" })), &mark));
+        assert!(!lacks(&node(serde_json::json!({ "team": "ml" })), &mark));
+        assert!(!lacks(&Reading::Object(ObjectState::Unserved), &mark));
+        assert_eq!(probe(&claim), Some(Marks::id("gpu-1").probe()));
+    }
 
     #[test]
     fn what_hosts_say_of_things_that_are_gone() {

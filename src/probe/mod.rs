@@ -29,6 +29,7 @@ mod observation;
 mod package;
 mod package_file;
 mod path;
+mod proof;
 mod reading;
 mod recall;
 mod records;
@@ -51,6 +52,7 @@ pub(crate) use initramfs::NEXT as NEXT_KERNEL;
 pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState};
 pub use objects::ObjectsAsked;
 pub use observation::{Observation, Unknown};
+pub use proof::{Left, ProofState, Proven};
 pub use reading::*;
 pub use recall::{recall, without_script};
 pub use release::*;
@@ -117,6 +119,8 @@ pub enum Probe {
     /// One object of a cluster's API; with `want`, what would become of it if that, JSON with placeholders for secrets, were
     /// applied.
     Object { id: ObjectId, want: Option<String> },
+    /// Whether a workload that proves something succeeded, and what of its runs is still there.
+    Proof { id: ObjectId },
     /// What stands in a namespace of a cluster.
     Contents { namespace: String },
     /// Objects of a cluster as they are, with their status and without what is secret in them: one, or all of a kind.

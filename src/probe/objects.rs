@@ -39,8 +39,8 @@ impl fmt::Display for ObjectsAsked {
 impl Probe {
     /// Whether it is put to the API of a cluster, and to no host.
     pub fn is_to_api(&self) -> bool {
-        use Probe::{ClusterFact, Contents, Object, Objects, Release};
-        matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Release(_))
+        use Probe::{ClusterFact, Contents, Object, Objects, Proof, Release};
+        matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Proof { .. } | Release(_))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Typed answers.
 
-use super::{CmdlineState, Contents, EvidenceState, InitramfsState, ObjectState, ReleaseState};
+use super::{CmdlineState, Contents, EvidenceState, InitramfsState, ObjectState, ProofState, ReleaseState};
 use crate::model::Untrusted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +29,7 @@ pub enum Reading {
     Evidence(Box<EvidenceState>),
     Object(ObjectState),
     Contents(Contents),
+    Proof(ProofState),
     /// Each as it is; `None` where the API serves no such kind.
     Objects(Option<Vec<serde_json::Value>>),
     /// What a cluster's API told for a fact, as it came.

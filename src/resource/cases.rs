@@ -11,7 +11,8 @@ use crate::probe::{
     PackageManagerState,
 };
 use crate::probe::{
-    Contents, ObjectInfo, PackageState, Probe, Reading, ReleaseState, SysctlState, UnitState, Unknown, UserInfo,
+    Contents, ObjectInfo, PackageState, Probe, ProofState, Reading, ReleaseState, SysctlState, UnitState, Unknown,
+    UserInfo,
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -292,6 +293,7 @@ fn key(probe: &Probe) -> String {
         Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
         Probe::Object { id, .. } => format!("object {id}"),
         Probe::Contents { namespace } => format!("contents {namespace}"),
+        Probe::Proof { id } => format!("proof {id}"),
         Probe::Release(asked) => format!("release {}/{}", asked.namespace, asked.name),
         other => panic!("{other:?}"),
     }
@@ -325,6 +327,7 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::Object { .. } if answer == "unserved" => ("object", json!("unserved")),
         Probe::Object { .. } => ("object", json!({ "known": over(&ObjectInfo::default(), answer) })),
         Probe::Contents { .. } => ("contents", over(&Contents::default(), answer)),
+        Probe::Proof { .. } => ("proof", over(&ProofState::default(), answer)),
         Probe::Release(_) => ("release", over(&ReleaseState::default(), answer)),
         Probe::Group { .. } => ("group", group(answer)),
         Probe::PackageFile { .. } => ("package_file", package_file(answer)),

@@ -2,6 +2,8 @@
 
 mod rules;
 
+pub(super) use rules::check_workload;
+
 use super::object::{Declared, Want, claim, former, judge};
 use super::support::{bad_value, sha256_hex};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};

@@ -23,6 +23,7 @@ mod group;
 mod helm_release;
 mod initramfs;
 mod installer;
+mod job;
 mod judgement;
 mod kernel_cmdline;
 mod line;
@@ -33,6 +34,7 @@ mod manifest;
 mod module;
 mod mount;
 mod namespace;
+mod node;
 mod object;
 mod package;
 mod package_file;
@@ -40,6 +42,7 @@ mod parts;
 mod reboot;
 pub mod reference;
 pub mod schema;
+mod secret;
 mod service;
 mod shell;
 mod ssh_authorized_key;
@@ -203,14 +206,24 @@ pub fn kinds() -> &'static [Kind] {
         timer::KIND,
         reboot::KIND,
         namespace::KIND,
+        node::KIND,
+        secret::KIND,
         manifest::KIND,
+        job::KIND,
         helm_release::KIND,
     ];
     KINDS
 }
 
 /// Kinds whose steps run through the cluster's API and on no host.
-pub const OF_CLUSTER: &[&str] = &[namespace::KIND.name, manifest::KIND.name, helm_release::KIND.name];
+pub const OF_CLUSTER: &[&str] = &[
+    namespace::KIND.name,
+    node::KIND.name,
+    secret::KIND.name,
+    manifest::KIND.name,
+    job::KIND.name,
+    helm_release::KIND.name,
+];
 
 /// Whether the steps of a kind run through the cluster's API.
 pub fn is_of_cluster(kind: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{Field, Predicted, Provision, Type};
 use crate::diag::{Code, Diag};
-use crate::probe::{CmdlineState, Contents, InitramfsState, ObjectState, ReleaseState, UserState};
+use crate::probe::{CmdlineState, Contents, InitramfsState, ObjectState, ProofState, ReleaseState, UserState};
 use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
 use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
 use sha2::{Digest, Sha256};
@@ -39,6 +39,7 @@ answer!(cmdline_state, Cmdline, CmdlineState);
 answer!(initramfs_state, Initramfs, InitramfsState);
 answer!(object_state, Object, ObjectState);
 answer!(contents, Contents);
+answer!(proof, Proof, ProofState);
 answer!(release_state, Release, ReleaseState);
 
 /// The suffixes that make a name a unit name.

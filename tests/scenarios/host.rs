@@ -121,6 +121,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
         Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
+        Probe::Proof { id } => (format!("proof {id}"), json!({})),
         Probe::Objects(asked) => return Ok(live(asked, answers)),
         Probe::Release(asked) => return Ok(release(asked, answers)),
         Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
@@ -253,6 +254,7 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::PackageFile { .. } => json!({ "package_file": given }),
         Probe::AptSources => json!({ "apt_sources": given }),
         Probe::Key { .. } => json!({ "key": given }),
+        Probe::Proof { .. } => json!({ "proof": given }),
         _ => json!({ "output": over(&Output::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))
@@ -294,7 +296,7 @@ fn path(given: &Value, want: Option<&str>) -> Value {
     json!({ "present": info })
 }
 
-fn sha256(text: &str) -> String {
+pub fn sha256(text: &str) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

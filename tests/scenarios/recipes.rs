@@ -15,6 +15,7 @@
 //! - `object ConfigMap web/settings`: an object that a step declares: `declared`, `unserved`, or attributes of `ObjectInfo`;
 //! - `live Pod web/a`, `live Node *`, `live Pod web/* (app=x)`: what verification reads: the whole object with its status, a list of
 //!   them, `absent` (as where nothing is said) or `unserved`;
+//! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
 //! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; none where nothing is said.
 //!
 //! `settled: true` makes objects and releases of the cluster be as declared too, but for those that have an answer.
@@ -26,7 +27,7 @@ use forge::diag::{Code, Severity, render};
 use forge::plan::{self, Ground, Plan};
 use forge::probe::Output;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub fn root() -> Utf8PathBuf {
     Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recipes")
@@ -119,7 +120,12 @@ impl Given {
     /// As if everything that is declared had been applied.
     fn settle(&mut self, declared: &[Declared]) {
         settle(declared, &mut self.host);
-        self.cluster.iter_mut().for_each(|answers| _ = answers.insert("settled".to_owned(), json!(true)));
+        for answers in &mut self.cluster {
+            answers.insert("settled".to_owned(), json!(true));
+            for (key, answer) in nodes(declared).into_iter().chain(declared.iter().filter_map(proof)) {
+                answers.entry(key).or_insert(answer);
+            }
+        }
     }
 
     fn made(&self) -> Case {
@@ -129,6 +135,44 @@ impl Given {
         }
         Case { answers, filter: StepFilter::new(&[], &[]), verbose: 0 }
     }
+}
+
+/// Returns what the API says of nodes that carry what is declared of them.
+fn nodes(declared: &[Declared]) -> Vec<(String, Value)> {
+    let mut all: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for own in declared.iter().filter(|own| own.kind == "node" && own.desired["absent"] != true) {
+        let marks = own.desired["marks"].as_object().unwrap().clone();
+        all.entry(own.desired["node"].as_str().unwrap()).or_default().extend(marks);
+    }
+    let told = |(name, marks): (&str, Map<String, Value>)| {
+        (format!("object Node {name}"), json!({ "live": marked(name, &marks), "uid": "u" }))
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// Returns what the API says of a workload that was proven as it is declared.
+fn proof(declared: &Declared) -> Option<(String, Value)> {
+    let id = forge::probe::ObjectId::of(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
+    let digest = format!("sha256:{}", super::host::sha256(&declared.desired.to_string()));
+    let proven = json!({ "digest": digest, "time": "2026-11-21T10:00:00Z", "run": "r1", "said": "succeeded" });
+    Some((format!("proof {id}"), json!({ "proven": proven })))
+}
+
+fn marked(name: &str, marks: &Map<String, Value>) -> Value {
+    let mut node =
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "spec": { "taints": [] } });
+    for (mark, value) in marks {
+        match mark.split_once(' ').unwrap() {
+            ("label", key) => node["metadata"]["labels"][key] = value.clone(),
+            ("annotation", key) => node["metadata"]["annotations"][key] = value.clone(),
+            (_, taint) => {
+                let (key, effect) = taint.split_once(':').unwrap();
+                let taint = json!({ "key": key, "effect": effect, "value": value });
+                node["spec"]["taints"].as_array_mut().unwrap().push(taint);
+            }
+        }
+    }
+    node
 }
 
 /// Returns what a cluster answers.

@@ -267,7 +267,7 @@ impl Drain<'_> {
                 Patched::Gone => break,
             }
         }
-        Err(Stuck::Api(KubeError { message: self.moves(), hint: None }))
+        Err(Stuck::Api(KubeError { message: self.moves(), hint: None, said: None }))
     }
 
     fn moves(&self) -> String {

@@ -71,6 +71,55 @@ fn image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
         .hint("name a version: `repository/name:1.2.3`, or better `…@sha256:…`"))
 }
 
+/// Folders of a host by which a pod comes at devices without having asked for them.
+const DEVICES: [&str; 2] = ["/dev", "/var/lib/kubelet"];
+
+/// Looks at a workload: what it needs it asks the scheduler for.
+pub(in crate::resource) fn check_workload(id: &ObjectId, object: &Value) -> Result<(), Diag> {
+    check(id, object)?;
+    within(object, &mut |map| {
+        let path = map.get("hostPath").and_then(|volume| volume.get("path")).and_then(Value::as_str);
+        match path.filter(|path| DEVICES.iter().any(|folder| is_below(path, folder))) {
+            Some(path) => Err(bad_value(format!("{id} takes devices from the host's `{path}`, past the scheduler"))
+                .hint("ask for them as resources: `limits: { nvidia.com/gpu: 8, rdma/ib: 1 }`")),
+            None => tokens(id, map),
+        }
+    })
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    path.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A token of the shared device plugin shows all adapters: more of them are no more adapters, and are gone for others.
+fn tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Diag> {
+    let asked = ["limits", "requests"].into_iter().filter_map(|part| map.get(part)?.as_object()).flatten();
+    for (name, count) in asked.filter(|(name, _)| name.starts_with("rdma/")) {
+        let count = count.as_str().map_or_else(|| count.to_string(), str::to_owned);
+        if count != "1" {
+            return Err(bad_value(format!("{id} asks for {count} of `{name}`, which are tokens and no adapters"))
+                .hint("ask for 1: whoever holds one sees every adapter of that resource"));
+        }
+    }
+    Ok(())
+}
+
+/// Looks at every table of a value.
+fn within(
+    value: &Value,
+    look: &mut impl FnMut(&serde_json::Map<String, Value>) -> Result<(), Diag>,
+) -> Result<(), Diag> {
+    match value {
+        Value::Object(map) => {
+            look(map)?;
+            map.values().try_for_each(|value| within(value, look))
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| within(item, look)),
+        _ => Ok(()),
+    }
+}
+
 fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     let entries = object.get("data").and_then(Value::as_object);
     for (key, value) in entries.into_iter().flatten() {

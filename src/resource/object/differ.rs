@@ -21,7 +21,7 @@ pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<Change> {
 }
 
 /// Returns the change that makes an object, with its text.
-pub(super) fn made(of: &str, object: &Value) -> Change {
+pub(in crate::resource) fn made(of: &str, object: &Value) -> Change {
     let text = yaml(&shown(object));
     Change { diff: diff::unified(b"", text.as_bytes()).map(Into::into), ..Change::new(of, None, Some("as declared")) }
 }

@@ -9,19 +9,21 @@ use std::collections::BTreeSet;
 
 /// Returns the objects that a record names and `now` does not.
 pub(super) fn gone(record: &Value, now: &[Declared]) -> Vec<ObjectId> {
+    let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
+    let claims = claimed_once(record, "object");
+    claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
+}
+
+/// Returns the claims of a kind that a record names: of the last declaration, and of those before that nothing tells to be
+/// gone.
+pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<String> {
     let part = |key: &str| record.get(key).cloned().unwrap_or_default();
     // What was removed is nobody's any more.
     let removed = record.get("absent").and_then(Value::as_bool) == Some(true);
     let latest = Identity::deserialize(part("identity")).ok().filter(|_| !removed);
     let before = Vec::<Former>::deserialize(part("left")).unwrap_or_default();
     let identities = latest.into_iter().chain(before.into_iter().map(|former| former.identity));
-    let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
-    let claims: BTreeSet<String> = identities
-        .flat_map(|identity| identity.claims)
-        .filter(|(kind, _)| kind == "object")
-        .map(|(_, name)| name)
-        .collect();
-    claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
+    identities.flat_map(|identity| identity.claims).filter(|(known, _)| known == kind).map(|(_, name)| name).collect()
 }
 
 /// Returns the questions how they are.

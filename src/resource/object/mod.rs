@@ -6,7 +6,8 @@ mod former;
 mod judge;
 mod text;
 
-pub(super) use former::former;
+pub(super) use differ::made;
+pub(super) use former::{claimed_once, former};
 pub(super) use judge::{Want, judge};
 
 use super::Provision;

@@ -3,6 +3,8 @@
 mod access;
 mod drain;
 mod helm;
+mod jobs;
+mod kinds;
 mod objects;
 mod release;
 mod stage;

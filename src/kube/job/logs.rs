@@ -1,0 +1,162 @@
+//! Logs of pods: what has to stand in them, what may not, and their last lines for people.
+
+use super::{JobCall, Logs};
+use crate::kube::Cluster;
+use crate::kube::api::Refusal;
+use crate::model::Value;
+use regex::Regex;
+
+/// Bytes of a container's log that are looked through: its end.
+const MOST: i64 = 4 << 20;
+
+/// What one container printed.
+#[derive(Debug)]
+pub(super) struct Printed {
+    pub pod: String,
+    pub container: String,
+    /// Or why it cannot be had.
+    pub text: Result<String, String>,
+}
+
+impl Cluster {
+    /// Returns what every container of pods printed.
+    pub(super) async fn printed(&self, pods: &[Value]) -> Vec<Printed> {
+        let mut all = Vec::new();
+        for pod in pods {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (namespace, name) = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
+            for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
+                let container = text(&container["name"]);
+                let said = self.log(&namespace, &name, &container, MOST).await;
+                all.push(Printed { pod: name.clone(), container, text: said.map_err(|refusal| no_log(&refusal)) });
+            }
+        }
+        all
+    }
+}
+
+fn no_log(refusal: &Refusal) -> String {
+    refusal.words()
+}
+
+/// Returns why the logs are not as they have to be.
+pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
+    let Logs { expect, deny, each, .. } = &call.logs;
+    if expect.is_empty() && deny.is_empty() {
+        return None;
+    }
+    if printed.is_empty() {
+        return Some("no pod of it is left whose log could be read".to_owned());
+    }
+    if let Some((one, why)) = printed.iter().find_map(|one| Some((one, one.text.as_ref().err()?))) {
+        return Some(format!("the log of pod {} cannot be read: {why}", one.pod));
+    }
+    let has = |one: &Printed, pattern: &Regex| one.text.as_ref().is_ok_and(|text| pattern.is_match(text));
+    for text in deny {
+        let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
+        if let Some(one) = printed.iter().find(|one| has(one, &pattern)) {
+            return Some(format!("the log of pod {} has what may not stand there: `{text}`", one.pod));
+        }
+    }
+    for text in expect {
+        let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
+        let lacking: Vec<&str> = printed.iter().filter(|one| !has(one, &pattern)).map(|one| one.pod.as_str()).collect();
+        match (each, lacking.as_slice()) {
+            (true, [first, rest @ ..]) => {
+                let more = if rest.is_empty() { String::new() } else { format!(" and of {} more", rest.len()) };
+                return Some(format!("`{text}` does not stand in the log of pod {first}{more}"));
+            }
+            (false, all) if all.len() == printed.len() => return Some(format!("`{text}` stands in the log of no pod")),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn unread(text: &str) -> String {
+    format!("`{text}` is no regular expression")
+}
+
+/// Lines are matched one by one: `^` and `$` are their ends.
+pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
+    regex::RegexBuilder::new(text).multi_line(true).build()
+}
+
+/// Returns the last lines of each log, under its name.
+pub(super) fn tails(printed: &[Printed], lines: usize) -> String {
+    let mut told = String::new();
+    for one in printed {
+        told.push_str(&format!("pod {}, container {}:\n", one.pod, one.container));
+        match &one.text {
+            Ok(text) => {
+                let all: Vec<&str> = text.lines().collect();
+                all[all.len().saturating_sub(lines)..].iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+            }
+            Err(why) => told.push_str(&format!("  no log: {why}\n")),
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::{Aim, Sign, Signs};
+    use crate::probe::ObjectId;
+
+    fn call(expect: &[&str], deny: &[&str], each: bool) -> JobCall {
+        let sign = Sign::Condition("Complete".to_owned());
+        let own = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
+        JobCall {
+            id: ObjectId {
+                api_version: "batch/v1".into(),
+                kind: "Job".into(),
+                namespace: Some("n".into()),
+                name: "a".into(),
+            },
+            object: Value::Null,
+            digest: String::new(),
+            aim: Aim::Ends { signs: Signs { succeeded: sign.clone(), failed: sign }, within_s: 60 },
+            logs: Logs { expect: own(expect), deny: own(deny), each, tail: 2 },
+        }
+    }
+
+    fn printed(texts: &[&str]) -> Vec<Printed> {
+        let one = |(at, text): (usize, &&str)| Printed {
+            pod: format!("p{at}"),
+            container: "c".to_owned(),
+            text: Ok((*text).to_owned()),
+        };
+        texts.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn every_rank_has_to_say_it() {
+        let ranks = printed(&["x NCCL INFO Using network IB\n", "NCCL INFO Using network Socket\n", "nothing"]);
+        let told = |expect: &[&str], deny: &[&str], each| unfit(&call(expect, deny, each), &ranks);
+        assert_eq!(
+            told(&["Using network IB"], &[], true).unwrap(),
+            "`Using network IB` does not stand in the log of pod p1 and of 1 more"
+        );
+        assert_eq!(told(&["Using network IB"], &[], false), None);
+        assert_eq!(told(&["GDRDMA"], &[], false).unwrap(), "`GDRDMA` stands in the log of no pod");
+        let denied = "the log of pod p1 has what may not stand there: `Using network Socket$`";
+        assert_eq!(told(&[], &["Using network Socket$"], true).unwrap(), denied);
+        assert_eq!(told(&[], &["^Using"], true), None);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_proves_nothing() {
+        let mut ranks = printed(&["Using network IB"]);
+        ranks.push(Printed { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
+        let why = unfit(&call(&[], &["Socket"], true), &ranks);
+        assert_eq!(why.unwrap(), "the log of pod p9 cannot be read: no kubelet");
+        assert_eq!(unfit(&call(&["a"], &[], true), &[]).unwrap(), "no pod of it is left whose log could be read");
+        assert_eq!(unfit(&call(&[], &[], true), &[]), None);
+    }
+
+    #[test]
+    fn the_last_lines_are_told() {
+        assert_eq!(tails(&printed(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
+    }
+}

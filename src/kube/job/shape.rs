@@ -1,0 +1,73 @@
+//! A workload as one run makes it: under a name of its own, with labels by which it and its pods are found again.
+
+use crate::model::{Value, hex};
+use crate::probe::ObjectId;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Which declaration it is of.
+pub(super) const JOB: &str = "forge/job";
+/// Which run made it.
+pub(super) const RUN: &str = "forge/run";
+
+/// Returns the label's value for a workload of the inventory's cluster: two inventories may name theirs alike.
+pub(super) fn mark(cluster: &str, id: &ObjectId) -> String {
+    hex(&Sha256::digest(format!("{cluster} {}", id.claim()).as_bytes()))[..16].to_owned()
+}
+
+/// Returns the workload of a run.
+pub(super) fn of_run(object: &Value, mark: &str, run: &str) -> Value {
+    let mut object = object.clone();
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let own = hex(&Sha256::digest(run.as_bytes()));
+    object["metadata"]["name"] = json!(format!("{name}-{}", &own[..8]));
+    label(&mut object, mark, run);
+    templates(&mut object, &mut |template| label(template, mark, run));
+    object
+}
+
+fn label(object: &mut Value, mark: &str, run: &str) {
+    for (key, value) in [("app.kubernetes.io/managed-by", "forge"), (JOB, mark), (RUN, run)] {
+        object["metadata"]["labels"][key] = json!(value);
+    }
+}
+
+/// Finds what pods are made from: whatever has a `spec` with containers.
+fn templates(value: &mut Value, found: &mut impl FnMut(&mut Value)) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(|below| templates(below, found));
+            if value.pointer("/spec/containers").is_some_and(Value::is_array) {
+                found(value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| templates(item, found)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pod_of_a_run_is_found_by_its_labels() {
+        let template = json!({ "spec": { "containers": [{ "name": "pytorch" }] } });
+        let job = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "smoke", "namespace": "ml" },
+            "spec": { "pytorchReplicaSpecs": { "Master": { "template": template }, "Worker": { "template": template } } },
+        });
+        let id = ObjectId::of(&job).unwrap();
+        let made = of_run(&job, &mark("lab", &id), "r1");
+        let labels =
+            json!({ "app.kubernetes.io/managed-by": "forge", "forge/job": mark("lab", &id), "forge/run": "r1" });
+        assert_eq!(made["metadata"]["labels"], labels);
+        for replica in ["Master", "Worker"] {
+            assert_eq!(made["spec"]["pytorchReplicaSpecs"][replica]["template"]["metadata"]["labels"], labels);
+        }
+        let name = made["metadata"]["name"].as_str().unwrap();
+        assert!(name.starts_with("smoke-") && name.len() == 14, "{name}");
+        assert_ne!(made["metadata"]["name"], of_run(&job, "m", "r2")["metadata"]["name"]);
+        assert_ne!(mark("lab", &id), mark("other", &id));
+    }
+}

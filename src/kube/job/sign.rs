@@ -1,0 +1,97 @@
+//! By what of a workload its end is told.
+
+use crate::model::Value;
+
+/// Something that holds of an object, or does not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sign {
+    /// A condition of its status is `True`.
+    Condition(String),
+    /// What stands at a JSON pointer is one of these.
+    Value { pointer: String, is: Vec<String> },
+}
+
+/// How a success is told, and how a failure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signs {
+    pub succeeded: Sign,
+    pub failed: Sign,
+}
+
+impl Sign {
+    pub fn holds(&self, object: &Value) -> bool {
+        match self {
+            Self::Condition(name) => condition(object, name).is_some_and(|found| found["status"] == "True"),
+            Self::Value { pointer, is } => {
+                object.pointer(pointer).and_then(Value::as_str).is_some_and(|found| is.iter().any(|one| one == found))
+            }
+        }
+    }
+}
+
+impl Signs {
+    /// Returns the signs of kinds that are known.
+    pub fn known(api_version: &str, kind: &str) -> Option<Self> {
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let conditions = |good: &str, bad: &str| Self {
+            succeeded: Sign::Condition(good.to_owned()),
+            failed: Sign::Condition(bad.to_owned()),
+        };
+        let values = |pointer: &str, good: &[&str], bad: &[&str]| {
+            let sign = |is: &[&str]| Sign::Value {
+                pointer: pointer.to_owned(),
+                is: is.iter().map(|one| (*one).to_owned()).collect(),
+            };
+            Self { succeeded: sign(good), failed: sign(bad) }
+        };
+        Some(match (group, kind) {
+            ("", "Pod") => values("/status/phase", &["Succeeded"], &["Failed"]),
+            ("batch", "Job") => conditions("Complete", "Failed"),
+            ("batch.volcano.sh", "Job") => {
+                values("/status/state/phase", &["Completed"], &["Failed", "Aborted", "Terminated"])
+            }
+            ("kubeflow.org", "PyTorchJob" | "MPIJob" | "TFJob" | "XGBoostJob" | "PaddleJob" | "JAXJob") => {
+                conditions("Succeeded", "Failed")
+            }
+            ("trainer.kubeflow.org", "TrainJob") => conditions("Complete", "Failed"),
+            _ => return None,
+        })
+    }
+}
+
+/// Returns a condition of an object's status.
+pub(super) fn condition<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|found| found["type"] == *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_known_kind_tells_its_end_in_its_own_way() {
+        let done = |name: &str| json!({ "status": { "conditions": [{ "type": name, "status": "True" }] } });
+        let state = |phase: &str| json!({ "status": { "state": { "phase": phase } } });
+        let pod = |phase: &str| json!({ "status": { "phase": phase } });
+        let cases = [
+            ("batch/v1", "Job", done("Complete"), done("Failed"), done("Suspended")),
+            ("batch.volcano.sh/v1alpha1", "Job", state("Completed"), state("Aborted"), state("Running")),
+            ("kubeflow.org/v1", "PyTorchJob", done("Succeeded"), done("Failed"), done("Running")),
+            ("trainer.kubeflow.org/v1alpha1", "TrainJob", done("Complete"), done("Failed"), json!({})),
+            ("v1", "Pod", pod("Succeeded"), pod("Failed"), pod("Pending")),
+        ];
+        for (version, kind, good, bad, neither) in cases {
+            let signs = Signs::known(version, kind).unwrap();
+            let told = |object: &Value| (signs.succeeded.holds(object), signs.failed.holds(object));
+            assert_eq!(
+                [told(&good), told(&bad), told(&neither)],
+                [(true, false), (false, true), (false, false)],
+                "{kind}"
+            );
+        }
+        assert_eq!(Signs::known("example.com/v1", "Job"), None);
+        let not_yet = json!({ "status": { "conditions": [{ "type": "Complete", "status": "False" }] } });
+        assert!(!Signs::known("batch/v1", "Job").unwrap().succeeded.holds(&not_yet));
+    }
+}

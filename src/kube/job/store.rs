@@ -1,0 +1,68 @@
+//! What a cluster keeps of workloads that prove it: a ConfigMap for each inventory, and labels on what runs make.
+
+use super::shape::{JOB, RUN, mark};
+use crate::kube::Onlooker;
+use crate::kube::api::{Place, Refusal, Served};
+use crate::kube::records::{core, key_of, name_of};
+use crate::model::Value;
+use crate::probe::{Left, ObjectId, ProofState, Proven};
+use serde_json::{Map, json};
+
+impl Onlooker {
+    /// Returns what was proven last, and what runs left.
+    pub(in crate::kube) async fn proof(&self, id: &ObjectId, served: &Served) -> Result<ProofState, Refusal> {
+        let (place, map) = core("ConfigMap", &name_of("proven", &self.name));
+        let kept = self.cluster.get(&place, &map).await?;
+        let text = kept.as_ref().and_then(|map| map["data"].get(key_of(&id.claim()))?.as_str());
+        // One that cannot be read proves nothing.
+        let proven = text.and_then(|text| serde_json::from_str::<Proven>(text).ok());
+        Ok(ProofState { proven, left: self.left(id, served).await? })
+    }
+
+    /// Returns what runs made of it that is still there: first the workload itself, then pods.
+    pub(super) async fn left(&self, id: &ObjectId, served: &Served) -> Result<Vec<Left>, Refusal> {
+        let selector = format!("{JOB}={}", mark(&self.name, id));
+        let mut left = Vec::new();
+        if let Some(place) = self.cluster.place(id, served).await? {
+            left.extend(self.found(&place, id, &selector).await?);
+        }
+        if id.kind != "Pod" {
+            let pod = ObjectId { api_version: "v1".to_owned(), kind: "Pod".to_owned(), ..id.clone() };
+            left.extend(self.found(&pods(), &pod, &selector).await?);
+        }
+        Ok(left)
+    }
+
+    async fn found(&self, place: &Place, like: &ObjectId, selector: &str) -> Result<Vec<Left>, Refusal> {
+        let namespace = like.namespace.as_deref().unwrap_or_default();
+        let items = self.cluster.every(place, Some(namespace), Some(selector), None).await?;
+        let text = |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let one = |item: &Value| Left {
+            id: ObjectId { name: text(item, "name"), ..like.clone() },
+            uid: text(item, "uid"),
+            run: item["metadata"]["labels"][RUN].as_str().unwrap_or_default().to_owned(),
+        };
+        Ok(items.iter().map(one).collect())
+    }
+
+    /// Keeps what was proven; `None` forgets it.
+    pub(super) async fn keep(&self, id: &ObjectId, proven: Option<&Proven>) -> Result<(), Refusal> {
+        let (place, map) = core("ConfigMap", &name_of("proven", &self.name));
+        let text = proven.and_then(|proven| serde_json::to_string(proven).ok());
+        let data = Value::Object(Map::from_iter([(key_of(&id.claim()), json!(text))]));
+        match self.cluster.get(&place, &map).await? {
+            Some(_) => self.cluster.merge(&place, &map, &json!({ "data": data })).await.map(drop),
+            None if text.is_none() => Ok(()),
+            None => {
+                let metadata = json!({ "name": map.name, "namespace": map.namespace, "labels": { "app.kubernetes.io/managed-by": "forge" } });
+                let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+                self.cluster.create(&place, &map, &object, false).await.map(drop)
+            }
+        }
+    }
+}
+
+/// Where pods are.
+pub(super) fn pods() -> Place {
+    Place::new("v1", "pods", true)
+}

@@ -1,0 +1,202 @@
+//! Why a workload is as it is: what it says of itself, its group, its pods, and the events about them.
+
+use super::store::pods;
+use crate::kube::Cluster;
+use crate::kube::api::{Place, Refusal, Served};
+use crate::model::Value;
+use crate::probe::ObjectId;
+
+/// Of more reasons than these only the first are told.
+const TOLD: usize = 6;
+
+/// A workload as it is now.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub object: Value,
+    pub pods: Vec<Value>,
+}
+
+impl Seen {
+    /// Returns a pod that has begun.
+    pub fn begun(&self) -> Option<&Value> {
+        let phase = |pod: &&Value| matches!(text(pod, "/status/phase"), "Running" | "Succeeded" | "Failed");
+        self.pods.iter().find(phase)
+    }
+
+    /// Returns where its pods ran.
+    pub fn nodes(&self) -> Vec<String> {
+        let mut nodes: Vec<String> = self.pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
+        nodes.retain(|node| !node.is_empty());
+        nodes.sort();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Returns in a few words how far it is, for whoever waits.
+    pub fn state(&self) -> String {
+        let own = ["/status/state/phase", "/status/phase"].map(|pointer| text(&self.object, pointer));
+        let own = own.into_iter().find(|phase| !phase.is_empty()).unwrap_or("made");
+        let count = |wanted: &str| self.pods.iter().filter(|pod| text(pod, "/status/phase") == wanted).count();
+        let told = ["Pending", "Running", "Succeeded", "Failed"].map(|phase| (count(phase), phase.to_lowercase()));
+        let pods: Vec<String> =
+            told.iter().filter(|(count, _)| *count > 0).map(|(count, phase)| format!("{count} {phase}")).collect();
+        match pods.is_empty() {
+            true => format!("{}, no pods yet", own.to_lowercase()),
+            false => format!("{}, pods: {}", own.to_lowercase(), pods.join(", ")),
+        }
+    }
+}
+
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Puts a reason before what it says.
+fn said(reason: &str, message: &str) -> String {
+    match (reason, message) {
+        (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+impl Cluster {
+    /// Returns the reasons why it does not go on, or failed, the weightiest first.
+    pub(super) async fn reasons(&self, seen: &Seen, namespace: &str) -> Vec<String> {
+        let mut all = of_itself(&seen.object);
+        all.extend(self.of_groups(&seen.object, namespace).await.unwrap_or_default());
+        all.extend(seen.pods.iter().flat_map(of_pod));
+        for about in std::iter::once(&seen.object).chain(seen.pods.iter().take(2)) {
+            all.extend(self.of_events(about, namespace).await.unwrap_or_default());
+        }
+        let mut told: Vec<String> = Vec::new();
+        for reason in all.into_iter().filter(|reason| !reason.is_empty()) {
+            if !told.contains(&reason) && told.len() < TOLD {
+                told.push(reason);
+            }
+        }
+        told
+    }
+
+    /// A gang of Volcano's waits as a group.
+    async fn of_groups(&self, object: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
+        let group = ObjectId {
+            api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
+            kind: "PodGroup".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: String::new(),
+        };
+        let Some(place) = self.place(&group, &Served::default()).await? else { return Ok(Vec::new()) };
+        let groups = self.every(&place, Some(namespace), None, None).await?;
+        let uid = text(object, "/metadata/uid");
+        let own =
+            groups.iter().filter(|group| list(group, "/metadata/ownerReferences").any(|owner| owner["uid"] == *uid));
+        Ok(own.flat_map(of_group).collect())
+    }
+
+    async fn of_events(&self, about: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
+        let fields = format!("involvedObject.uid={},type=Warning", text(about, "/metadata/uid"));
+        let events = self.every(&Place::new("v1", "events", true), Some(namespace), None, Some(&fields)).await?;
+        let last = events.iter().skip(events.len().saturating_sub(2));
+        Ok(last.map(|event| said(text(event, "/reason"), text(event, "/message"))).collect())
+    }
+
+    /// Returns its pods.
+    pub(super) async fn pods_where(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Refusal> {
+        self.every(&pods(), Some(namespace), Some(selector), None).await
+    }
+}
+
+fn of_itself(object: &Value) -> Vec<String> {
+    let failed =
+        list(object, "/status/conditions").filter(|found| found["type"] == "Failed" && found["status"] == "True");
+    let mut all: Vec<String> = failed.map(|found| said(text(found, "/reason"), text(found, "/message"))).collect();
+    all.push(said(text(object, "/status/state/reason"), text(object, "/status/state/message")));
+    all
+}
+
+fn of_group(group: &Value) -> Vec<String> {
+    let stuck =
+        list(group, "/status/conditions").filter(|found| found["type"] == "Unschedulable" && found["status"] == "True");
+    stuck
+        .map(|found| format!("its pod group waits: {}", said(text(found, "/reason"), text(found, "/message"))))
+        .collect()
+}
+
+fn of_pod(pod: &Value) -> Vec<String> {
+    let name = text(pod, "/metadata/name");
+    let unplaced =
+        list(pod, "/status/conditions").filter(|found| found["type"] == "PodScheduled" && found["status"] == "False");
+    let mut all: Vec<String> =
+        unplaced.map(|found| format!("pod {name} finds no node: {}", text(found, "/message"))).collect();
+    let containers = list(pod, "/status/initContainerStatuses").chain(list(pod, "/status/containerStatuses"));
+    for status in containers {
+        let container = text(status, "/name");
+        let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
+        if !matches!(reason, "" | "ContainerCreating" | "PodInitializing") {
+            all.push(format!("container {container} of pod {name} waits: {}", said(reason, message)));
+        }
+        let code = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64).unwrap_or(0);
+        if code != 0 {
+            let (reason, message) =
+                (text(status, "/state/terminated/reason"), text(status, "/state/terminated/message"));
+            all.push(format!("container {container} of pod {name} ended with {code}: {}", said(reason, message)));
+        }
+    }
+    if text(pod, "/status/phase") == "Failed" {
+        let own = said(text(pod, "/status/reason"), text(pod, "/status/message"));
+        all.extend((!own.is_empty()).then(|| format!("pod {name} failed: {own}")));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_says_why_it_does_not_run() {
+        let pod = json!({
+            "metadata": { "name": "a" },
+            "status": {
+                "phase": "Pending",
+                "conditions": [{ "type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 2 Insufficient rdma/ib." }],
+                "containerStatuses": [
+                    { "name": "main", "state": { "waiting": { "reason": "ErrImagePull", "message": "not found" } } },
+                    { "name": "side", "state": { "waiting": { "reason": "ContainerCreating" } } },
+                    { "name": "last", "state": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } } },
+                ],
+            },
+        });
+        let told = [
+            "pod a finds no node: 0/2 nodes are available: 2 Insufficient rdma/ib.",
+            "container main of pod a waits: ErrImagePull: not found",
+            "container last of pod a ended with 137: OOMKilled",
+        ];
+        assert_eq!(of_pod(&pod), told);
+    }
+
+    #[test]
+    fn a_gang_that_waits_is_told_by_its_group() {
+        let message = "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable";
+        let group = json!({ "status": { "conditions": [{ "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message }] } });
+        assert_eq!(of_group(&group), [format!("its pod group waits: NotEnoughResources: {message}")]);
+        let scheduled = json!({ "status": { "conditions": [{ "type": "Unschedulable", "status": "False" }, { "type": "Scheduled", "status": "True" }] } });
+        assert_eq!(of_group(&scheduled), Vec::<String>::new());
+    }
+
+    #[test]
+    fn how_far_it_is() {
+        let pod = |phase: &str| json!({ "status": { "phase": phase }, "spec": { "nodeName": "n1" } });
+        let mut seen = Seen { object: json!({ "status": { "state": { "phase": "Pending" } } }), pods: vec![] };
+        assert_eq!(seen.state(), "pending, no pods yet");
+        seen.pods = vec![pod("Pending"), pod("Running"), pod("Pending")];
+        assert_eq!(seen.state(), "pending, pods: 2 pending, 1 running");
+        assert_eq!((seen.nodes(), seen.begun().is_some()), (vec!["n1".to_owned()], true));
+    }
+}

@@ -1,0 +1,235 @@
+//! Labels, annotations and taints of a node: set and taken out one by one, whatever else stands there.
+//!
+//! Architecture Invariant: a node is many people's. Its taints are one list to the API, so they are written as they were read
+//! but for those that are meant, and only if the node still is of that version; a node that is not there is never made.
+
+use super::Cluster;
+use super::api::{Place, Refusal};
+use super::call::own;
+use crate::model::Value;
+use crate::probe::ObjectId;
+use serde_json::{Map, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The kubelet writes to its node all the time: a change that met such a write is tried anew.
+const TRIES: usize = 8;
+
+/// One thing that a node carries.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    Label(String),
+    Annotation(String),
+    /// A node has at most one taint of a key and an effect.
+    Taint {
+        key: String,
+        effect: String,
+    },
+}
+
+/// `label team`, `taint spare:NoSchedule`.
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Label(key) => write!(f, "label {key}"),
+            Self::Annotation(key) => write!(f, "annotation {key}"),
+            Self::Taint { key, effect } => write!(f, "taint {key}:{effect}"),
+        }
+    }
+}
+
+impl Mark {
+    /// Reads what is shown.
+    fn parse(text: &str) -> Option<Self> {
+        let (what, key) = text.split_once(' ')?;
+        Some(match what {
+            "label" => Self::Label(key.to_owned()),
+            "annotation" => Self::Annotation(key.to_owned()),
+            "taint" => {
+                let (key, effect) = key.split_once(':')?;
+                Self::Taint { key: key.to_owned(), effect: effect.to_owned() }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the name under which records keep it: `gpu-1 label team`.
+    pub fn claim(&self, node: &str) -> String {
+        format!("{node} {self}")
+    }
+
+    /// Reads what [`claim`](Self::claim) wrote: the node, and the mark.
+    pub fn of_claim(claim: &str) -> Option<(String, Self)> {
+        let (node, mark) = claim.split_once(' ')?;
+        Some((node.to_owned(), Self::parse(mark)?))
+    }
+
+    /// Returns its value at a node; of a taint without one, empty text.
+    pub fn of(&self, node: &Value) -> Option<String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match self {
+            Self::Label(key) => node.pointer("/metadata/labels")?.get(key).map(text),
+            Self::Annotation(key) => node.pointer("/metadata/annotations")?.get(key).map(text),
+            Self::Taint { .. } => {
+                let found = taints(node).iter().find(|taint| self.is(taint))?;
+                Some(found.get("value").map(text).unwrap_or_default())
+            }
+        }
+    }
+
+    fn is(&self, taint: &Value) -> bool {
+        matches!(self, Self::Taint { key, effect } if taint["key"] == **key && taint["effect"] == **effect)
+    }
+}
+
+fn taints(node: &Value) -> &[Value] {
+    node.pointer("/spec/taints").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// What is to be done to the marks of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Marks {
+    pub node: String,
+    /// The very node that was seen.
+    pub uid: String,
+    pub set: BTreeMap<Mark, String>,
+    pub take: BTreeSet<Mark>,
+}
+
+impl Marks {
+    /// Returns the name of a node's object.
+    pub fn id(node: &str) -> ObjectId {
+        ObjectId { api_version: "v1".to_owned(), kind: "Node".to_owned(), namespace: None, name: node.to_owned() }
+    }
+
+    /// Returns what it does, for people.
+    pub fn told(&self) -> String {
+        let list = |marks: Vec<String>| marks.join(", ");
+        let set = list(self.set.keys().map(Mark::to_string).collect());
+        let take = list(self.take.iter().map(Mark::to_string).collect());
+        match (set.is_empty(), take.is_empty()) {
+            (_, true) => format!("set on node {}: {set}", self.node),
+            (true, _) => format!("take from node {}: {take}", self.node),
+            _ => format!("set on node {}: {set}; take from it: {take}", self.node),
+        }
+    }
+
+    /// Returns the merge patch for a node as it was read.
+    fn patch(&self, node: &Value) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), node["metadata"]["resourceVersion"].clone());
+        for (mark, value) in self.wishes() {
+            let (part, key) = match mark {
+                Mark::Label(key) => ("labels", key),
+                Mark::Annotation(key) => ("annotations", key),
+                Mark::Taint { .. } => continue,
+            };
+            metadata.entry(part).or_insert_with(|| json!({}))[key.as_str()] = json!(value);
+        }
+        let mut patch = json!({ "metadata": metadata });
+        if let Some(taints) = self.taints(node) {
+            patch["spec"] = json!({ "taints": taints });
+        }
+        patch
+    }
+
+    fn wishes(&self) -> impl Iterator<Item = (&Mark, Option<&String>)> {
+        self.set.iter().map(|(mark, value)| (mark, Some(value))).chain(self.take.iter().map(|mark| (mark, None)))
+    }
+
+    /// Returns the whole list of taints, where one is meant: those of others stay as they are and where they are.
+    fn taints(&self, node: &Value) -> Option<Value> {
+        let wishes: Vec<_> = self.wishes().filter(|(mark, _)| matches!(mark, Mark::Taint { .. })).collect();
+        if wishes.is_empty() {
+            return None;
+        }
+        let mut list = taints(node).to_vec();
+        for (mark, value) in wishes {
+            let wanted = value.and_then(|value| taint(mark, value));
+            match (list.iter().position(|taint| mark.is(taint)), wanted) {
+                (Some(at), Some(wanted)) => list[at] = wanted,
+                (Some(at), None) => drop(list.remove(at)),
+                (None, wanted) => list.extend(wanted),
+            }
+        }
+        Some(if list.is_empty() { Value::Null } else { Value::Array(list) })
+    }
+}
+
+fn taint(mark: &Mark, value: &str) -> Option<Value> {
+    let Mark::Taint { key, effect } = mark else { return None };
+    let mut taint = json!({ "key": key, "effect": effect });
+    if !value.is_empty() {
+        taint["value"] = json!(value);
+    }
+    Some(taint)
+}
+
+impl Cluster {
+    /// Changes the marks of a node.
+    pub(super) async fn mark(&self, marks: &Marks) -> Result<(), Refusal> {
+        let (place, id) = (Place::new("v1", "nodes", false), Marks::id(&marks.node));
+        for _ in 0..TRIES {
+            let node = self.get(&place, &id).await?.ok_or_else(|| own(&format!("there is no {id} any more")))?;
+            if node["metadata"]["uid"] != *marks.uid {
+                return Err(own(&format!("{id} is another one by now")));
+            }
+            match self.merge(&place, &id, &marks.patch(&node)).await {
+                Err(refusal) if refusal.is(409) => {}
+                done => return done.map(drop),
+            }
+        }
+        Err(own(&format!("{id} is written to all the time: after {TRIES} tries nothing was changed")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spare() -> Mark {
+        Mark::Taint { key: "spare".to_owned(), effect: "NoSchedule".to_owned() }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_is_shown() {
+        for text in ["label team", "annotation a/b", "taint nvidia.com/gpu:NoExecute"] {
+            let mark = Mark::parse(text).unwrap();
+            assert_eq!(mark.to_string(), text);
+            assert_eq!(Mark::of_claim(&mark.claim("gpu-1")), Some(("gpu-1".to_owned(), mark)));
+        }
+        assert_eq!(Mark::parse("team"), None);
+        assert_eq!(Mark::parse("taint spare"), None);
+    }
+
+    #[test]
+    fn taints_of_others_stay_as_they_are() {
+        let unreachable = json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-22T07:00:00Z" });
+        let other = json!({ "key": "spare", "effect": "NoExecute", "value": "x" });
+        let node = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other] } });
+        let set = Marks { set: [(spare(), "rack-2".to_owned())].into(), ..Marks::default() };
+        let own = json!({ "key": "spare", "effect": "NoSchedule", "value": "rack-2" });
+        assert_eq!(
+            set.patch(&node),
+            json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other, own] } })
+        );
+        let node = json!({ "metadata": { "resourceVersion": "8" }, "spec": { "taints": [own, unreachable] } });
+        assert_eq!(spare().of(&node).as_deref(), Some("rack-2"));
+        let take = Marks { take: [spare()].into(), ..Marks::default() };
+        assert_eq!(take.patch(&node)["spec"], json!({ "taints": [unreachable] }));
+        let only = json!({ "metadata": {}, "spec": { "taints": [own] } });
+        assert_eq!(take.patch(&only)["spec"], json!({ "taints": null }));
+    }
+
+    #[test]
+    fn what_is_not_meant_is_not_in_the_patch() {
+        let node = json!({ "metadata": { "resourceVersion": "7", "labels": { "a": "1" }, "annotations": { "forge/cordoned": "{}" } } });
+        let marks = Marks {
+            set: [(Mark::Label("team".to_owned()), "ml".to_owned())].into(),
+            take: [Mark::Annotation("old".to_owned())].into(),
+            ..Marks::default()
+        };
+        let metadata = json!({ "resourceVersion": "7", "labels": { "team": "ml" }, "annotations": { "old": null } });
+        assert_eq!(marks.patch(&node), json!({ "metadata": metadata }));
+    }
+}

@@ -1,0 +1,78 @@
+//! The bounds of a workload's life: what it does not say itself is added.
+
+use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::ObjectId;
+use crate::resource::support::bad_value;
+use serde_json::{Map, json};
+
+/// What a run adds to the name has to fit, and what controllers add for pods.
+const LONGEST: usize = 40;
+/// Seconds after which an end is no more than an object that nobody needs.
+const KEPT_S: u64 = 600;
+/// Seconds that pods have beyond the time in which the end is waited for.
+const GRACE_S: u64 = 60;
+
+/// # Errors
+/// The name leaves no room, or the API takes none such.
+pub(super) fn name(id: &ObjectId) -> Result<(), Diag> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let name = &id.name;
+    let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    match first && name.len() <= LONGEST && name.bytes().all(inner) && !name.ends_with('-') {
+        true => Ok(()),
+        false => Err(bad_value(format!("`{name}` cannot name a workload"))
+            .hint(format!("use small letters, digits and `-`, at most {LONGEST}: each run adds to it"))),
+    }
+}
+
+/// Bounds a workload that may take `limit_s` seconds.
+pub(super) fn add(object: &mut Value, limit_s: u64) {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let group =
+        object["apiVersion"].as_str().unwrap_or_default().rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    pods(object, limit_s + GRACE_S);
+    let own: &[(&str, Value)] = &match (group.as_str(), kind.as_str()) {
+        ("batch", "Job") => vec![
+            ("activeDeadlineSeconds", json!(limit_s)),
+            ("ttlSecondsAfterFinished", json!(KEPT_S)),
+            ("backoffLimit", json!(0)),
+        ],
+        ("batch.volcano.sh", "Job") => vec![("ttlSecondsAfterFinished", json!(KEPT_S))],
+        ("kubeflow.org", _) => vec![(
+            "runPolicy",
+            json!({ "activeDeadlineSeconds": limit_s, "ttlSecondsAfterFinished": KEPT_S, "cleanPodPolicy": "None" }),
+        )],
+        _ => Vec::new(),
+    };
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    own.iter().for_each(|(key, value)| fill(spec, key, value));
+}
+
+/// Says what is not said.
+fn fill(map: &mut Map<String, Value>, key: &str, value: &Value) {
+    match (map.get_mut(key), value) {
+        (None, _) => drop(map.insert(key.to_owned(), value.clone())),
+        (Some(Value::Object(there)), Value::Object(more)) => {
+            more.iter().for_each(|(key, value)| fill(there, key, value))
+        }
+        _ => {}
+    }
+}
+
+/// Pods end, and are not begun anew, where nothing else is said.
+fn pods(value: &mut Value, limit_s: u64) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(|below| pods(below, limit_s));
+            if let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut)
+                && spec.get("containers").is_some_and(Value::is_array)
+            {
+                fill(spec, "activeDeadlineSeconds", &json!(limit_s));
+                fill(spec, "restartPolicy", &json!("Never"));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| pods(item, limit_s)),
+        _ => {}
+    }
+}

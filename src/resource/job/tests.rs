@@ -1,0 +1,101 @@
+//! What is refused of a workload, and which bounds it gets.
+
+use super::*;
+
+fn built(more: Value) -> Result<Job, String> {
+    let mut fields = json!({ "namespace": "ml", "object": job(json!({})) });
+    fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
+    let fields = Fields(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
+    let job = build(&fields, false).map_err(|diag| diag.message)?;
+    let desired = job.desired();
+    let signs = Signs::known("batch/v1", "Job").unwrap();
+    let declared = Declared { id: ObjectId::of(&desired["object"]).unwrap(), object: desired["object"].clone() };
+    Ok(Job {
+        declared,
+        aim: Aim::Ends { signs, within_s: 1 },
+        logs: Logs::default(),
+        about: Value::Null,
+        absent: false,
+    })
+}
+
+fn job(pod: Value) -> Value {
+    let mut spec = json!({ "containers": [{ "name": "a", "image": "x:1" }] });
+    spec.as_object_mut().unwrap().extend(pod.as_object().unwrap().clone());
+    json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "smoke" }, "spec": { "template": { "spec": spec } } })
+}
+
+fn refused(more: Value) -> String {
+    built(more).unwrap_err()
+}
+
+#[test]
+fn what_proves_nothing_is_refused() {
+    assert_eq!(refused(json!({ "object": "x" })), "`object` is no object");
+    assert_eq!(refused(json!({ "object": { "kind": "Job" } })), "`object` has no `metadata.name`");
+    let named =
+        |name: &str| json!({ "object": { "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name } } });
+    assert_eq!(refused(named("Smoke")), "`Smoke` cannot name a workload");
+    assert_eq!(refused(named(&"a".repeat(41))), format!("`{}` cannot name a workload", "a".repeat(41)));
+    let page = json!({ "apiVersion": "example.com/v1", "kind": "Page", "metadata": { "name": "a" } });
+    assert_eq!(
+        refused(json!({ "object": page })),
+        "how a Page of `example.com/v1` ends is not known: `succeeded` is missing"
+    );
+    assert_eq!(
+        refused(json!({ "succeeded": { "path": ".status.phase" } })),
+        "`succeeded` is neither a condition nor a path with its values"
+    );
+    assert_eq!(refused(json!({ "logs": { "expect": ["("] } })), "`(` is no regular expression");
+    let both = json!({ "stays_pending": 30, "within": 60 });
+    assert_eq!(refused(both), "what stays pending has no end to wait for, and prints nothing");
+}
+
+#[test]
+fn what_passes_by_the_scheduler_is_refused() {
+    let volume =
+        |path: &str| json!({ "object": job(json!({ "volumes": [{ "name": "v", "hostPath": { "path": path } }] })) });
+    for path in ["/dev", "/dev/infiniband", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/"] {
+        let expected = format!("Job ml/smoke takes devices from the host's `{path}`, past the scheduler");
+        assert_eq!(refused(volume(path)), expected);
+    }
+    assert!(built(volume("/etc/localtime")).is_ok());
+    let token = |count: Value| {
+        let container = json!({ "name": "a", "image": "x:1", "resources": { "limits": { "rdma/ib": count } } });
+        json!({ "object": job(json!({ "containers": [container] })) })
+    };
+    assert_eq!(refused(token(json!(4))), "Job ml/smoke asks for 4 of `rdma/ib`, which are tokens and no adapters");
+    assert_eq!(refused(token(json!("2"))), "Job ml/smoke asks for 2 of `rdma/ib`, which are tokens and no adapters");
+    assert!(built(token(json!(1))).is_ok() && built(token(json!("1"))).is_ok());
+    let bare = json!({ "object": job(json!({ "containers": [{ "name": "a", "image": "x" }] })) });
+    assert_eq!(refused(bare), "image `x` of Job ml/smoke is another one tomorrow: it has neither tag nor digest");
+}
+
+#[test]
+fn a_life_without_bounds_gets_some() {
+    let object = built(json!({ "within": 120 })).unwrap().declared.object;
+    assert_eq!(object["spec"]["activeDeadlineSeconds"], 120);
+    assert_eq!(object["spec"]["ttlSecondsAfterFinished"], 600);
+    assert_eq!(object["spec"]["backoffLimit"], 0);
+    let pod = &object["spec"]["template"]["spec"];
+    assert_eq!((&pod["activeDeadlineSeconds"], &pod["restartPolicy"]), (&json!(180), &json!("Never")));
+    let own = built(json!({ "object": job(json!({ "restartPolicy": "OnFailure" })) })).unwrap().declared.object;
+    assert_eq!(own["spec"]["template"]["spec"]["restartPolicy"], "OnFailure");
+    let mut torch = json!({
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": { "runPolicy": { "cleanPodPolicy": "All" } },
+    });
+    bounds::add(&mut torch, 60);
+    let policy = json!({ "cleanPodPolicy": "All", "activeDeadlineSeconds": 60, "ttlSecondsAfterFinished": 600 });
+    assert_eq!(torch["spec"]["runPolicy"], policy);
+}
+
+#[test]
+fn what_it_is_about_is_part_of_what_was_proven() {
+    let of = |driver: &str| {
+        let fields = [("namespace", json!("ml")), ("object", job(json!({}))), ("for", json!({ "driver": driver }))];
+        build(&Fields(fields.into_iter().collect()), false).unwrap().desired()
+    };
+    assert_ne!(of("550"), of("560"));
+    assert_eq!(of("550"), of("550"));
+}

@@ -1,0 +1,221 @@
+//! The verdict over the marks of a node: what is to be set, and what is to be taken out.
+
+use super::{Node, probe};
+use crate::kube::{Call, Mark, Marks};
+use crate::model::{BlockClass, Disruption, Value};
+use crate::probe::{FieldManager, ObjectInfo, ObjectState, Observation, Unknown};
+use crate::resource::object::claimed_once;
+use crate::resource::support::{join, object_state};
+use crate::resource::{Change, Context, Judgement};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+/// Of more things than these only the number is told.
+const TOLD: usize = 4;
+
+/// What was found of all nodes so far.
+#[derive(Default)]
+struct Found {
+    changes: Vec<Change>,
+    /// What differs, as it is told.
+    differing: Vec<String>,
+    /// Who set what differs.
+    by: Vec<String>,
+    /// What goes, by node.
+    going: BTreeMap<String, Vec<String>>,
+    notes: Vec<String>,
+    marks: Vec<Marks>,
+    basis: Map<String, Value>,
+}
+
+pub(super) fn judge(own: &Node, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    judged(own, seen, cx).unwrap_or_else(|why| Judgement::unknown(&why))
+}
+
+fn judged(own: &Node, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    let mut found = Found::default();
+    match (info(seen, &own.name)?, own.absent) {
+        (None, false) => return Ok(missing(own, cx)),
+        (None, true) => drop(found.basis.insert(own.name.clone(), Value::Null)),
+        (Some(info), false) => found.presence(own, info),
+        (Some(info), true) => found.removal(&own.name, info, own.marks.iter().map(|(mark, value)| (mark, Some(value)))),
+    }
+    let mut before: BTreeMap<String, Vec<Mark>> = BTreeMap::new();
+    for (node, mark) in cx.record.map(|record| gone(own, record)).unwrap_or_default() {
+        before.entry(node).or_default().push(mark);
+    }
+    for (node, marks) in before {
+        if let Some(info) = info(seen, &node)? {
+            found.removal(&node, info, marks.iter().map(|mark| (mark, None)));
+        }
+    }
+    Ok(found.judgement(own))
+}
+
+/// Returns the marks that the record names and the step does not any more.
+pub(super) fn gone(own: &Node, record: &Value) -> Vec<(String, Mark)> {
+    let claims = claimed_once(record, super::KIND.name);
+    let marks = claims.iter().filter_map(|claim| Mark::of_claim(claim));
+    marks.filter(|(node, mark)| !own.is_own(node, mark)).collect()
+}
+
+/// Returns the node; `None` where there is none.
+fn info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>, Unknown> {
+    match object_state(seen, &probe(node))? {
+        ObjectState::Known(info) if info.live.is_some() => Ok(Some(info)),
+        ObjectState::Known(_) => Ok(None),
+        ObjectState::Unserved => Err(Unknown::new("the API serves no nodes")),
+    }
+}
+
+/// A node joins by itself, and an earlier step may have its host do so.
+fn missing(own: &Node, cx: &Context<'_>) -> Judgement {
+    let reason = format!("there is no node {}", own.name);
+    let basis = json!({ &own.name: null });
+    if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
+        let changes =
+            own.marks.iter().map(|(mark, value)| Change::new(&mark.to_string(), None, Some(&shown(mark, value))));
+        let changes: Vec<Change> = changes.collect();
+        let marks = Marks { node: own.name.clone(), set: own.marks.clone(), ..Marks::default() };
+        let calls = vec![Call::Mark(Box::new(marks))];
+        let judgement = Judgement::change(format!("{reason} yet"), changes, disruption(own.marks.keys()), basis);
+        return Judgement { calls, ..judgement.predicted() };
+    }
+    Judgement::blocked(BlockClass::Declaration, reason, basis)
+        .hint("a node joins by itself: let its host join the cluster first, or correct the name")
+}
+
+/// Pods leave a node by such a taint.
+fn disruption<'m>(set: impl IntoIterator<Item = &'m Mark>) -> Disruption {
+    let evicts = |mark: &Mark| matches!(mark, Mark::Taint { effect, .. } if effect == "NoExecute");
+    if set.into_iter().any(evicts) { Disruption::D1 } else { Disruption::D0 }
+}
+
+impl Found {
+    fn see(&mut self, node: &str, mark: &Mark, value: Option<&str>) {
+        self.basis.insert(mark.claim(node), json!(value));
+    }
+
+    fn presence(&mut self, own: &Node, info: &ObjectInfo) {
+        let live = info.live.as_ref().unwrap_or(&Value::Null);
+        let mut set = BTreeMap::new();
+        for (mark, value) in &own.marks {
+            let there = mark.of(live);
+            self.see(&own.name, mark, there.as_deref());
+            if there.as_ref() == Some(value) {
+                continue;
+            }
+            let shown_there = there.as_deref().map(|value| shown(mark, value));
+            self.changes.push(Change::new(&mark.to_string(), shown_there.as_deref(), Some(&shown(mark, value))));
+            self.differing.push(mark.to_string());
+            self.by.extend(there.as_ref().and_then(|_| Some((mark, setter(info, mark)?))).map(by));
+            set.insert(mark.clone(), value.clone());
+        }
+        if !set.is_empty() {
+            self.marks.push(Marks { node: own.name.clone(), uid: info.uid.clone(), set, ..Marks::default() });
+        }
+    }
+
+    /// What forge set goes; what somebody else set stays. The API keeps one account of all taints: a taint is told by its value,
+    /// where that is declared.
+    fn removal<'m>(
+        &mut self,
+        node: &str,
+        info: &ObjectInfo,
+        marks: impl Iterator<Item = (&'m Mark, Option<&'m String>)>,
+    ) {
+        let live = info.live.as_ref().unwrap_or(&Value::Null);
+        let mut take = Marks { node: node.to_owned(), uid: info.uid.clone(), ..Marks::default() };
+        for (mark, declared) in marks {
+            let there = mark.of(live);
+            let own = match mark {
+                Mark::Taint { .. } => declared.is_none_or(|value| there.as_ref() == Some(value)),
+                _ => info.managers.iter().any(|known| known.manager == "forge" && has(known, mark)),
+            };
+            self.basis.insert(mark.claim(node), json!({ "value": there, "own": own }));
+            let Some(there) = there else { continue };
+            if !own {
+                self.notes.push(format!("{mark} of node {node} stays: it is somebody else's"));
+                continue;
+            }
+            self.changes.push(Change::new(&mark.to_string(), Some(&shown(mark, &there)), None));
+            self.going.entry(node.to_owned()).or_default().push(mark.to_string());
+            take.take.insert(mark.clone());
+        }
+        if !take.take.is_empty() {
+            self.marks.push(take);
+        }
+    }
+
+    fn judgement(self, own: &Node) -> Judgement {
+        let basis = Value::Object(self.basis);
+        let mut reasons = Vec::new();
+        if !self.differing.is_empty() {
+            let verb = if self.differing.len() == 1 { "differs" } else { "differ" };
+            let by = if self.by.is_empty() {
+                String::new()
+            } else {
+                format!(": {}, which is taken over", self.by.join(", "))
+            };
+            reasons.push(format!("{} of node {} {verb}{by}", told(&self.differing), own.name));
+        }
+        for (node, going) in &self.going {
+            let why = if own.absent { "to be gone" } else { "no longer declared" };
+            let verb = if going.len() == 1 { "is" } else { "are" };
+            reasons.push(format!("{} of node {node} {verb} {why}", told(going)));
+        }
+        if reasons.is_empty() {
+            let settled = match own.absent {
+                true => format!("node {} carries nothing of forge's that is to be gone", own.name),
+                false => format!("node {} is as declared", own.name),
+            };
+            let all: Vec<String> = std::iter::once(settled).chain(self.notes).collect();
+            return Judgement::ok(all.join("; "), basis);
+        }
+        reasons.extend(self.notes);
+        let disruption = disruption(self.marks.iter().flat_map(|marks| marks.set.keys()));
+        let calls = self.marks.into_iter().map(|marks| Call::Mark(Box::new(marks))).collect();
+        Judgement { calls, ..Judgement::change(reasons.join("; "), self.changes, disruption, basis) }
+    }
+}
+
+fn told(things: &[String]) -> String {
+    match things.len() > TOLD {
+        true => join(&[&things[..TOLD], &[format!("{} more", things.len() - TOLD)]].concat()),
+        false => join(things),
+    }
+}
+
+/// Empty text is seen too; a taint mostly has no value.
+fn shown(mark: &Mark, value: &str) -> String {
+    match (mark, value) {
+        (Mark::Taint { .. }, "") => "there".to_owned(),
+        (_, "") => "\"\"".to_owned(),
+        (_, value) => value.to_owned(),
+    }
+}
+
+/// Returns who set a mark last.
+fn setter<'i>(info: &'i ObjectInfo, mark: &Mark) -> Option<&'i FieldManager> {
+    info.managers.iter().filter(|known| has(known, mark)).max_by(|a, b| a.time.cmp(&b.time))
+}
+
+fn by((mark, known): (&Mark, &FieldManager)) -> String {
+    let at = if known.time.is_empty() { String::new() } else { format!(" at {}", known.time) };
+    format!("`{}` set {mark}{at}", known.manager)
+}
+
+/// Whether the account of a manager names the mark, as paths are told.
+fn has(known: &FieldManager, mark: &Mark) -> bool {
+    let field = match mark {
+        Mark::Label(key) => of_metadata("labels", key),
+        Mark::Annotation(key) => of_metadata("annotations", key),
+        Mark::Taint { .. } => ".spec.taints".to_owned(),
+    };
+    known.fields.contains(&field)
+}
+
+fn of_metadata(part: &str, key: &str) -> String {
+    let plain = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if plain { format!(".metadata.{part}.{key}") } else { format!(".metadata.{part}[{key}]") }
+}

@@ -1,0 +1,215 @@
+//! Workloads that prove something, on a real API: proven once, told why they fail, taken away in each case.
+//!
+//! No pod runs there, so the test plays kubelet and scheduler: it says of pods what those would.
+
+use super::support::{Cluster, Helm, Site};
+use crate::support::Output;
+use serde_json::{Value, json};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Says the same of each pod of a namespace, and ends those that were told to go.
+struct Kubelet {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Kubelet {
+    fn says(api: &'static Cluster, namespace: &str, status: Value) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ends, namespace) = (stop.clone(), namespace.to_owned());
+        let patch = json!({ "status": status }).to_string();
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                for pod in pods(api, &namespace) {
+                    let name = pod["metadata"]["name"].as_str().expect("a name").to_owned();
+                    let args = match pod["metadata"]["deletionTimestamp"].is_null() {
+                        true => vec!["patch", "pod", &name, "--subresource=status", "--type=merge", "-p", &patch],
+                        false => vec!["delete", "pod", &name, "--grace-period=0", "--force"],
+                    };
+                    api.try_kubectl(&[&["-n", &namespace], &args[..]].concat(), "");
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What went wrong there is told there.
+            drop(thread.join());
+        }
+    }
+}
+
+fn pods(api: &Cluster, namespace: &str) -> Vec<Value> {
+    api.get("pods", &["-n", namespace])
+}
+
+fn succeeded() -> Value {
+    json!({ "phase": "Succeeded" })
+}
+
+fn recipe(namespace: &str, more: &str, object: &str) -> String {
+    format!(
+        "recipe: smoke\nsummary: A workload.\nsteps:\n  - name: space\n    namespace: {{ name: {namespace} }}\n\
+         \x20 - name: smoke\n    level: L4\n    job: {{ namespace: {namespace}{more}, object: {object} }}\n"
+    )
+}
+
+const JOB: &str = "{ apiVersion: batch/v1, kind: Job, metadata: { name: smoke }, spec: { template: { spec: { containers: [{ name: main, image: 'x:1' }] } } } }";
+const POD: &str = "{ apiVersion: v1, kind: Pod, metadata: { name: too-large }, spec: { containers: [{ name: main, image: 'x:1' }] } }";
+
+fn site(api: &Cluster, name: &str, recipe: &str) -> Site {
+    let site = Site::new(api, &api.kubeconfig, "test", Helm::No);
+    std::fs::create_dir(site.path("recipes")).expect("a folder");
+    let kubeconfig = api.kubeconfig.display();
+    site.write(
+        "inventory.yaml",
+        &format!(
+            "cluster: {name}\nconnect: {{ transport: sandbox }}\nhosts: {{ box: }}\nkubernetes: {{ kubeconfig: {kubeconfig}, context: test }}\napply: [{{ recipe: smoke, on: all }}]\n"
+        ),
+    );
+    site.write("recipes/smoke.yaml", recipe);
+    // Pods need the account that a controller makes.
+    api.kubectl(&["create", "namespace", name]);
+    api.until(&["-n", name, "get", "serviceaccount", "default"]);
+    site
+}
+
+fn apply(site: &Site) -> Output {
+    site.forge(&["apply", "inventory.yaml", "--yes"])
+}
+
+fn nothing_is_left(api: &Cluster, namespace: &str) {
+    assert_eq!(api.kubectl(&["get", "jobs,pods", "-n", namespace, "-o", "name"]), "");
+}
+
+#[test]
+fn a_workload_is_proven_once_and_again_for_something_else() {
+    let Some(api) = Cluster::require() else { return };
+    let with = |driver: &str| recipe("job-proven", &format!(", within: 120s, for: {{ driver: '{driver}' }}"), JOB);
+    let site = site(api, "job-proven", &with("550"));
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("Job job-proven/smoke is not proven"), "{plan}");
+    let _kubelet = Kubelet::says(api, "job-proven", succeeded());
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    nothing_is_left(api, "job-proven");
+    let again = apply(&site);
+    assert!(again.stdout.contains("nothing to do"), "{again}");
+    let why = site.forge(&["plan", "inventory.yaml", "-v"]);
+    assert!(why.to_string().contains("Job job-proven/smoke succeeded after "), "{why}");
+    let drift = site.forge(&["drift", "inventory.yaml"]);
+    assert_eq!(drift.code, 0, "{drift}");
+    site.write("recipes/smoke.yaml", &with("560"));
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("was proven for another declaration"), "{plan}");
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    nothing_is_left(api, "job-proven");
+    assert!(apply(&site).stdout.contains("nothing to do"));
+    crate::proof::mark("job");
+}
+
+#[test]
+fn a_workload_that_fails_says_why_and_is_taken_away() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "job-failed", &recipe("job-failed", ", within: 120s", JOB));
+    let broken = json!({ "name": "main", "image": "x:1", "imageID": "", "ready": false, "restartCount": 0, "state": { "terminated": { "exitCode": 3, "reason": "Error", "message": "no adapter" } } });
+    let kubelet = Kubelet::says(api, "job-failed", json!({ "phase": "Failed", "containerStatuses": [broken] }));
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    let text = out.to_string();
+    assert!(text.contains("it failed: BackoffLimitExceeded"), "{out}");
+    assert!(text.contains("ended with 3: Error: no adapter"), "{out}");
+    assert!(text.contains("no log: "), "a kubelet that is not there has no logs: {out}");
+    nothing_is_left(api, "job-failed");
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("Job job-failed/smoke is not proven"), "{plan}");
+    drop(kubelet);
+    // One whose image nobody can pull does not end.
+    let waits = json!({ "name": "main", "image": "x:1", "imageID": "", "ready": false, "restartCount": 0, "state": { "waiting": { "reason": "ErrImagePull", "message": "no such image" } } });
+    let _kubelet = Kubelet::says(api, "job-failed", json!({ "phase": "Pending", "containerStatuses": [waits] }));
+    site.write(
+        "recipes/smoke.yaml",
+        &recipe("job-failed", ", within: 4s", &JOB.replace("template:", "activeDeadlineSeconds: 600, template:")),
+    );
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.to_string().contains("it has not ended within 4 s: container main of pod smoke-"), "{out}");
+    assert!(out.to_string().contains("waits: ErrImagePull: no such image"), "{out}");
+    nothing_is_left(api, "job-failed");
+}
+
+#[test]
+fn what_is_to_stay_pending_needs_somebody_who_says_why() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "job-pending", &recipe("job-pending", ", stays_pending: 3s", POD));
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.to_string().contains("it stays pending, but nobody says why"), "{out}");
+    let full = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.";
+    let unplaced = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": full });
+    let scheduler = Kubelet::says(api, "job-pending", json!({ "conditions": [unplaced] }));
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    let told = site.forge(&["plan", "inventory.yaml", "-v"]);
+    assert!(told.to_string().contains(&format!("stayed pending for 3 s: pod too-large-")), "{told}");
+    assert!(told.to_string().contains(full), "{told}");
+    nothing_is_left(api, "job-pending");
+    drop(scheduler);
+    let _kubelet = Kubelet::says(api, "job-pending", json!({ "phase": "Running" }));
+    site.write("recipes/smoke.yaml", &recipe("job-pending", ", stays_pending: 20s", POD));
+    let out = apply(&site);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.to_string().contains("it was to stay pending, and pod too-large-"), "{out}");
+    nothing_is_left(api, "job-pending");
+}
+
+/// Begins an apply and returns it once its workload is there.
+fn begun(api: &Cluster, site: &Site, namespace: &str) -> Child {
+    let mut command = site.command(&["apply", "inventory.yaml", "--yes"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
+    api.wait(|| !api.kubectl(&["get", "pods", "-n", namespace, "-o", "name"]).is_empty());
+    child
+}
+
+#[test]
+fn what_is_stopped_is_taken_away_and_what_was_killed_by_the_next_run() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "job-killed", &recipe("job-killed", ", within: 300s", JOB));
+    let child = begun(api, &site, "job-killed");
+    let pid = rustix::process::Pid::from_raw(child.id().try_into().expect("a pid")).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+    let out = child.wait_with_output().expect("its end");
+    let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("it was stopped with the run"), "{text}");
+    nothing_is_left(api, "job-killed");
+
+    let mut child = begun(api, &site, "job-killed");
+    child.kill().expect("killed");
+    child.wait().expect("its end");
+    assert!(api.kubectl(&["get", "jobs", "-n", "job-killed", "-o", "name"]).contains("job.batch/smoke-"));
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("was not taken away"), "{plan}");
+    let _kubelet = Kubelet::says(api, "job-killed", succeeded());
+    let mut out = apply(&site);
+    for _ in 0..30 {
+        if out.code != 7 {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        out = apply(&site);
+    }
+    assert_eq!(out.code, 0, "{out}");
+    nothing_is_left(api, "job-killed");
+    assert!(apply(&site).stdout.contains("nothing to do"));
+}
