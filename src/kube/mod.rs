@@ -31,7 +31,9 @@ pub use claim::Claim;
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
 pub use evict::{Evicted, Policy};
-pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};
+pub use helm::{
+    Deed, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version, shipped_charts,
+};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
 pub use node::{Node, Patched, node_of};
