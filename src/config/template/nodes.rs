@@ -74,6 +74,7 @@ fn bits(address: IpAddr) -> (u128, u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree;
     use super::*;
 
     #[test]
@@ -100,10 +101,13 @@ mod tests {
     }
 
     fn node(name: &str, label: &str, has: u32, gives: u32) -> Value {
-        Value::serialize(serde_json::json!({
-            "name": name, "labels": { "a.b/c": label, "other": "x" },
-            "capacity": { "rdma/ib": has }, "allocatable": { "rdma/ib": gives },
-        }))
+        tree(
+            "t",
+            &serde_json::json!({
+                "name": name, "labels": { "a.b/c": label, "other": "x" },
+                "capacity": { "rdma/ib": has }, "allocatable": { "rdma/ib": gives },
+            }),
+        )
     }
 
     fn names(nodes: &[Value]) -> String {
@@ -113,12 +117,12 @@ mod tests {
     #[test]
     fn nodes_are_picked_by_labels_and_by_what_they_offer() {
         let nodes = Value::from(vec![node("one", "true", 8, 8), node("two", "true", 8, 7), node("three", "no", 8, 8)]);
-        let labels = Value::serialize(serde_json::json!({ "a.b/c": "true" }));
+        let labels = tree("t", &serde_json::json!({ "a.b/c": "true" }));
         assert_eq!(names(&labelled(&nodes, &labels).unwrap()), "one two");
-        assert_eq!(names(&labelled(&nodes, &Value::serialize(serde_json::json!({}))).unwrap()), "one two three");
-        let counts = Value::serialize(serde_json::json!({ "ib": 8 }));
+        assert_eq!(names(&labelled(&nodes, &tree("t", &serde_json::json!({}))).unwrap()), "one two three");
+        let counts = tree("t", &serde_json::json!({ "ib": 8 }));
         assert_eq!(names(&offering(&nodes, &counts, "rdma/").unwrap()), "one three");
-        let both = Value::serialize(serde_json::json!({ "ib": 8, "roce": 8 }));
+        let both = tree("t", &serde_json::json!({ "ib": 8, "roce": 8 }));
         assert_eq!(names(&offering(&nodes, &both, "rdma/").unwrap()), "");
     }
 }
