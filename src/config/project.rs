@@ -404,6 +404,8 @@ pub struct Export {
     pub read: Option<String>,
     /// The stdout of the step's own action; unknown until it ran.
     pub stdout: bool,
+    /// What facts of the host come to, of any type.
+    pub value: Option<Expr>,
     pub secret: bool,
     pub span: Span,
 }

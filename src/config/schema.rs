@@ -502,7 +502,9 @@ fn step_key(key: &str) -> Value {
         "provides" => {
             said("What later steps may assume.", object(&["files", "units", "users", "packages"], provided, &[]))
         }
-        "export" => said("Values that other steps read.", map_of(object(&["read", "stdout", "secret"], export, &[]))),
+        "export" => {
+            said("Values that other steps read.", map_of(object(&["read", "stdout", "value", "secret"], export, &[])))
+        }
         "disruption" => said("What it disturbs at most.", json!({ "enum": ["D0", "D1", "D2", "D3"] })),
         "scope" => said("Where it runs.", json!({ "enum": Scope::ALL.map(Scope::name) })),
         "level" => said("How deep its proof goes.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
@@ -524,6 +526,7 @@ fn export(key: &str) -> Value {
     match key {
         "read" => said("Read-only command whose output is the value.", text()),
         "stdout" => said("Take what the step itself prints.", json!({ "type": "boolean" })),
+        "value" => said("Expression over facts that is the value.", text()),
         "secret" => said("Whether the value is secret.", json!({ "type": "boolean" })),
         _ => json!({}),
     }

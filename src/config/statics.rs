@@ -104,6 +104,7 @@ impl World<'_> {
         }
         for export in step.exports.values() {
             export.read.iter().for_each(|text| self.text(text, export.span, once, diags));
+            export.value.iter().for_each(|expr| self.expr(expr, once, diags));
         }
     }
 
@@ -388,8 +389,9 @@ fn open(node: &Node) -> Node {
 /// Returns every template of a step with its form and place.
 pub(super) fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
     let mut texts = Vec::new();
-    let exprs =
-        step.when.iter().chain(&step.each).chain(&step.key).chain(step.effective.iter().flat_map(|e| &e.expect));
+    let exprs = step.when.iter().chain(&step.each).chain(&step.key);
+    let exprs = exprs.chain(step.effective.iter().flat_map(|e| &e.expect));
+    let exprs = exprs.chain(step.exports.values().flat_map(|export| &export.value));
     texts.extend(exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
     templates(&step.body, &mut texts);
     step.effective.iter().flat_map(|e| &e.check).for_each(|node| templates(node, &mut texts));

@@ -35,7 +35,9 @@ pub use claim::{Claim, OPERANDS};
 pub use cluster::{Cluster, Right};
 pub use error::KubeError;
 pub use evict::{Evicted, Policy};
-pub use helm::{Deed, HelmOptions, HelmVersion, ReleaseCall, helm_variables, helm_version};
+pub use helm::{
+    Deed, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version, shipped_charts,
+};
 pub use job::{Aim, JobCall, Logs, Sign, Signs, Stopped};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};

@@ -79,6 +79,8 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
         probes.extend(effective.expect.iter().flat_map(|expect| facts_named(case, &expect.source)));
     }
     probes.extend(export_probes(case, turn).into_iter().map(|(_, probe)| probe));
+    let values = turn.step.exports.values().filter_map(|export| export.value.as_ref());
+    probes.extend(values.flat_map(|value| facts_named(&value.source)));
     probes
 }
 

@@ -102,8 +102,10 @@ impl Published {
     }
 
     /// As [`give_up`](Self::give_up), for a step of `recipe`.
+    ///
+    /// What facts come to is kept waiting: a host that cannot tell it is not a host without it.
     pub fn forget(&mut self, recipe: &str, step: &Step, host: &HostName) {
-        for name in step.exports.keys() {
+        for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
             let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
             if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
                 slot.by_host.remove(host);
@@ -184,8 +186,13 @@ pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, pu
         let value = text.map(|text| exported(export, &turn.expanded.id, &case.host.name, text, secrets));
         published.put(turn, &name, &case.host.name, value);
     }
-    for (name, _) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
-        published.put(turn, name, &case.host.name, None);
+    for (name, export) in &turn.step.exports {
+        if export.stdout {
+            published.put(turn, name, &case.host.name, None);
+        } else if let Some(value) = &export.value {
+            let value = case.ground.expander.export_value(case.host, turn.instance, value, &case.known());
+            published.put(turn, name, &case.host.name, value);
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub enum ChartFrom {
     Oci(String),
     /// A folder or a packed chart on this machine.
     Path(String),
+    /// One that ships with forge, by its name.
+    BuiltIn(String),
 }
 
 /// What was seen of a release.

@@ -8,8 +8,8 @@ mod turn;
 
 use super::render::Renderer;
 use super::statics;
-use super::template::{Bindings, Form};
-use super::{FactSource, Host, Instance, Need, Project, Rule, Step, Verify, scalar};
+use super::template::{Bindings, Eval, Form};
+use super::{Expr, FactSource, Host, Instance, Need, Project, Rule, Step, Verify, scalar};
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
 use crate::probe::ObjectsAsked;
@@ -283,6 +283,23 @@ impl<'p> Expander<'p> {
         let bindings = self.names.bindings(host, instance, &info.reads, known);
         let bindings = turn::of_key(project, step, turn, bindings);
         scalar::value(&Renderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
+    }
+
+    /// Returns what the `value` of an export comes to on a host; `None` where a fact that it reads cannot be told.
+    pub fn export_value(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        value: &Expr,
+        known: &Known<'_>,
+    ) -> Option<Value> {
+        let project = self.names.project;
+        let reads = info::reads(project, [(value.source.as_str(), Form::Expression)]);
+        let bindings = self.names.bindings(host, instance, &reads, known);
+        match Renderer::new(&project.programs, &project.sources, &bindings).value(value)? {
+            Eval::Known { value, .. } => Some(value),
+            Eval::Deferred(_) => None,
+        }
     }
 
     /// Renders the `read` command of an export of a step's turn.

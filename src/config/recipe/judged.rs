@@ -3,7 +3,7 @@
 use super::{expr, identifier};
 use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
-use crate::config::{About, Effective, Export, Node, Verify};
+use crate::config::{About, Effective, Export, Key, Node, Verify};
 use crate::diag::{Code, Diag};
 use crate::model::{Level, Scope};
 use indexmap::IndexMap;
@@ -148,21 +148,25 @@ pub(super) fn exports(table: &Table<'_>, cx: &mut Cx<'_>) -> IndexMap<String, Ex
         if !identifier(&key.text, "an export", key.span, cx) {
             continue;
         }
-        let Some(table) = Table::open(node, "an export", &["read", "stdout", "secret"], &mut cx.diags) else {
+        let Some(table) = Table::open(node, "an export", &["read", "stdout", "value", "secret"], &mut cx.diags) else {
             continue;
         };
-        let read = table.text("read", &mut cx.diags);
-        let stdout = table.bool("stdout", &mut cx.diags).unwrap_or(false);
-        if read.is_some() == stdout {
-            let diag = Diag::error(Code::Exclusive, "an export needs either `read` or `stdout: true`").at(key.span);
-            cx.push(
-                diag.hint(
-                    "`read` is a read-only command whose output is the value; `stdout` takes what the step prints",
-                ),
-            );
-        }
-        let secret = table.bool("secret", &mut cx.diags).unwrap_or(false);
-        exports.insert(key.text.clone(), Export { name: key.text.clone(), read, stdout, secret, span: key.span });
+        exports.insert(key.text.clone(), export(key, &table, cx));
     }
     exports
+}
+
+fn export(key: &Key, table: &Table<'_>, cx: &mut Cx<'_>) -> Export {
+    let (read, value) = (table.text("read", &mut cx.diags), expr(table, "value", cx));
+    let stdout = table.bool("stdout", &mut cx.diags).unwrap_or(false);
+    if [read.is_some(), stdout, table.get("value").is_some()].iter().filter(|said| **said).count() != 1 {
+        let message = "an export needs either `read`, `value` or `stdout: true`";
+        let hint = "`read` is a read-only command whose output is the value; `value` is an expression over facts; `stdout` takes what the step prints";
+        cx.push(Diag::error(Code::Exclusive, message).at(key.span).hint(hint));
+    }
+    let secret = table.bool("secret", &mut cx.diags).unwrap_or(false);
+    if let (Some(key), true) = (table.key("value"), secret) {
+        cx.push(Diag::error(Code::Exclusive, "a `value` of facts is no secret").at(key.span));
+    }
+    Export { name: key.text.clone(), read, stdout, value, secret, span: key.span }
 }

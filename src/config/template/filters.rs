@@ -1,5 +1,6 @@
 //! Filters beside the built-in ones, and the names that are allowed at all.
 
+use super::nodes::{in_network, labelled, offering};
 use minijinja::value::Value;
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -53,7 +54,8 @@ const BUILT_IN: &[&str] = &[
     "zip",
 ];
 
-const OWN: &[&str] = &["b64encode", "basename", "dirname", "quote", "sha256", "version_compare"];
+const OWN: &[&str] =
+    &["b64encode", "basename", "dirname", "in_network", "labelled", "offering", "quote", "sha256", "version_compare"];
 
 const TESTS: &[&str] = &[
     "boolean",
@@ -103,10 +105,12 @@ pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range", "table"];
 pub(super) const MAPPING: &[&str] = &[
     "first",
     "groupby",
+    "labelled",
     "last",
     "map",
     "max",
     "min",
+    "offering",
     "reject",
     "rejectattr",
     "select",
@@ -142,6 +146,11 @@ pub(super) fn install(env: &mut Environment<'static>) {
     });
     env.add_filter("dirname", |text: &str| open(text).map(dirname));
     env.add_filter("version_compare", version_compare);
+    env.add_filter("in_network", in_network);
+    env.add_filter("labelled", labelled);
+    env.add_filter("offering", |nodes: &Value, counts: &Value, prefix: Option<&str>| {
+        offering(nodes, counts, prefix.unwrap_or_default())
+    });
     env.add_function("table", table);
 }
 

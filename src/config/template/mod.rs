@@ -6,6 +6,7 @@
 mod engine;
 mod filters;
 mod names;
+mod nodes;
 mod record;
 mod tree;
 

@@ -4,6 +4,7 @@ use super::super::KubeError;
 use super::flags;
 use super::program::Helm;
 use super::read::ChartFile;
+use super::shipped::lay;
 use crate::model::hex;
 use crate::probe::{ChartAsked, ChartFrom};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -45,6 +46,7 @@ impl HelmOptions {
     pub(super) async fn bring(&self, helm: &Helm, asked: &ChartAsked) -> Result<Chart, KubeError> {
         let path = match &asked.from {
             ChartFrom::Path(path) => Utf8PathBuf::from(path),
+            ChartFrom::BuiltIn(name) => lay(name, helm.home()?)?,
             ChartFrom::Repository { url, name } => self.kept(helm, asked, name, Some(url)).await?,
             ChartFrom::Oci(url) => self.kept(helm, asked, url, None).await?,
         };

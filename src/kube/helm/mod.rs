@@ -17,6 +17,7 @@ mod observe;
 mod program;
 mod read;
 mod secrets;
+mod shipped;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -26,4 +27,5 @@ pub(super) use api::Discovered;
 pub use chart::HelmOptions;
 pub use program::helm_variables;
 pub(super) use program::{Helm, Login};
+pub use shipped::{ShippedChart, shipped_charts};
 pub use version::{HelmVersion, helm_version};

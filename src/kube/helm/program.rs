@@ -94,6 +94,15 @@ impl Helm {
         Ok(Self { version, program: program.to_owned(), login, home })
     }
 
+    /// Returns the folder that goes when forge ends.
+    ///
+    /// # Errors
+    /// Where its path is no text.
+    pub fn home(&self) -> Result<&Utf8Path, KubeError> {
+        let path = Utf8Path::from_path(self.home.path());
+        path.ok_or_else(|| KubeError::new("the folder for temporary files has a name that is no text"))
+    }
+
     pub fn major(&self) -> u32 {
         self.version.major
     }

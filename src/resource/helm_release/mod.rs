@@ -7,7 +7,7 @@ use super::support::{bad_value, release_state};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::artifact::Sha256;
 use crate::diag::{Code, Diag};
-use crate::kube::{Deed, ReleaseCall};
+use crate::kube::{Deed, ReleaseCall, shipped_charts};
 use crate::model::Value;
 use crate::probe::{ChartAsked, ChartFrom, Observation, Probe, ReleaseAsked, Unknown};
 use serde_json::json;
@@ -18,8 +18,8 @@ pub(super) const KIND: Kind = Kind {
     doc: "\
 Of scope `cluster`. The `helm` of the controller is used, Helm 3.16 or newer, or Helm 4; it gets a home of its own, and neither plugins
 nor `HELM_*` variables reach it. Values go to it through stdin, never as arguments. The chart is `chart` in `repository`,
-an `oci://` address, or `path`, a folder or `.tgz` of the inventory's tree. Charts that are fetched are kept beside the
-inventory's other artifacts; with `--offline` only those are used.
+an `oci://` address, `path`, a folder or `.tgz` of the inventory's tree, or `built_in`, one that ships with forge. Charts that are
+fetched are kept beside the inventory's other artifacts; with `--offline` only those are used.
 
 **Compared** before anything is run, so that no change makes no revision and runs no hook: chart and `version`, the release's
 own values, its manifest with the one that the chart renders for this server, and each live object with that manifest, by
@@ -57,13 +57,18 @@ const FIELDS: &[Field] = &[
     Field::optional(
         "chart",
         Type::Line,
-        "Name of the chart in `repository`, or its `oci://…` address. This, or `path`, is needed unless the release is to be gone.",
+        "Name of the chart in `repository`, or its `oci://…` address. This, `path` or `built_in` is needed unless the release is to be gone.",
     ),
     Field::optional("repository", Type::Line, "`https://…` of the chart's repository."),
     Field::optional(
         "path",
         Type::LocalPath,
         "A chart of the inventory's tree, a folder or a `.tgz`. Excludes `chart` and `repository`.",
+    ),
+    Field::optional(
+        "built_in",
+        Type::Line,
+        "Name of a chart that ships with forge, with the version that ships. Excludes `chart`, `repository`, `path`, `version` and `sha256`.",
     ),
     Field::optional("version", Type::Version, "The exact version, as the chart itself says it. Needed with a chart."),
     Field::optional("sha256", Type::Line, "SHA-256 of the packed chart, 64 hex digits. Not for a folder."),
@@ -115,7 +120,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     check_name("namespace", &namespace, 63)?;
     let chart = chart(fields)?;
     if chart.is_none() && !absent {
-        return Err(Diag::error(Code::MissingKey, "a release needs `chart` or `path`"));
+        return Err(Diag::error(Code::MissingKey, "a release needs `chart`, `path` or `built_in`"));
     }
     let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
     let seconds = |key, default| fields.int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
@@ -145,6 +150,9 @@ fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
 }
 
 fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
+    if let Some(name) = fields.text("built_in") {
+        return built_in(fields, name).map(Some);
+    }
     let Some(from) = from(fields)? else { return Ok(None) };
     let version = fields.text("version").ok_or_else(|| {
         Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("`helm show chart` tells it")
@@ -154,6 +162,19 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
         .map(|text| Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits")));
     let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
     Ok(Some(ChartAsked { from, version: version.to_owned(), sha256 }))
+}
+
+/// A chart that ships is one version, and its bytes are those of the program.
+fn built_in(fields: &Fields, name: &str) -> Result<ChartAsked, Diag> {
+    if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.text(key).is_some()) {
+        let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
+        return Err(Diag::error(Code::Exclusive, message));
+    }
+    let chart = shipped_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
+        bad_value(format!("no chart `{name}` ships with forge"))
+            .suggest(name, shipped_charts().iter().map(|chart| chart.name))
+    })?;
+    Ok(ChartAsked { from: ChartFrom::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
 }
 
 fn from(fields: &Fields) -> Result<Option<ChartFrom>, Diag> {

@@ -19,7 +19,7 @@ fn refused(entries: &[(&'static str, Value)]) -> String {
 
 #[test]
 fn where_a_chart_comes_from_is_said_once_and_whole() {
-    assert_eq!(refused(&[]), "a release needs `chart` or `path`");
+    assert_eq!(refused(&[]), "a release needs `chart`, `path` or `built_in`");
     assert_eq!(refused(&[("chart", json!("tiny"))]), "`chart` needs its `repository`");
     assert_eq!(refused(&[("repository", json!("https://a"))]), "`repository` needs `chart`");
     assert_eq!(refused(&[("path", json!("/c")), ("chart", json!("a"))]), "`path` excludes `chart` and `repository`");
@@ -32,6 +32,19 @@ fn where_a_chart_comes_from_is_said_once_and_whole() {
     assert_eq!(refused(&digest), "`sha256` is not 64 hexadecimal digits");
     assert!(build(&fields(&[("chart", json!("oci://a/b")), ("version", json!("1"))]), false).is_ok());
     assert!(build(&fields(&[]), true).is_ok());
+}
+
+#[test]
+fn a_chart_that_ships_is_named_alone() {
+    let shipped = ("built_in", json!("rdma-shared-device-plugin"));
+    let resource = build(&fields(&[shipped.clone()]), false).unwrap();
+    assert_eq!(resource.desired()["version"], "1.0.0");
+    let excluded = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
+    assert_eq!(refused(&[shipped.clone(), ("path", json!("/c"))]), excluded);
+    assert_eq!(refused(&[shipped, ("version", json!("1.0.0"))]), excluded);
+    let error = build(&fields(&[("built_in", json!("rdma-shared-device-plugins"))]), false).unwrap_err();
+    assert_eq!(error.message, "no chart `rdma-shared-device-plugins` ships with forge");
+    assert_eq!(error.hint.as_deref(), Some("did you mean `rdma-shared-device-plugin`?"));
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! Filters over the nodes of a cluster, and over addresses.
+
+use minijinja::value::Value;
+use minijinja::{Error, ErrorKind};
+use std::net::IpAddr;
+
+/// Returns those of `nodes` whose labels include `labels`.
+pub(super) fn labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Error> {
+    kept(nodes, |node| {
+        let own = node.get_attr("labels")?;
+        all(labels, |key, value| Ok(held(&own, key)? == Some(value.clone())))
+    })
+}
+
+/// Returns those of `nodes` that have, and have to give, exactly `counts` of each resource. A node that does not know a resource
+/// has none of it.
+pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Vec<Value>, Error> {
+    kept(nodes, |node| {
+        let (has, gives) = (node.get_attr("capacity")?, node.get_attr("allocatable")?);
+        all(counts, |key, count| {
+            let key = Value::from(format!("{prefix}{}", key.as_str().unwrap_or_default()));
+            Ok(held(&has, &key)?.as_ref() == Some(count) && held(&gives, &key)?.as_ref() == Some(count))
+        })
+    })
+}
+
+fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {
+    let mut kept = Vec::new();
+    for node in nodes.try_iter()? {
+        if is(&node)? {
+            kept.push(node);
+        }
+    }
+    Ok(kept)
+}
+
+/// Returns what a map has under a key. Only what is there is read: else a name would count as misspelt.
+fn held(map: &Value, key: &Value) -> Result<Option<Value>, Error> {
+    match map.try_iter()?.any(|own| own == *key) {
+        true => map.get_item(key).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn all(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>) -> Result<bool, Error> {
+    let mut whole = true;
+    for key in map.try_iter()? {
+        whole &= holds(&key, &map.get_item(&key)?)?;
+    }
+    Ok(whole)
+}
+
+/// Returns whether an address, with or without the length of its own network, lies in a network. What is no address lies in none.
+pub(super) fn in_network(address: &str, network: &str) -> Result<bool, Error> {
+    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("`{network}` is no network, as `10.0.0.0/16` is"));
+    let (base, length) = network.split_once('/').ok_or_else(wrong)?;
+    let (base, length): (IpAddr, u32) = (base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
+    let (base, width) = bits(base);
+    if length > width {
+        return Err(wrong());
+    }
+    let address = address.split_once('/').map_or(address, |(address, _)| address);
+    let Ok(address) = address.parse::<IpAddr>() else { return Ok(false) };
+    let (address, own) = bits(address);
+    Ok(own == width && (address ^ base).checked_shr(width - length).unwrap_or(0) == 0)
+}
+
+fn bits(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree;
+    use super::*;
+
+    #[test]
+    fn an_address_lies_in_a_network_of_its_kind() {
+        for (address, network, lies) in [
+            ("10.0.14.31", "10.0.0.0/16", true),
+            ("10.0.14.31/24", "10.0.14.0/24", true),
+            ("10.1.0.1/24", "10.0.0.0/16", false),
+            ("10.0.14.31", "10.0.14.31/32", true),
+            ("10.0.14.32", "10.0.14.31/32", false),
+            ("1.2.3.4", "0.0.0.0/0", true),
+            ("fd00::5", "fd00::/64", true),
+            ("fd01::5", "fd00::/64", false),
+            ("fd01::5", "::/0", true),
+            ("fd00::5", "10.0.0.0/8", false),
+            ("", "10.0.0.0/8", false),
+        ] {
+            assert_eq!(in_network(address, network).unwrap(), lies, "{address} {network}");
+        }
+        for network in ["10.0.0.0", "10.0.0.0/33", "nowhere/8", "10.0.0.0/x"] {
+            let said = in_network("10.0.0.1", network).unwrap_err().to_string();
+            assert!(said.contains(&format!("`{network}` is no network, as `10.0.0.0/16` is")), "{said}");
+        }
+    }
+
+    fn node(name: &str, label: &str, has: u32, gives: u32) -> Value {
+        tree(
+            "t",
+            &serde_json::json!({
+                "name": name, "labels": { "a.b/c": label, "other": "x" },
+                "capacity": { "rdma/ib": has }, "allocatable": { "rdma/ib": gives },
+            }),
+        )
+    }
+
+    fn names(nodes: &[Value]) -> String {
+        nodes.iter().map(|node| node.get_attr("name").unwrap().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn nodes_are_picked_by_labels_and_by_what_they_offer() {
+        let nodes = Value::from(vec![node("one", "true", 8, 8), node("two", "true", 8, 7), node("three", "no", 8, 8)]);
+        let labels = tree("t", &serde_json::json!({ "a.b/c": "true" }));
+        assert_eq!(names(&labelled(&nodes, &labels).unwrap()), "one two");
+        assert_eq!(names(&labelled(&nodes, &tree("t", &serde_json::json!({}))).unwrap()), "one two three");
+        let counts = tree("t", &serde_json::json!({ "ib": 8 }));
+        assert_eq!(names(&offering(&nodes, &counts, "rdma/").unwrap()), "one three");
+        let both = tree("t", &serde_json::json!({ "ib": 8, "roce": 8 }));
+        assert_eq!(names(&offering(&nodes, &both, "rdma/").unwrap()), "");
+    }
+}

@@ -1,0 +1,112 @@
+//! Charts that ship inside forge: kept in the program, and laid into a folder where helm can read them.
+
+use super::super::KubeError;
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// A chart of the program itself.
+#[derive(Debug)]
+pub struct ShippedChart {
+    pub name: &'static str,
+    /// As its `Chart.yaml` says it.
+    pub version: &'static str,
+    /// Path inside of the chart, and text.
+    files: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! chart {
+    ($name:literal, $version:literal: $($file:literal),* $(,)?) => {
+        ShippedChart {
+            name: $name,
+            version: $version,
+            files: &[$((
+                $file,
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/charts/", $name, "/", $file)),
+            )),*],
+        }
+    };
+}
+
+/// Every chart that ships, by name.
+const CHARTS: &[ShippedChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
+    "Chart.yaml",
+    "templates/config.yaml",
+    "templates/daemonset.yaml",
+    "values.yaml",
+)];
+
+/// Returns the charts that ship.
+pub fn shipped_charts() -> &'static [ShippedChart] {
+    CHARTS
+}
+
+/// Lays a chart under `home`, whole or not at all, and returns its folder. What lies there already is taken: the program that
+/// laid it is this one.
+///
+/// # Errors
+/// If none of that name ships, or it cannot be written.
+pub(super) fn lay(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError> {
+    let chart = CHARTS.iter().find(|chart| chart.name == name);
+    let chart = chart.ok_or_else(|| KubeError::new(format!("no chart `{name}` ships with forge")))?;
+    let folder = home.join("shipped").join(name);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let lost = |error: std::io::Error| KubeError::new(format!("the chart `{name}` cannot be laid out: {error}"));
+    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(home).map_err(lost)?;
+    for (path, text) in chart.files {
+        let path = new.path().join(path);
+        path.parent().map_or(Ok(()), fs_err::create_dir_all).map_err(lost)?;
+        fs_err::write(&path, text).map_err(lost)?;
+    }
+    fs_err::create_dir_all(home.join("shipped")).map_err(lost)?;
+    match fs_err::rename(new.keep(), &folder) {
+        Err(error) if !folder.is_dir() => Err(lost(error)),
+        _ => Ok(folder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Utf8Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in folder.read_dir_utf8().unwrap().map(Result::unwrap) {
+            match entry.path().is_dir() {
+                true => found.extend(files(entry.path()).iter().map(|file| format!("{}/{file}", entry.file_name()))),
+                false => found.push(entry.file_name().to_owned()),
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn every_file_of_every_chart_is_built_in_and_its_version_is_the_charts() {
+        let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/charts");
+        let mut names: Vec<String> =
+            root.read_dir_utf8().unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
+        names.sort();
+        assert_eq!(names, CHARTS.iter().map(|chart| chart.name).collect::<Vec<_>>());
+        for chart in CHARTS {
+            let own: Vec<&str> = chart.files.iter().map(|(path, _)| *path).collect();
+            assert_eq!(own, files(&root.join(chart.name)), "{}", chart.name);
+            let said = chart.files[0].1;
+            assert!(said.contains(&format!("\nname: {}\n", chart.name)), "{said}");
+            assert!(said.contains(&format!("\nversion: {}\n", chart.version)), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_chart_is_laid_out_whole_and_once() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Utf8Path::from_path(home.path()).unwrap();
+        let folder = lay("rdma-shared-device-plugin", home).unwrap();
+        assert_eq!(folder, home.join("shipped/rdma-shared-device-plugin"));
+        assert_eq!(files(&folder), ["Chart.yaml", "templates/config.yaml", "templates/daemonset.yaml", "values.yaml"]);
+        assert_eq!(lay("rdma-shared-device-plugin", home).unwrap(), folder);
+        assert_eq!(files(home).len(), 4);
+        let error = lay("another", home).unwrap_err();
+        assert_eq!(error.to_string(), "no chart `another` ships with forge");
+    }
+}

@@ -1,0 +1,388 @@
+//! The recipes of RDMA in the cluster, through a real API. No pod runs there: the test says what kubelets and operators would. The
+//! plugin's objects are the real ones; the chart of the network operator is a stand-in (`tests/cluster/charts`).
+
+use super::helm::copy;
+use super::support::{Cluster, Helm, Site};
+use crate::support::Output;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts");
+
+/// A node with its kubelet: pods of its set run as soon as they are there, and end when they are told to. It offers `tokens`.
+struct Kubelet {
+    tokens: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Kubelet {
+    /// Adds a node of the namespace's name, with a label of that name.
+    fn of(api: &'static Cluster, namespace: &str, tokens: u64) -> Kubelet {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": namespace, "labels": { (format!("test/{namespace}")): "true" }, "annotations": { "projectcalico.org/IPv4Address": "10.0.14.31/24" } },
+        });
+        api.kubectl_with(&["apply", "-f", "-"], &node.to_string());
+        let (tokens, over) = (Arc::new(AtomicU64::new(tokens)), Arc::new(AtomicBool::new(false)));
+        let (offered, stop, name) = (tokens.clone(), over.clone(), namespace.to_owned());
+        beat(api, &name, offered.load(Ordering::Relaxed));
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                beat(api, &name, offered.load(Ordering::Relaxed));
+                pods(api, &name);
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        });
+        Kubelet { tokens, over, thread: Some(thread) }
+    }
+
+    fn offers(&self, tokens: u64) {
+        self.tokens.store(tokens, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+fn status(api: &Cluster, what: &[&str], status: &Value) {
+    let status = json!({ "status": status }).to_string();
+    api.try_kubectl(&[&["patch"], what, &["--subresource=status", "--type=merge", "-p", &status]].concat(), "");
+}
+
+/// What a kubelet tells every few seconds, or its node counts as lost.
+fn beat(api: &Cluster, node: &str, tokens: u64) {
+    let now = jiff::Timestamp::now().to_string();
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now });
+    let counts = json!({ "cpu": "64", "memory": "512Gi", "pods": "110", "rdma/ib": tokens.to_string() });
+    status(api, &["node", node], &json!({ "conditions": [ready], "capacity": counts, "allocatable": counts }));
+}
+
+fn pods(api: &Cluster, namespace: &str) {
+    let list = api.try_kubectl(&["get", "pods", "-n", namespace, "-o", "json"], "");
+    let list: Value = serde_json::from_str(&list.stdout).unwrap_or_default();
+    for pod in list["items"].as_array().into_iter().flatten() {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            api.try_kubectl(&["delete", "pod", "-n", namespace, name, "--grace-period=0", "--force"], "");
+        } else if pod["spec"]["nodeName"].is_null() {
+            let target = json!({ "apiVersion": "v1", "kind": "Node", "name": namespace });
+            let binding =
+                json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name }, "target": target });
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+            api.try_kubectl(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
+        } else if pod["status"]["phase"] == "Pending" {
+            let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": pod["metadata"]["creationTimestamp"] });
+            status(api, &["pod", "-n", namespace, name], &json!({ "phase": "Running", "conditions": [ready] }));
+        }
+    }
+}
+
+/// A site of one sandbox whose cluster, namespace and node are called `name`.
+struct Trial {
+    api: &'static Cluster,
+    site: Site,
+    name: String,
+}
+
+impl Trial {
+    fn new(api: &'static Cluster, name: &str, helm: Helm) -> Trial {
+        let site = Site::new(api, &api.kubeconfig, "test", helm);
+        std::fs::create_dir(site.path("recipes")).expect("a folder");
+        Trial { api, site, name: name.to_owned() }
+    }
+
+    /// Takes a built-in recipe that waits less long, without what `drop` names.
+    fn own(&self, recipe: &str, change: impl Fn(String) -> String) {
+        let all = forge::config::shipped::RECIPES;
+        let (_, text) = all.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
+        let text = ["15m", "10m", "5m", "2m"]
+            .iter()
+            .fold((*text).to_owned(), |text, long| text.replace(&format!("within: {long}"), "within: 30s"));
+        self.site.write(&format!("recipes/{recipe}.yaml"), &change(text));
+    }
+
+    fn declare(&self, entries: &str) {
+        self.site.write(
+            "inventory.yaml",
+            &format!(
+                "cluster: {}\nconnect: {{ transport: sandbox }}\nhosts: {{ box: }}\nkubernetes: {{ kubeconfig: {}, context: test }}\n\
+                 apply: [{entries}]\n",
+                self.name,
+                self.api.kubeconfig.display()
+            ),
+        );
+    }
+
+    fn forge(&self, args: &[&str]) -> Output {
+        self.site.forge(args)
+    }
+
+    #[track_caller]
+    fn must_apply(&self) -> Output {
+        let out = self.forge(&["apply", "--yes"]);
+        assert_eq!(out.code, 0, "{out}");
+        out
+    }
+
+    /// The second time there is nothing to do, and nothing has drifted.
+    #[track_caller]
+    fn is_settled(&self) {
+        has(&self.must_apply(), "nothing to do");
+        let drift = self.forge(&["drift"]);
+        assert_eq!(drift.code, 0, "{drift}");
+    }
+
+    /// Finds one tampering by who did it, and repairs it.
+    #[track_caller]
+    fn tampered(&self, args: &[&str]) {
+        self.kubectl(args);
+        let drift = self.forge(&["drift"]);
+        assert_eq!(drift.code, 2, "{drift}");
+        has(&drift, "kubectl-patch");
+        self.must_apply();
+        self.is_settled();
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        self.api.kubectl(&[&["-n", &self.name], args].concat())
+    }
+
+    fn asked(&self, what: &[&str], path: &str) -> String {
+        self.kubectl(&[&["get"], what, &["-o", &format!("jsonpath={path}")]].concat())
+    }
+}
+
+#[track_caller]
+fn has(out: &Output, text: &str) {
+    assert!(out.stdout.contains(text), "no `{text}` in {out}");
+}
+
+fn plugin(name: &str, more: &str) -> String {
+    format!(
+        "{{ recipe: rdma-shared-device-plugin, on: all, with: {{ image: forge.local/rdma-plugin, namespace: {name}, \
+         nodes: {{ test/{name}: 'true' }}, resources: {{ ib: 1000 }}{more} }} }}"
+    )
+}
+
+/// Returns what the ConfigMap and the DaemonSet are called.
+fn names(via: &str) -> (&'static str, &'static str) {
+    match via {
+        "chart" => ("rdma-shared-device-plugin", "rdma-shared-device-plugin"),
+        _ => ("rdma-devices", "rdma-shared-dp-ds"),
+    }
+}
+
+const CONFIG: &str = r#"{"periodicUpdateInterval": 60, "configList": [{"resourceName": "ib", "rdmaHcaMax": 1000, "selectors": {"vendors": ["15b3"], "linkTypes": ["infiniband"]}}]}"#;
+
+/// From nothing to nothing to do, tampered with, repaired, changed and removed, with each helm and without.
+#[test]
+fn the_shared_plugin_is_kept_as_declared() {
+    let Some(api) = Cluster::require() else { return };
+    for (helm, name, via) in
+        [(Helm::Three, "plugin3", "chart"), (Helm::Four, "plugin4", "chart"), (Helm::No, "plugin0", "manifest")]
+    {
+        eprintln!("with {helm:?}");
+        kept(api, helm, name, via);
+    }
+    crate::proof::mark("recipes/rdma-shared-device-plugin");
+}
+
+fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
+    let trial = Trial::new(api, name, helm);
+    trial.own("rdma-shared-device-plugin", |text| text);
+    let entry = plugin(name, &format!(", via: {via}"));
+    trial.declare(&entry);
+    let (config, set) = names(via);
+    let kubelet = Kubelet::of(api, name, 1000);
+    trial.must_apply();
+    assert_eq!(trial.asked(&["configmap", config], r"{.data.config\.json}"), CONFIG);
+    let annotations = "{.spec.template.metadata.annotations}";
+    let read = trial.asked(&["daemonset", set], annotations);
+    let image = "{.spec.template.spec.containers[0].image}";
+    assert_eq!(trial.asked(&["daemonset", set], image), "forge.local/rdma-plugin:v1.5.3");
+    trial.is_settled();
+    // Somebody sets another number, which no running plugin reads.
+    let edited = CONFIG.replace("1000", "1024").replace('"', "\\\"");
+    let patch = format!(r#"{{"data":{{"config.json":"{edited}"}}}}"#);
+    trial.tampered(&["patch", "configmap", config, "--type=merge", "-p", &patch]);
+    assert_eq!(trial.asked(&["configmap", config], r"{.data.config\.json}"), CONFIG);
+    // A declared change starts the plugin anew.
+    trial.declare(&entry.replace("ib: 1000", "ib: 63"));
+    kubelet.offers(63);
+    trial.must_apply();
+    assert_ne!(trial.asked(&["daemonset", set], annotations), read);
+    trial.is_settled();
+    trial.declare(&entry.replace("on: all", "on: all, ensure: absent"));
+    trial.must_apply();
+    has(&trial.must_apply(), "nothing to do");
+    let left = api.try_kubectl(&["-n", name, "get", "daemonset,configmap", "-o", "name"], "");
+    assert!(!left.stdout.contains("rdma-"), "{left}");
+}
+
+#[test]
+fn the_shared_plugin_goes_from_one_way_to_the_other_in_one_run() {
+    let Some(api) = Cluster::require() else { return };
+    let trial = Trial::new(api, "pluginways", Helm::Four);
+    trial.own("rdma-shared-device-plugin", |text| text);
+    let _kubelet = Kubelet::of(api, "pluginways", 1000);
+    for via in ["chart", "manifest", "chart"] {
+        trial.declare(&plugin("pluginways", &format!(", via: {via}")));
+        trial.must_apply();
+        trial.is_settled();
+        let left = trial.kubectl(&["get", "daemonset", "-o", "name"]);
+        assert_eq!(left, format!("daemonset.apps/{}", names(via).1));
+    }
+}
+
+/// The field's own case: 128 tokens where the configuration says 1024.
+#[test]
+fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
+    let Some(api) = Cluster::require() else { return };
+    let trial = Trial::new(api, "pluginold", Helm::Four);
+    trial.own("rdma-shared-device-plugin", |text| text.replace("within: 30s", "within: 3s"));
+    trial.declare(&plugin("pluginold", "").replace("ib: 1000", "ib: 1024"));
+    let kubelet = Kubelet::of(api, "pluginold", 128);
+    let out = trial.forge(&["apply", "--yes"]);
+    assert_ne!(out.code, 0, "{out}");
+    has(&out, "pluginold: rdma/ib 128 of 1024");
+    kubelet.offers(1024);
+    api.wait(|| trial.forge(&["verify"]).code == 0);
+    kubelet.offers(128);
+    api.wait(|| trial.forge(&["verify"]).stdout.contains("pluginold: rdma/ib 128 of 1024"));
+}
+
+#[test]
+fn a_configuration_that_is_no_json_is_rendered_by_nobody() {
+    let Some(api) = Cluster::require() else { return };
+    let trial = Trial::new(api, "plugincomment", Helm::Four);
+    trial.own("rdma-shared-device-plugin", |text| {
+        text.replace(r#"{"periodicUpdateInterval""#, "# seconds\n              {\"periodicUpdateInterval\"")
+    });
+    trial.declare(&plugin("plugincomment", ""));
+    let plan = trial.forge(&["plan"]);
+    has(&plan, "the chart `rdma-shared-device-plugin` cannot be rendered");
+    trial.declare(&plugin("plugincomment", ", via: manifest"));
+    let refused = trial.forge(&["validate"]);
+    assert!(refused.to_string().contains("config.json"), "{refused}");
+    assert_ne!(refused.code, 0, "{refused}");
+}
+
+#[test]
+fn calico_is_looked_at_and_never_touched() {
+    let Some(api) = Cluster::require() else { return };
+    let trial = Trial::new(api, "calico", Helm::No);
+    trial.own("calico-check", |text| text.replace("within: 30s", "within: 2s"));
+    trial.declare("{ recipe: calico-check, on: all, with: { network: 10.0.14.0/24, namespace: calico, operator: false, nodes: { test/calico: 'true' } } }");
+    let _kubelet = Kubelet::of(api, "calico", 0);
+    api.kubectl(&["create", "namespace", "calico"]);
+    let labels = json!({ "app": "calico-node" });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "calico-node", "namespace": "calico" },
+        "spec": { "selector": { "matchLabels": labels }, "template": {
+            "metadata": { "labels": labels },
+            "spec": { "nodeSelector": { "test/calico": "true" }, "containers": [{ "name": "node", "image": "forge.local/calico:1" }] },
+        } },
+    });
+    api.kubectl_with(&["apply", "-f", "-"], &set.to_string());
+    api.wait(|| trial.forge(&["verify"]).code == 0);
+    has(&trial.must_apply(), "nothing to do");
+    assert_eq!(trial.forge(&["drift"]).code, 0);
+    // Detection took the address of another network.
+    api.kubectl(&["annotate", "node", "calico", "--overwrite", "projectcalico.org/IPv4Address=192.168.100.31/24"]);
+    let drift = trial.forge(&["drift"]);
+    assert_eq!(drift.code, 2, "{drift}");
+    has(&drift, "calico: 192.168.100.31/24");
+    assert_ne!(trial.forge(&["apply", "--yes"]).code, 0);
+    let kept = api.kubectl(&[
+        "get",
+        "node",
+        "calico",
+        "-o",
+        r"jsonpath={.metadata.annotations.projectcalico\.org/IPv4Address}",
+    ]);
+    assert_eq!(kept, "192.168.100.31/24");
+    crate::proof::mark("recipes/calico-check");
+}
+
+/// The network operator's policy, and a network of pods whose kind its chart brings.
+#[test]
+fn the_operators_policy_and_a_network_are_kept_as_declared() {
+    let Some(api) = Cluster::require() else { return };
+    let name = "netoperator";
+    let trial = Trial::new(api, name, Helm::Four);
+    copy(format!("{CHARTS}/network-operator").as_ref(), &trial.site.path("recipes/charts/network-operator"), name);
+    // The server is too old for this line of the operator, and the sandbox has no adapters.
+    trial.own("network-operator", |text| without_rule(&text, "this line of the operator is not for"));
+    trial.own("rdma-cni", |text| without_rule(&text, "is no interface of an adapter"));
+    let operator = format!(
+        "{{ recipe: network-operator, on: all, with: {{ version: 26.4.0, chart: {{ path: charts/network-operator }}, images: forge.local/mellanox, \
+         plugin: v1.5.3, namespace: {name}, networks: v26.4.0, resources: {{ ib: 1000 }}, wait: false }} }}"
+    );
+    let network = format!(
+        "{{ recipe: rdma-cni, on: all, with: {{ name: roce, namespace: {name}, master: ens1f0np0, range: 192.168.2.0/24 }} }}"
+    );
+    trial.declare(&format!("{operator}, {network}"));
+    let _kubelet = Kubelet::of(api, name, 1000);
+    let policy = |state: &str| {
+        let parts = json!([{ "name": "state-OFED", "state": "ignore" }, { "name": "state-RDMA-device-plugin", "state": state }]);
+        status(
+            api,
+            &["nicclusterpolicies.mellanox.com", "nic-cluster-policy"],
+            &json!({ "state": state, "appliedStates": parts }),
+        );
+    };
+    std::thread::scope(|scope| {
+        let apply = scope.spawn(|| trial.forge(&["apply", "--yes"]));
+        api.until(&["get", "nicclusterpolicies.mellanox.com", "nic-cluster-policy"]);
+        policy("ready");
+        let out = apply.join().expect("it ends");
+        assert_eq!(out.code, 0, "{out}");
+    });
+    trial.is_settled();
+    let workers = trial.kubectl(&["get", "daemonset", "-o", "name"]);
+    assert_eq!(workers, "", "node feature discovery is somebody else's");
+    let spec = api.kubectl(&["get", "nicclusterpolicies.mellanox.com", "nic-cluster-policy", "-o", "jsonpath={.spec}"]);
+    assert!(!spec.contains("ofedDriver") && spec.contains("multus-cni"), "{spec}");
+    let config = trial.asked(&["net-attach-def", "roce"], "{.spec.config}");
+    let config: Value = serde_json::from_str(&config).expect("JSON");
+    assert_eq!((&config["type"], &config["ipam"]["range"]), (&json!("macvlan"), &json!("192.168.2.0/24")));
+    trial.tampered(&["patch", "net-attach-def", "roce", "--type=merge", "-p", r#"{"spec":{"config":"{}"}}"#]);
+    trial.tampered(&[
+        "patch",
+        "nicclusterpolicies.mellanox.com",
+        "nic-cluster-policy",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"ofedDriver":{"image":"doca-driver"}}}"#,
+    ]);
+    policy("notReady");
+    let verify = trial.forge(&["verify"]);
+    assert_ne!(verify.code, 0, "{verify}");
+    has(&verify, "state-RDMA-device-plugin: notReady");
+    trial.declare(&format!("{operator}, {network}").replace("on: all", "on: all, ensure: absent"));
+    trial.must_apply();
+    has(&trial.must_apply(), "nothing to do");
+    let left = api.try_kubectl(&["get", "nicclusterpolicies.mellanox.com", "-o", "name"], "");
+    assert_eq!(left.stdout, "");
+    crate::proof::mark("profiles/network-operator");
+    crate::proof::mark("profiles/rdma-cni");
+}
+
+/// Takes the rule away that says this.
+fn without_rule(text: &str, says: &str) -> String {
+    let start = text.lines().position(|line| line.contains(says)).expect("the rule");
+    let lines: Vec<&str> = text.lines().collect();
+    let first = (0..start).rev().find(|at| lines[*at].starts_with("  - ")).expect("its begin");
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !(first..=start).contains(at))
+        .fold(String::new(), |all, (_, line)| all + line + "\n")
+}
