@@ -34,7 +34,7 @@ struct Play {
 }
 
 impl Stage {
-    /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-dp-ds`.
+    /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-device-plugin`.
     pub fn begin(api: &'static Cluster, nodes: &[Node], namespace: &str) -> Self {
         let play = Play { api, servers: nodes.to_vec(), namespace: namespace.to_owned() };
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -106,7 +106,7 @@ impl Play {
         };
         let loaded = server.sh("test -e /sys/module/nvidia/version && cat /proc/sys/kernel/random/boot_id");
         let gpus = if loaded.ok() && runs("gpus") { 8 } else { 0 };
-        let tokens = if runs("rdma-shared-dp-ds") { self.tokens() } else { 0 };
+        let tokens = if runs("rdma-shared-device-plugin") { self.tokens() } else { 0 };
         let offers = json!({ "nvidia.com/gpu": gpus.to_string(), "rdma/ib": tokens.to_string(), "cpu": "8", "memory": "64Gi", "pods": "110" });
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = if loaded.ok() { "True" } else { "False" };
@@ -132,7 +132,7 @@ impl Play {
     /// How many tokens the configuration says that the plugin read as it started.
     fn tokens(&self) -> u64 {
         let read = self.api.try_kubectl(
-            &["-n", &self.namespace, "get", "configmap", "rdma-devices", "-o", r"jsonpath={.data.config\.json}"],
+            &["-n", &self.namespace, "get", "configmap", "rdma-shared-device-plugin", "-o", r"jsonpath={.data.config\.json}"],
             "",
         );
         let config: Value = serde_json::from_str(&read.stdout).unwrap_or_default();

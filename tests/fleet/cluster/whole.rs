@@ -63,6 +63,7 @@ fn inventory(api: &Cluster, node: &Node, driver: &str) -> String {
 rollout: {{ reboot: allow, max_unavailable: 1, {drain} }}
 {}  - {{ recipe: joined, on: all }}
   - {{ recipe: operator, on: all }}
+  - {{ recipe: rdma-shared-device-plugin, on: all, with: {{ image: none.example/rdma, max: 63, namespace: {NAME}, nodes: {{ stage: {NAME} }} }} }}
 ",
         Stack { driver, ..STACK }.applied(node)
     )
@@ -149,7 +150,7 @@ fn from_bare(run: &Run<'_>) {
         let told = &report["hosts"][at];
         assert_eq!(told["outcome"], "changed", "{told}");
         assert_eq!(told["reboots"].as_array().map(Vec::len), Some(1), "{told}");
-        assert_eq!(run.offers(node), ("8".into(), "0".into(), true));
+        assert_eq!(run.offers(node), ("8".into(), "63".into(), true));
         assert_eq!(run.driver(node), STACK.driver);
     }
     run.settled();
@@ -175,7 +176,7 @@ fn upgraded(run: &Run<'_>) {
     let boots: Vec<String> = run.nodes.iter().map(Node::boot_id).collect();
     let out = run.apply();
     for (at, node) in run.nodes.iter().enumerate() {
-        assert_eq!((run.driver(node).as_str(), run.offers(node)), (driver, ("8".into(), "0".into(), at != 1)), "{out}");
+        assert_eq!((run.driver(node).as_str(), run.offers(node)), (driver, ("8".into(), "63".into(), at != 1)), "{out}");
         assert!(node.boot_id() != boots[at] && !node.exists("/var/lib/forge/window.json"), "{out}");
     }
     assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
