@@ -6,6 +6,7 @@ mod helm;
 mod jobs;
 mod kinds;
 mod objects;
+mod offers;
 mod rdma;
 mod release;
 mod stage;

@@ -132,7 +132,15 @@ impl Play {
     /// How many tokens the configuration says that the plugin read as it started.
     fn tokens(&self) -> u64 {
         let read = self.api.try_kubectl(
-            &["-n", &self.namespace, "get", "configmap", "rdma-shared-device-plugin", "-o", r"jsonpath={.data.config\.json}"],
+            &[
+                "-n",
+                &self.namespace,
+                "get",
+                "configmap",
+                "rdma-shared-device-plugin",
+                "-o",
+                r"jsonpath={.data.config\.json}",
+            ],
             "",
         );
         let config: Value = serde_json::from_str(&read.stdout).unwrap_or_default();

@@ -176,7 +176,11 @@ fn upgraded(run: &Run<'_>) {
     let boots: Vec<String> = run.nodes.iter().map(Node::boot_id).collect();
     let out = run.apply();
     for (at, node) in run.nodes.iter().enumerate() {
-        assert_eq!((run.driver(node).as_str(), run.offers(node)), (driver, ("8".into(), "63".into(), at != 1)), "{out}");
+        assert_eq!(
+            (run.driver(node).as_str(), run.offers(node)),
+            (driver, ("8".into(), "63".into(), at != 1)),
+            "{out}"
+        );
         assert!(node.boot_id() != boots[at] && !node.exists("/var/lib/forge/window.json"), "{out}");
     }
     assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
