@@ -44,14 +44,18 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "nvlink5-node",
     "openibd",
     "pcie-acs",
+    "pytorch-job",
     "rdma-firewall",
     "rdma-modules",
     "rdma-naming",
     "rdma-netns",
+    "rdma-pod",
     "roce",
     "roce-node",
+    "spare-nodes",
     "ssh-mesh",
     "subnet-manager",
+    "volcano-job",
 );
 
 /// Every table: name and text.
