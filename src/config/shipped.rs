@@ -46,16 +46,20 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "nvlink5-node",
     "openibd",
     "pcie-acs",
+    "pytorch-job",
     "rdma-cni",
     "rdma-firewall",
     "rdma-modules",
     "rdma-naming",
     "rdma-netns",
+    "rdma-pod",
     "rdma-shared-device-plugin",
     "roce",
     "roce-node",
+    "spare-nodes",
     "ssh-mesh",
     "subnet-manager",
+    "volcano-job",
 );
 
 /// Every table: name and text.

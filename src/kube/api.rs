@@ -227,10 +227,14 @@ impl Cluster {
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
     }
 
-    /// Returns the last bytes that a container of a pod printed.
-    pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str, most: i64) -> Result<String, Refusal> {
-        let params =
-            LogParams { container: Some(container.to_owned()), limit_bytes: Some(most), ..LogParams::default() };
+    /// Returns the last 50 000 lines that a container of a pod printed, at most 32 MiB of them.
+    pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str) -> Result<String, Refusal> {
+        let params = LogParams {
+            container: Some(container.to_owned()),
+            tail_lines: Some(50_000),
+            limit_bytes: Some(32 << 20),
+            ..LogParams::default()
+        };
         let request = Place::new("v1", "pods", true).request(Some(namespace)).logs(pod, &params).map_err(unbuilt)?;
         self.put(self.client().request_text(request)).await
     }

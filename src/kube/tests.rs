@@ -6,12 +6,12 @@ use crate::model::Value;
 use camino::Utf8PathBuf;
 use serde_json::json;
 
-fn json_reply(status: u16, body: &Value) -> Reply {
+pub(in crate::kube) fn json_reply(status: u16, body: &Value) -> Reply {
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
     Reply { body: body.to_string().into_bytes(), headers, ..Reply::status(status) }
 }
 
-fn no(code: u16, message: &str, details: Value) -> Reply {
+pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
     json_reply(
         code,
         &json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "details": details }),
@@ -19,7 +19,7 @@ fn no(code: u16, message: &str, details: Value) -> Reply {
 }
 
 /// Opens an API that answers so. Returns it with the server, which knows what it was asked.
-async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
+pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
     let server = Server::start(answer);
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();

@@ -6,9 +6,6 @@ use crate::kube::api::Refusal;
 use crate::model::Value;
 use regex::Regex;
 
-/// Bytes of a container's log that are looked through: its end.
-const MOST: i64 = 4 << 20;
-
 /// What one container printed.
 #[derive(Debug)]
 pub(super) struct Printed {
@@ -27,7 +24,7 @@ impl Cluster {
             let (namespace, name) = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
             for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
                 let container = text(&container["name"]);
-                let said = self.log(&namespace, &name, &container, MOST).await;
+                let said = self.log(&namespace, &name, &container).await;
                 all.push(Printed { pod: name.clone(), container, text: said.map_err(|refusal| no_log(&refusal)) });
             }
         }

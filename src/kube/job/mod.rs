@@ -5,6 +5,8 @@ mod run;
 mod shape;
 mod sign;
 mod store;
+#[cfg(test)]
+mod tests;
 mod why;
 
 pub use run::Stopped;

@@ -1,0 +1,231 @@
+//! Runs against a server that keeps what it is given, and says of a workload and its pods what the test says.
+
+use super::{Aim, JobCall, Logs, Signs};
+use crate::artifact::server::{Reply, Request};
+use crate::kube::tests::{api, json_reply, no};
+use crate::kube::{Call, KubeError, Onlooker};
+use crate::model::{SecretStore, Value};
+use crate::probe::{ObjectId, Probe, ProofState, Reading};
+use crate::transport::Owner;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What the API says of a workload once it is there.
+#[derive(Clone, Default)]
+struct Play {
+    status: Value,
+    pods: Vec<Value>,
+    groups: Vec<Value>,
+    log: &'static str,
+}
+
+type Kept = Arc<Mutex<BTreeMap<String, Value>>>;
+
+fn answer(request: &Request, play: &Play, kept: &Kept) -> Reply {
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    let mut kept = kept.lock().unwrap();
+    let list = |items: Value| json_reply(200, &json!({ "kind": "List", "metadata": {}, "items": items }));
+    let running = kept.keys().any(|path| path.contains("/namespaces/ml/jobs/"));
+    match (request.method.as_str(), path) {
+        ("GET", "/apis/batch.volcano.sh/v1alpha1") => kinds("jobs", "Job"),
+        ("GET", "/apis/scheduling.volcano.sh/v1beta1") => kinds("podgroups", "PodGroup"),
+        ("GET", "/api/v1/namespaces/ml/pods") if running => list(json!(play.pods)),
+        ("GET", "/api/v1/namespaces/ml/pods") => list(json!([])),
+        ("GET", path) if path.ends_with("/log") => Reply { body: play.log.into(), ..Reply::status(200) },
+        ("GET", path) if path.ends_with("/podgroups") => list(json!(play.groups)),
+        ("GET", path) if path.ends_with("/jobs") => {
+            assert!(query.contains("labelSelector=forge%2Fjob%3D"), "{query}");
+            list(kept.iter().filter(|(key, _)| key.contains("/jobs/")).map(|(_, object)| object.clone()).collect())
+        }
+        ("GET", path) if path.ends_with("/events") => list(json!([])),
+        ("GET", path) => match kept.get(path) {
+            Some(object) => json_reply(200, &with_status(object, path, play)),
+            None => no(404, "not found", json!({})),
+        },
+        ("POST", path) => {
+            let mut object: Value = serde_json::from_str(&request.body).unwrap();
+            object["metadata"]["uid"] = json!("u1");
+            object["metadata"]["resourceVersion"] = json!("1");
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            kept.insert(format!("{path}/{name}"), object.clone());
+            json_reply(201, &object)
+        }
+        ("PATCH", path) => {
+            let patch: Value = serde_json::from_str(&request.body).unwrap();
+            let object = kept.entry(path.to_owned()).or_insert_with(|| json!({ "data": {} }));
+            for (key, value) in patch["data"].as_object().cloned().unwrap_or_default() {
+                object["data"][key] = value;
+            }
+            json_reply(200, object)
+        }
+        ("DELETE", path) => {
+            kept.remove(path);
+            json_reply(200, &json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn kinds(plural: &str, kind: &str) -> Reply {
+    let resource = json!({ "name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["list"] });
+    json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "x/v1", "resources": [resource] }))
+}
+
+fn with_status(object: &Value, path: &str, play: &Play) -> Value {
+    let mut object = object.clone();
+    if path.contains("/jobs/") {
+        object["status"] = play.status.clone();
+    }
+    object
+}
+
+fn id() -> ObjectId {
+    ObjectId {
+        api_version: "batch.volcano.sh/v1alpha1".to_owned(),
+        kind: "Job".to_owned(),
+        namespace: Some("ml".to_owned()),
+        name: "gang".to_owned(),
+    }
+}
+
+fn call(logs: Logs, aim: impl FnOnce(Signs) -> Aim) -> Call {
+    let id = id();
+    let signs = Signs::known(&id.api_version, &id.kind).unwrap();
+    let metadata = json!({ "name": id.name, "namespace": "ml" });
+    let object = json!({ "apiVersion": id.api_version, "kind": id.kind, "metadata": metadata, "spec": {} });
+    Call::Job(Box::new(JobCall { id, object, digest: "sha256:d".to_owned(), aim: aim(signs), logs }))
+}
+
+fn ends(signs: Signs) -> Aim {
+    Aim::Ends { signs, within_s: 2 }
+}
+
+fn pod(name: &str, phase: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "ml", "uid": name },
+        "spec": { "nodeName": "gpu-1", "containers": [{ "name": "main" }] }, "status": { "phase": phase },
+    })
+}
+
+struct Done {
+    said: Result<String, KubeError>,
+    /// Workloads that are there afterwards.
+    left: usize,
+    proof: ProofState,
+}
+
+async fn run(call: &Call, play: Play, stopped: bool) -> Done {
+    let kept = Kept::default();
+    kept.lock().unwrap().insert("/api/v1/namespaces/forge-system".to_owned(), json!({ "metadata": {} }));
+    let (shown, own) = (kept.clone(), kept.clone());
+    let (cluster, _server) = api(move |request| answer(request, &play, &shown)).await;
+    let owner = Owner {
+        run: "r1".to_owned(),
+        user: "me".to_owned(),
+        controller: "here".to_owned(),
+        pid: 1,
+        since: String::new(),
+        what: "forge apply".to_owned(),
+    };
+    let looker = Onlooker::new(cluster, "lab");
+    let Ok(writer) = looker.lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+    let secrets = SecretStore::default();
+    let said = writer.act(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
+    let left = own.lock().unwrap().keys().filter(|path| path.contains("/jobs/")).count();
+    let probe = Probe::Proof { id: id() };
+    let answers = looker.observe(&[probe].into(), &secrets).await.unwrap();
+    let Ok(Reading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
+    Done { said, left, proof }
+}
+
+fn state(phase: &str) -> Value {
+    json!({ "state": { "phase": phase } })
+}
+
+fn expecting(text: &str) -> Logs {
+    Logs { expect: vec![text.to_owned()], each: true, tail: 5, ..Logs::default() }
+}
+
+#[tokio::test]
+async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
+    let play =
+        Play { status: state("Completed"), pods: vec![pod("a", "Succeeded")], log: "x: all well\n", ..Play::default() };
+    let done = run(&call(expecting("all well"), ends), play, false).await;
+    let said = done.said.unwrap();
+    assert!(said.starts_with("Job ml/gang succeeded after ") && said.ends_with(" s on gpu-1"), "{said}");
+    let proven = done.proof.proven.unwrap();
+    assert_eq!(
+        (proven.digest.as_str(), proven.run.as_str(), proven.time.as_str()),
+        ("sha256:d", "r1", "1970-01-01T00:00:00Z")
+    );
+    assert_eq!((done.left, done.proof.left.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_success_whose_logs_say_otherwise_is_none() {
+    let play = Play {
+        status: state("Completed"),
+        pods: vec![pod("a", "Succeeded")],
+        log: "NCCL INFO Using network Socket\n",
+        ..Play::default()
+    };
+    let done = run(&call(expecting("Using network IB"), ends), play, false).await;
+    let error = done.said.unwrap_err();
+    assert!(
+        error.message.contains("it succeeded, but `Using network IB` does not stand in the log of pod a"),
+        "{error}"
+    );
+    assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  NCCL INFO Using network Socket\n"));
+    assert_eq!((done.left, done.proof.proven), (0, None));
+}
+
+#[tokio::test]
+async fn a_gang_that_waits_too_long_says_why_and_goes() {
+    let message = "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable";
+    let condition =
+        json!({ "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message });
+    let group =
+        json!({ "metadata": { "ownerReferences": [{ "uid": "u1" }] }, "status": { "conditions": [condition] } });
+    let other =
+        json!({ "metadata": { "ownerReferences": [{ "uid": "u2" }] }, "status": { "conditions": [condition] } });
+    let play = |groups: Vec<Value>| Play {
+        status: state("Pending"),
+        pods: vec![pod("a", "Pending")],
+        groups,
+        ..Play::default()
+    };
+    let done = run(&call(Logs::default(), ends), play(vec![group.clone()]), false).await;
+    let told = done.said.unwrap_err().message;
+    assert!(
+        told.ends_with(&format!("it has not ended within 2 s: its pod group waits: NotEnoughResources: {message}")),
+        "{told}"
+    );
+    assert_eq!(done.left, 0);
+    // Turned round, this is what is wanted; another one's group says nothing.
+    let waits = |signs| Aim::StaysPending { signs, for_s: 1 };
+    let done = run(&call(Logs::default(), waits), play(vec![group]), false).await;
+    assert_eq!(
+        done.said.unwrap(),
+        format!("Job ml/gang stayed pending for 1 s: its pod group waits: NotEnoughResources: {message}")
+    );
+    assert!(done.proof.proven.is_some() && done.left == 0);
+    let done = run(&call(Logs::default(), waits), play(vec![other]), false).await;
+    assert!(done.said.unwrap_err().message.contains("it stays pending, but nobody says why"));
+    let running = Play { pods: vec![pod("a", "Running")], status: state("Running"), ..Play::default() };
+    let done = run(&call(Logs::default(), waits), running, false).await;
+    assert!(done.said.unwrap_err().message.contains("it was to stay pending, and pod a began"));
+    assert_eq!(done.left, 0);
+}
+
+#[tokio::test]
+async fn what_the_user_stops_goes_too() {
+    let play = Play { status: state("Running"), pods: vec![pod("a", "Running")], log: "1\n2\n", ..Play::default() };
+    let logs = Logs { tail: 1, ..Logs::default() };
+    let done = run(&call(logs, |signs| Aim::Ends { signs, within_s: 600 }), play, true).await;
+    let error = done.said.unwrap_err();
+    assert!(error.message.contains("it was stopped with the run"), "{error}");
+    assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  2\n"));
+    assert_eq!((done.left, done.proof.proven), (0, None));
+}
