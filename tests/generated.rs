@@ -106,7 +106,12 @@ fn recipe_proof(recipe: &str) -> String {
             simulated(&proof),
             unproven(&proof)
         ),
-        Err(_) => match proven("recipes", recipe) {
+        Err(_) => whole(recipe, &pinned).unwrap_or_else(|| match proven("recipes", recipe) {
+            Some(file) if file.starts_with("tests/fleet/cluster/") => format!(
+                "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it behind forge's back, repairs \
+                 it and takes it away, with a stand-in in the place of the vendor's chart or manifests (`tests/cluster/charts`) and without the \
+                 programs that would run in pods. Verdicts are {pinned}, too."
+            ),
             Some(file) if file.ends_with(".rs") => format!(
                 "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them behind forge's back and repairs them, with \
                  stand-ins in the place of the vendor's packages (`tests/fleet/stand-ins`). Verdicts are {pinned}, too."
@@ -116,9 +121,19 @@ fn recipe_proof(recipe: &str) -> String {
                  else real, until it is verified, and again with nothing left to do. Verdicts are {pinned}, too. No real hardware was tried."
             ),
             None => format!("**recorded**: its verdicts are {pinned}. It was applied to no host."),
-        },
+        }),
     };
     format!("\n## Proof\n\n{text}\n")
+}
+
+/// Returns what a real API has shown of a recipe of the cluster, with nothing that stands in for anything.
+fn whole(recipe: &str, pinned: &str) -> Option<String> {
+    let file = proven("whole", recipe)?;
+    Some(format!(
+        "**real**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, and changes behind forge's back what it declares or \
+         looks at: that is found, and what it declares is repaired, and goes with it. No pod runs there: the test says what kubelets would. \
+         Verdicts are {pinned}, too."
+    ))
 }
 
 /// Returns what of a proof's hosts is not what it is in the field. `proof.rs` of the fleet tests judges by the same two fields.

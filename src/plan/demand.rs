@@ -80,7 +80,7 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
     }
     probes.extend(export_probes(case, turn).into_iter().map(|(_, probe)| probe));
     let values = turn.step.exports.values().filter_map(|export| export.value.as_ref());
-    probes.extend(values.flat_map(|value| facts_named(&value.source)));
+    probes.extend(values.flat_map(|value| facts_named(case, &value.source)));
     probes
 }
 

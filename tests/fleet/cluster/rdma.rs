@@ -220,7 +220,8 @@ fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
     assert_ne!(trial.asked(&["daemonset", set], annotations), read);
     trial.is_settled();
     trial.declare(&entry.replace("on: all", "on: all, ensure: absent"));
-    trial.must_apply();
+    // The namespace goes once the pods have ended.
+    api.wait(|| trial.forge(&["apply", "--yes"]).code == 0);
     has(&trial.must_apply(), "nothing to do");
     let left = api.try_kubectl(&["-n", name, "get", "daemonset,configmap", "-o", "name"], "");
     assert!(!left.stdout.contains("rdma-"), "{left}");
@@ -367,7 +368,7 @@ fn the_operators_policy_and_a_network_are_kept_as_declared() {
     assert_ne!(verify.code, 0, "{verify}");
     has(&verify, "state-RDMA-device-plugin: notReady");
     trial.declare(&format!("{operator}, {network}").replace("on: all", "on: all, ensure: absent"));
-    trial.must_apply();
+    api.wait(|| trial.forge(&["apply", "--yes"]).code == 0);
     has(&trial.must_apply(), "nothing to do");
     let left = api.try_kubectl(&["get", "nicclusterpolicies.mellanox.com", "-o", "name"], "");
     assert_eq!(left.stdout, "");
