@@ -143,7 +143,7 @@ fn kept(declared: &Declared) -> Value {
     const SHORT: usize = 2048;
     let text = declared.object.to_string();
     match text.len() <= SHORT || SecretStore::mentions(&text) {
-        true => declared.object.clone(),
+        true => declared.kept(),
         false => json!({ "object": declared.id.claim(), "sha256": sha256_hex(text.as_bytes()) }),
     }
 }

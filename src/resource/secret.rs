@@ -1,7 +1,7 @@
 //! `secret`: a Secret of the cluster, from values that nobody else sees.
 
 use super::object::{Declared, Want, claim, former, judge};
-use super::support::{bad_value, required, sha256_hex};
+use super::support::{bad_value, required};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
 use crate::model::{Disruption, Value};
@@ -110,23 +110,6 @@ fn check(id: &ObjectId, kind: &str, values: &Pairs, data: &Pairs) -> Result<(), 
     }
 }
 
-impl Secret {
-    /// What records keep: placeholders as they are, so that the whole is kept by a keyed digest; of what is written in a recipe
-    /// a digest.
-    fn kept(&self) -> Value {
-        let mut object = self.declared.object.clone();
-        for part in ["data", "stringData"] {
-            for (_, value) in object.get_mut(part).and_then(Value::as_object_mut).into_iter().flatten() {
-                let text = value.as_str().unwrap_or_default();
-                if !crate::model::SecretStore::mentions(text) {
-                    *value = json!({ "sha256": sha256_hex(text.as_bytes()) });
-                }
-            }
-        }
-        object
-    }
-}
-
 impl Resource for Secret {
     fn kind(&self) -> &'static str {
         KIND.name
@@ -154,7 +137,7 @@ impl Resource for Secret {
     }
 
     fn desired(&self) -> Value {
-        let mut desired = json!({ "object": self.kept() });
+        let mut desired = json!({ "object": self.declared.kept() });
         if self.absent {
             desired = json!({ "object": self.declared.id.claim(), "absent": true });
         }

@@ -120,7 +120,7 @@ impl Given {
     /// As if everything that is declared had been applied.
     fn settle(&mut self, declared: &[Declared]) {
         settle(declared, &mut self.host);
-        for answers in &mut self.cluster {
+        if let Some(answers) = &mut self.cluster {
             answers.insert("settled".to_owned(), json!(true));
             for (key, answer) in nodes(declared).into_iter().chain(declared.iter().filter_map(proof)) {
                 answers.entry(key).or_insert(answer);

@@ -11,8 +11,10 @@ pub(super) use former::{claimed_once, former};
 pub(super) use judge::{Want, judge};
 
 use super::Provision;
-use crate::model::Value;
+use super::support::sha256_hex;
+use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, Probe};
+use serde_json::json;
 
 /// One object that is declared.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +25,24 @@ pub(super) struct Declared {
 }
 
 impl Declared {
+    /// Returns what records keep of it: of values that a recipe itself writes into a Secret a digest. Placeholders stay as they are,
+    /// so that the whole is kept by a keyed digest.
+    pub fn kept(&self) -> Value {
+        let mut object = self.object.clone();
+        if self.id.kind != "Secret" || self.id.api_version != "v1" {
+            return object;
+        }
+        for part in ["data", "stringData"] {
+            for (_, value) in object.get_mut(part).and_then(Value::as_object_mut).into_iter().flatten() {
+                let text = value.as_str().unwrap_or_default();
+                if !SecretStore::mentions(text) {
+                    *value = json!({ "sha256": sha256_hex(text.as_bytes()) });
+                }
+            }
+        }
+        object
+    }
+
     /// Returns the question how it is, and what an apply would come to.
     pub fn probe(&self) -> Probe {
         Probe::Object { id: self.id.clone(), want: Some(self.object.to_string()) }
