@@ -173,10 +173,8 @@ fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
 fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
     let chart = asked.chart.as_ref().map(|chart| {
         let name = match &chart.from {
-            ChartFrom::Repository { name, .. } => name.as_str(),
-            ChartFrom::Oci(place) | ChartFrom::Path(place) | ChartFrom::BuiltIn(place) => {
-                place.rsplit('/').next().unwrap_or_default()
-            }
+            ChartFrom::Repository { name, .. } | ChartFrom::BuiltIn(name) => name.as_str(),
+            ChartFrom::Oci(place) | ChartFrom::Path(place) => place.rsplit('/').next().unwrap_or_default(),
         };
         ChartInfo { name: name.to_owned(), version: chart.version.clone(), ..ChartInfo::default() }
     });
