@@ -122,7 +122,8 @@ impl Given {
         settle(declared, &mut self.host);
         if let Some(answers) = &mut self.cluster {
             answers.insert("settled".to_owned(), json!(true));
-            for (key, answer) in nodes(declared).into_iter().chain(declared.iter().filter_map(proof)) {
+            let told = nodes(declared).into_iter().chain(gone(declared)).chain(declared.iter().filter_map(proof));
+            for (key, answer) in told {
                 answers.entry(key).or_insert(answer);
             }
         }
@@ -148,6 +149,15 @@ fn nodes(declared: &[Declared]) -> Vec<(String, Value)> {
         (format!("object Node {name}"), json!({ "live": marked(name, &marks), "uid": "u" }))
     };
     all.into_iter().map(told).collect()
+}
+
+/// Returns what the API says of objects that are to be gone.
+fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
+    use forge::probe::ObjectId;
+    let absent = declared.iter().filter(|own| own.desired["absent"] == true);
+    let objects = absent.flat_map(|own| own.desired["objects"].as_array().into_iter().flatten());
+    let id = |object: &Value| ObjectId::of(object).or_else(|| ObjectId::of_claim(object["object"].as_str()?));
+    objects.filter_map(id).map(|id| (format!("object {id}"), json!({ "live": null }))).collect()
 }
 
 /// Returns what the API says of a workload that was proven as it is declared.
