@@ -47,7 +47,7 @@ use instances::Library;
 pub use load::{LoadOptions, load, load_to_learn};
 pub use notify::{LateSecret, Recipient, Service};
 pub use project::*;
-pub use rollout::{Hours, NodeDrain, Reboots, Rollout};
+pub use rollout::{Hours, NodeDrain, Offer, Reboots, Returns, Rollout};
 pub use schema::{inventory_schema, recipe_schema};
 pub use shelf::shelf;
 pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};

@@ -67,10 +67,44 @@ pub struct NodeDrain {
     pub grace_s: Option<u64>,
     /// What may be deleted that does not come back elsewhere.
     pub manner: Manner,
+    /// What a node must offer before it is given back; `None` where it is given back at once.
+    pub returns: Option<Returns>,
+}
+
+/// What a node must offer before it takes pods again, beside being ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returns {
+    /// By the name of the resource.
+    pub offers: Vec<(String, Offer)>,
+    /// How long it is waited for. Seconds.
+    pub within_s: u64,
+}
+
+/// How much of a resource pods may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// At least so much.
+    Count(i64),
+    /// All that the node has of it, and some.
+    Capacity,
+}
+
+impl Returns {
+    /// Returns each offer for people: `nvidia.com/gpu 8`.
+    pub fn told(&self) -> Vec<String> {
+        let one = |(name, offer): &(String, Offer)| match offer {
+            Offer::Count(count) => format!("{name} {count}"),
+            Offer::Capacity => format!("{name} all of its capacity"),
+        };
+        self.offers.iter().map(one).collect()
+    }
 }
 
 /// How long the pods of a node may take to leave where nothing is declared. Seconds.
 pub const DRAIN_LIMIT_S: u64 = 10 * 60;
+
+/// How long a node may take to offer what is declared where nothing else is. Seconds.
+pub const RETURN_LIMIT_S: u64 = 10 * 60;
 
 /// Whether hosts may reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

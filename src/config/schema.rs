@@ -199,6 +199,11 @@ fn node_drain(key: &str) -> Value {
         "grace" => said("How long a pod may take to end; what the pod says without it.", duration()),
         "delete_emptydir_data" => said("Whether pods with volumes `emptyDir` go; their data is lost.", truth()),
         "delete_unmanaged" => said("Whether pods go that nothing makes anew.", truth()),
+        "returns" => said(
+            "What a node must offer to pods before it is given back: so much of each resource, or `capacity`.",
+            map_of(json!({ "type": ["integer", "string"] })),
+        ),
+        "returns_within" => said("How long it may take to do so; 10m without it.", duration()),
         _ => json!({}),
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn lock(
 
 /// No command runs there.
 pub(super) fn no_host() -> TransportError {
-    broken("it is the cluster's API, and no host: neither facts nor commands are there".to_owned())
+    broken("it is the cluster's API, and no host: no command runs there".to_owned())
 }
 
 /// Says of the API what is said of a host that cannot be reached.

@@ -59,6 +59,7 @@ pub async fn apply(
         plan: &plan.id,
         board: &board,
         api: &api,
+        hosts_change: plan.hosts.iter().any(|host| host.changes() && !host.host.is_cluster()),
         cancel,
         events,
         window: &Semaphore::new(options.parallel.max(1)),

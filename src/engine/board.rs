@@ -259,6 +259,10 @@ impl Standing {
         })
     }
 
+    pub fn is_finished(&self, host: &HostName) -> bool {
+        self.finished.contains(host)
+    }
+
     pub fn failed(&self) -> usize {
         self.failed.len()
     }

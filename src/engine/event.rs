@@ -56,6 +56,8 @@ pub enum Event {
         changes: Vec<Change>,
         took: Duration,
     },
+    /// A verification of the cluster does not hold yet: why. It is looked at again.
+    AwaitingVerification { host: HostName, recipe: String, name: String, why: Untrusted },
     /// A verification ended.
     Verified { host: HostName, recipe: String, name: String, result: VerifyResult },
     /// A host is done.
@@ -100,6 +102,8 @@ pub enum NodeNews {
     Waits { pods: Vec<Untrusted> },
     /// It takes no new pods, and `pods` had to leave. `cordoned` by forge, or by somebody else before.
     Drained { pods: usize, cordoned: bool },
+    /// It is not given back yet: what of the declared it does not offer.
+    Lacks { what: Vec<Untrusted> },
     /// It is given back; `cordoned` still, since somebody else did that.
     Returned { cordoned: bool },
 }
@@ -119,7 +123,7 @@ impl DrainedNode {
     pub(super) fn after(before: Option<Self>, name: Untrusted, news: &NodeNews) -> Option<Self> {
         let pods = before.as_ref().map_or(0, |before| before.pods);
         match news {
-            NodeNews::Absent | NodeNews::Waits { .. } => before,
+            NodeNews::Absent | NodeNews::Waits { .. } | NodeNews::Lacks { .. } => before,
             NodeNews::Drained { pods, .. } => Some(Self { name, pods: *pods, returned: false }),
             NodeNews::Returned { .. } => Some(Self { name, pods, returned: true }),
         }

@@ -11,6 +11,7 @@ use super::report::{HostReport, StepReport, VerifyReport};
 use super::rollout::{Halt, turn};
 use super::run::Run;
 use super::window::Passage;
+use super::within::may_move;
 use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, Stage, StepPlan};
@@ -60,8 +61,13 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
             refused(run, plan)
         }
         Reach::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
-            close(link).await;
-            settled(run, plan)
+            match may_move(run, plan) {
+                true => judged_late(run, plan, seen, link).await,
+                false => {
+                    close(link).await;
+                    settled(run, plan)
+                }
+            }
         }
         Reach::Observed => match turn(run, &plan.host).await {
             Ok(_permit) => work(run, plan, seen, link).await,
@@ -152,14 +158,41 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
 /// A host with nothing to do: what was observed for the plan is its proof.
 fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let steps: Vec<StepReport> = plan.steps.iter().map(as_planned).collect();
+    reach_as_planned(run, plan);
+    attest_as_planned(run, plan);
+    let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
+    finish(empty(&plan.host, Outcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
+}
+
+fn reach_as_planned(run: &Run<'_>, plan: &HostPlan) {
     for step in &plan.steps {
         if let Some(index) = run.project.graph.find(&step.id.recipe, &step.id.step) {
             run.board.reach(index, &plan.host, reached_as_planned(step));
         }
     }
-    attest_as_planned(run, plan);
-    let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
-    finish(empty(&plan.host, Outcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
+}
+
+/// A cluster with nothing to do whose verification is judged after that of hosts, or may take its time.
+async fn judged_late(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+    let link = match opened(run, plan, link).await {
+        Ok(link) => link,
+        Err(error) => return unreachable(&plan.host, &error),
+    };
+    reach_as_planned(run, plan);
+    let mut host = HostRun::new(run, plan, seen, link);
+    host.steps = plan.steps.iter().map(as_planned).collect();
+    let recipes: BTreeSet<&str> = plan.steps.iter().map(|step| &*step.id.recipe).collect();
+    for recipe in recipes {
+        host.attest(recipe).await;
+    }
+    host.close().await
+}
+
+async fn opened(run: &Run<'_>, plan: &HostPlan, link: Option<Link>) -> Result<Link, TransportError> {
+    match link {
+        Some(link) => Ok(link),
+        None => Link::open(run.project, run.options, &plan.host, &run.board.shared().secrets).await,
+    }
 }
 
 /// Tells those who wait for a verification what the plan's observation says of it.
@@ -225,32 +258,15 @@ pub(super) fn reached_by_verdict(verdict: Verdict) -> Reached {
 async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
     let acts = plan.steps.iter().filter(|s| s.acts()).count();
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
-    let link = match link {
-        Some(link) => link,
-        None => match Link::open(run.project, run.options, &plan.host, &run.board.shared().secrets).await {
-            Ok(link) => link,
-            Err(error) => return unreachable(&plan.host, &error),
-        },
+    let link = match opened(run, plan, link).await {
+        Ok(link) => link,
+        Err(error) => return unreachable(&plan.host, &error),
     };
     let link = match lock(run, plan, link).await {
         Ok(link) => link,
         Err(report) => return *report,
     };
-    let planned = plan.steps.iter().map(|step| (step.id.clone(), step)).collect();
-    let mut host = HostRun {
-        run,
-        plan,
-        planned,
-        seen,
-        link,
-        steps: Vec::new(),
-        records: Vec::new(),
-        changed: BTreeSet::new(),
-        lost: None,
-        passage: Passage::default(),
-        drained: false,
-        cordoned: false,
-    };
+    let mut host = HostRun::new(run, plan, seen, link);
     host.prepare().await;
     host.all_groups().await;
     host.close().await
@@ -335,6 +351,26 @@ pub(super) fn owner(run: &Run<'_>) -> Owner {
         pid: std::process::id(),
         since: (run.options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         what: format!("forge apply {}", run.project.inventory),
+    }
+}
+
+impl<'r> HostRun<'r> {
+    /// Nothing is done yet.
+    fn new(run: &'r Run<'r>, plan: &'r HostPlan, seen: HostSeen, link: Link) -> Self {
+        Self {
+            run,
+            plan,
+            planned: plan.steps.iter().map(|step| (step.id.clone(), step)).collect(),
+            seen,
+            link,
+            steps: Vec::new(),
+            records: Vec::new(),
+            changed: BTreeSet::new(),
+            lost: None,
+            passage: Passage::default(),
+            drained: false,
+            cordoned: false,
+        }
     }
 }
 

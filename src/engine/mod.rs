@@ -49,6 +49,7 @@ mod sim;
 mod tests;
 mod verify;
 mod window;
+mod within;
 
 pub use apply::apply;
 pub use bind::bind;

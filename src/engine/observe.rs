@@ -186,11 +186,13 @@ fn every_fact() -> BTreeSet<String> {
 
 /// Asks `hosts` for every fact.
 pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    let probes = crate::facts::all().iter().map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect();
+    let of_hosts = crate::facts::probes();
+    let of_cluster = crate::facts::of_cluster().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
+    let probes = of_hosts.chain(of_cluster).collect();
     observe_for(project, hosts, &probes, options, events).await
 }
 
-/// Asks every one of `hosts` the same, in one round trip.
+/// Asks every one of `hosts` the same, in one round trip, as far as it is a question to hosts or to the cluster's API.
 pub(super) async fn observe_for(
     project: &Project,
     hosts: &[HostName],
@@ -202,13 +204,15 @@ pub(super) async fn observe_for(
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });
-        let opened = match host.is_cluster() {
+        let own: BTreeSet<Probe> =
+            probes.iter().filter(|probe| probe.is_to_api() == host.is_cluster()).cloned().collect();
+        let opened = match own.is_empty() {
             true => Err(super::api::no_host()),
             false => Glance::open(project, options, &host, &project.secrets).await,
         };
         let seen = match opened {
             Ok(glance) => {
-                let seen = ask(&glance, &host, probes, &project.secrets).await;
+                let seen = ask(&glance, &host, &own, &project.secrets).await;
                 glance.close().await;
                 seen
             }

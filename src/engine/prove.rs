@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl HostRun<'_> {
     /// Observes the host anew and judges everything that is declared of it.
     pub(super) async fn prove(&mut self) -> Vec<VerifyReport> {
+        self.await_hosts().await;
         let shared = self.run.board.shared();
         let probes = {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
@@ -32,7 +33,11 @@ impl HostRun<'_> {
         let settled: Vec<StepId> =
             verdicts.iter().filter(|(_, (v, _))| *v == Verdict::Ok).map(|(id, _)| id.clone()).collect();
         self.adopt(&settled);
-        self.verifications()
+        self.await_verification(None).await;
+        match self.lost {
+            None => self.verifications(),
+            Some(_) => Vec::new(),
+        }
     }
 
     /// Judges the verification of a recipe whose last step has had its turn, if steps of other recipes wait for it.
@@ -60,6 +65,7 @@ impl HostRun<'_> {
                 }
             }
         }
+        self.await_verification(Some(recipe)).await;
         let case = self.run.case(&shared, self.host(), &self.seen)?;
         let instance = case.instances().iter().find(|i| i.recipe.name == recipe && !i.absent)?;
         plan::unproven(&case, instance)
@@ -132,7 +138,7 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
 
 /// Recipes with steps that are not as desired, and the first such step of each.
 #[derive(Default)]
-struct Unsettled {
+pub(super) struct Unsettled {
     /// They did not get through.
     stopped: BTreeMap<String, String>,
     /// They are configured, and not effective yet.
@@ -140,7 +146,12 @@ struct Unsettled {
 }
 
 impl Unsettled {
-    fn of(steps: &[StepReport]) -> Self {
+    /// Whether a recipe did not get through.
+    pub fn has_stopped(&self, recipe: &str) -> bool {
+        self.stopped.contains_key(recipe)
+    }
+
+    pub fn of(steps: &[StepReport]) -> Self {
         let mut unsettled = Self::default();
         for report in steps {
             let recipes = match report.result {

@@ -82,6 +82,8 @@ pub struct Run<'a> {
     pub board: &'a Board,
     /// The API of the cluster whose nodes the hosts are.
     pub api: &'a Api,
+    /// Whether any host changes in this run.
+    pub hosts_change: bool,
     pub cancel: &'a Cancel,
     pub events: &'a Events,
     pub window: &'a tokio::sync::Semaphore,

@@ -76,6 +76,15 @@ impl Claim {
         json!({ "metadata": { "annotations": { CLAIM: noted.text() }, "labels": { OPERANDS: "false" } } })
     }
 
+    /// Returns the patch by which the GPU operator brings its pods back to a node that is not given back yet; `None` where it may
+    /// already. The note still says what the label was.
+    pub fn let_back(&self, node: &Node) -> Option<Value> {
+        let before = self.operands.as_ref()?;
+        let aside =
+            node.labels.get(OPERANDS).is_some_and(|now| now == "false") && before.was.as_deref() != Some("false");
+        aside.then(|| json!({ "metadata": { "labels": { OPERANDS: before.was } } }))
+    }
+
     /// Returns the patch that gives a node back. What somebody changed again meanwhile stays as they left it.
     pub fn give_back(&self, node: &Node) -> Value {
         let mut patch = json!({ "metadata": { "annotations": { CLAIM: null } } });
@@ -113,6 +122,16 @@ mod tests {
     fn claim(cordoned: bool, operands: Option<Option<&str>>) -> Claim {
         let operands = operands.map(|was| Before { was: was.map(str::to_owned) });
         Claim { operands, cordoned, ..Claim::of_run(&Node::default(), "r2", "me@here", "2026") }
+    }
+
+    #[test]
+    fn the_operator_comes_back_before_the_node_does() {
+        let aside = node(true, None, Some("false"));
+        let patch = json!({ "metadata": { "labels": { OPERANDS: null } } });
+        assert_eq!(claim(true, Some(None)).let_back(&aside), Some(patch));
+        assert_eq!(claim(true, None).let_back(&aside), None, "somebody else put them aside");
+        assert_eq!(claim(true, Some(Some("true"))).let_back(&node(true, None, Some("true"))), None);
+        assert_eq!(claim(true, Some(Some("false"))).let_back(&aside), None, "it was so before");
     }
 
     #[test]

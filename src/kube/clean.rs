@@ -174,7 +174,7 @@ mod tests {
             "metadata": { "managedFields": [1], "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b" } },
         });
         let expected = json!({
-            "apiVersion": "v1", "kind": "Pod", "status": { "phase": "Running" }, "spec": { "args": ["--token=(secret)"] },
+            "apiVersion": "v1", "kind": "Pod", "status": { "phase": "Running" }, "spec": { "args": ["--token=(secret TOKEN)"] },
             "metadata": { "annotations": { "a": "b" } },
         });
         assert_eq!(shown(pod, &secrets), expected);

@@ -5,6 +5,7 @@ use crate::model::Value;
 use ::kube::Api;
 use ::kube::api::{Patch, PatchParams};
 use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 /// A node, as far as draining is about it.
@@ -17,6 +18,13 @@ pub struct Node {
     pub unschedulable: bool,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// Whether its kubelet says that it is ready.
+    pub ready: bool,
+    /// The boot that its kubelet was started in; empty where it has not said.
+    pub boot_id: String,
+    /// What it has of each resource, and what of that pods may ask for, as the API writes quantities.
+    pub capacity: BTreeMap<String, String>,
+    pub allocatable: BTreeMap<String, String>,
     /// The version of the object, which a change must still find.
     pub version: String,
 }
@@ -73,14 +81,22 @@ impl Cluster {
 }
 
 fn node(found: v1::Node) -> Node {
-    let addresses = found.status.and_then(|status| status.addresses).unwrap_or_default();
-    let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
+    let status = found.status.unwrap_or_default();
+    let internal = status.addresses.into_iter().flatten().filter(|address| address.type_ == "InternalIP");
+    let ready = status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
+    let plain = |map: Option<BTreeMap<String, Quantity>>| {
+        map.into_iter().flatten().map(|(name, quantity)| (name, quantity.0)).collect()
+    };
     Node {
         name: found.metadata.name.unwrap_or_default(),
         addresses: internal.map(|address| address.address).collect(),
         unschedulable: found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
         annotations: found.metadata.annotations.unwrap_or_default(),
         labels: found.metadata.labels.unwrap_or_default(),
+        ready,
+        boot_id: status.node_info.map(|info| info.boot_id).unwrap_or_default(),
+        capacity: plain(status.capacity),
+        allocatable: plain(status.allocatable),
         version: found.metadata.resource_version.unwrap_or_default(),
     }
 }

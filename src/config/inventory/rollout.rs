@@ -2,7 +2,7 @@
 
 use super::share;
 use crate::config::cx::Cx;
-use crate::config::rollout::{DRAIN_LIMIT_S, Hours, NodeDrain, Reboots, Rollout};
+use crate::config::rollout::{DRAIN_LIMIT_S, Hours, NodeDrain, Offer, RETURN_LIMIT_S, Reboots, Returns, Rollout};
 use crate::config::table::{self, Table};
 use crate::config::{Node, scalar};
 use crate::diag::{Code, Diag, Span};
@@ -26,8 +26,8 @@ pub(in crate::config) const KEYS: [&str; 10] = [
 pub(in crate::config) const DRAIN_KEYS: [&str; 2] = ["slurm", "kubernetes"];
 
 /// Keys of `drain.kubernetes`.
-pub(in crate::config) const NODE_KEYS: [&str; 5] =
-    ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged"];
+pub(in crate::config) const NODE_KEYS: [&str; 7] =
+    ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged", "returns", "returns_within"];
 
 /// A name, and where it stands.
 type Group = (String, Span);
@@ -113,7 +113,13 @@ fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(Option<Group>, Option<NodeDrai
 
 /// A group, or a map that names it.
 fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
-    let plain = |group: Group| NodeDrain { group, timeout_s: DRAIN_LIMIT_S, grace_s: None, manner: Manner::default() };
+    let plain = |group: Group| NodeDrain {
+        group,
+        timeout_s: DRAIN_LIMIT_S,
+        grace_s: None,
+        manner: Manner::default(),
+        returns: None,
+    };
     if !matches!(node.data, crate::config::Data::Map(_)) {
         return Some(plain((table::text(node, "kubernetes", &mut cx.diags)?, node.span)));
     }
@@ -124,7 +130,37 @@ fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
     let manner = Manner { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
     let timeout_s = table.duration("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
     let grace_s = table.duration("grace", &mut cx.diags);
-    Some(NodeDrain { timeout_s, grace_s, manner, ..plain(group?) })
+    let returns = returns(&table, cx);
+    Some(NodeDrain { timeout_s, grace_s, manner, returns, ..plain(group?) })
+}
+
+/// What a node offers before it is given back: a number of each resource, or all that it has.
+fn returns(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Returns> {
+    let within = table.duration("returns_within", &mut cx.diags);
+    let Some(node) = table.get("returns") else {
+        if let Some(key) = table.key("returns_within") {
+            let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").at(key.span);
+            cx.push(diag.hint("say what a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
+        }
+        return None;
+    };
+    let entries = table::entries(Some(node), "returns", &mut cx.diags);
+    let offers = entries.iter().filter_map(|(key, node)| Some((key.text.clone(), offer(&key.text, node, cx)?)));
+    Some(Returns { offers: offers.collect(), within_s: within.unwrap_or(RETURN_LIMIT_S) })
+}
+
+fn offer(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Offer> {
+    let text = table::text(node, name, &mut cx.diags)?;
+    let found = match text.as_str() {
+        "capacity" => Some(Offer::Capacity),
+        text => crate::facts::whole(text).ok().filter(|count| *count > 0).map(Offer::Count),
+    };
+    if found.is_none() {
+        let found = scalar::shorten(&text);
+        let diag = Diag::error(Code::BadValue, format!("`{name}` must be a number above 0, found `{found}`"));
+        cx.push(diag.at(node.span).hint("or `capacity`, for all that the node has of it"));
+    }
+    found
 }
 
 /// Reports nodes of a cluster that the inventory does not name.

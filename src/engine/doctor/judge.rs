@@ -56,7 +56,8 @@ const OWN: [&str; 4] = ["os", "tools", "packages", "time"];
 
 /// Returns what a host is asked in one round trip: `read` are the facts that the project reads.
 pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
-    let facts = OWN.into_iter().chain(read.iter().map(String::as_str));
+    let of_hosts = read.iter().map(String::as_str).filter(|name| !crate::facts::is_of_cluster(name));
+    let facts = OWN.into_iter().chain(of_hosts);
     let facts = facts.map(|name| Probe::Fact { name: name.to_owned() });
     facts.chain([script(), Probe::Account, Probe::PackageManager, Probe::Records]).collect()
 }

@@ -261,7 +261,7 @@ impl Stage {
 }
 
 /// Returns the boot id of the machine that the tests run on: the engine reboots no host that has it.
-fn this_machine() -> String {
+pub fn this_machine() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
     text.trim().to_owned()
 }

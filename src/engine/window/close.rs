@@ -27,6 +27,7 @@ impl HostRun<'_> {
         if !self.passage.stopped.is_empty() {
             self.own_script(script::start(&self.passage.stopped), STOPPING).await?;
         }
+        self.await_return(window).await?;
         self.give_node_back(window).await?;
         self.undrain(window).await?;
         self.own_script(script::close(), SHORT).await?;

@@ -14,23 +14,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How often a change is tried anew that somebody else's came before: a node's own programs change it all the time.
-const TRIES: usize = 10;
+pub(super) const TRIES: usize = 10;
 /// Failures of the API, one after the other, that a drain outlasts.
-const PATIENCE: u32 = 3;
+pub(super) const PATIENCE: u32 = 3;
 /// How long it is waited at first: most pods end at once.
-const SHORTLY: Duration = Duration::from_millis(500);
+pub(super) const SHORTLY: Duration = Duration::from_millis(500);
 /// Pods that are named.
 const NAMED: usize = 5;
 
 /// The node that a window is about.
 pub(super) struct Drain<'r> {
-    cluster: Cluster,
-    rule: &'r NodeDrain,
-    node: String,
+    pub cluster: Cluster,
+    pub rule: &'r NodeDrain,
+    pub node: String,
 }
 
 /// Why a node is not empty.
-enum Stuck {
+pub(super) enum Stuck {
     /// Pods that did not leave in time, and why.
     Pods(Vec<String>),
     Api(KubeError),
@@ -100,7 +100,7 @@ impl<'r> HostRun<'r> {
     }
 
     /// Returns the node that the host is now, if it is one: most are still the one that the plan names.
-    async fn as_node(&self, window: &Window) -> Result<Option<Drain<'r>>, Shut> {
+    pub(super) async fn as_node(&self, window: &Window) -> Result<Option<Drain<'r>>, Shut> {
         let (project, options) = (self.run.project, self.run.options);
         let Some((rule, seen)) = project.rollout.kubernetes.as_ref().zip(window.kubernetes.as_ref()) else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl<'r> HostRun<'r> {
         }
     }
 
-    fn news(&mut self, node: &str, news: NodeNews) {
+    pub(super) fn news(&mut self, node: &str, news: NodeNews) {
         let drained = self.passage.node.take();
         self.passage.node = DrainedNode::after(drained, node.into(), &news);
         self.run.say(Event::Node { host: self.host().clone(), node: node.into(), news });
@@ -174,7 +174,7 @@ impl<'r> HostRun<'r> {
     }
 
     /// Waits a while, a little longer each time.
-    async fn rest(&self, pause: &mut Duration, until: Instant) -> Result<(), Stuck> {
+    pub(super) async fn rest(&self, pause: &mut Duration, until: Instant) -> Result<(), Stuck> {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(50));
         let now = (*pause).min(left);
         *pause = (*pause * 2).min(PAUSE);
@@ -270,7 +270,7 @@ impl Drain<'_> {
         Err(Stuck::Api(KubeError { message: self.moves(), hint: None }))
     }
 
-    fn moves(&self) -> String {
+    pub(super) fn moves(&self) -> String {
         format!("node {} of Kubernetes was changed by somebody else at the same time", self.node)
     }
 
@@ -294,7 +294,7 @@ impl Drain<'_> {
     }
 }
 
-fn claimed(node: Node) -> Option<(Node, Claim)> {
+pub(super) fn claimed(node: Node) -> Option<(Node, Claim)> {
     let claim = Claim::of(&node)?;
     Some((node, claim))
 }
@@ -320,7 +320,7 @@ fn lost(pod: &Pod, rule: &NodeDrain) -> Option<String> {
 }
 
 /// Names the first of many.
-fn some(all: &[String]) -> String {
+pub(super) fn some(all: &[String]) -> String {
     let named = all[..all.len().min(NAMED)].join("; ");
     match all.len().saturating_sub(NAMED) {
         0 => named,
@@ -332,6 +332,6 @@ fn unknown(error: KubeError) -> Shut {
     Shut::Unknown(format!("the node in Kubernetes: {}", error.message))
 }
 
-fn failed(error: KubeError) -> Shut {
+pub(super) fn failed(error: KubeError) -> Shut {
     Shut::Failed(format!("the node in Kubernetes: {}", error.message))
 }

@@ -12,6 +12,7 @@ mod kubernetes;
 mod node;
 mod open;
 mod reboot;
+mod returns;
 mod script;
 mod slurm;
 mod turn;

@@ -173,7 +173,7 @@ impl HostRun<'_> {
         }
     }
 
-    fn boot_id(&self) -> Option<String> {
+    pub(super) fn boot_id(&self) -> Option<String> {
         boot_id(&self.seen.facts)
     }
 
@@ -237,7 +237,7 @@ impl HostRun<'_> {
 
     /// Looks at the whole host: a boot changes what nobody declared, facts first, since they are read by others.
     async fn look_at_all(&mut self) -> Result<(), Shut> {
-        let facts = self.run.facts.iter().map(|name| Probe::Fact { name: name.clone() }).collect();
+        let facts = self.run.facts.iter().filter_map(|name| crate::facts::question(self.host(), name)).collect();
         self.ask(&facts).await?;
         let shared = self.run.board.shared();
         let rest: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(whole("3920m"), Err("`3920m` is not whole".to_owned()));
         assert_eq!(whole("1.10"), Err("`1.10` is not whole".to_owned()));
         for text in
-            ["", "k", "1kk", "1 k", "x", "1e", "1K", "99E9", "9999999999999999999999999999999999999999", "1.2.3"]
+            ["", "k", "1kk", "1 k", "x", "1e", "1K", "99E18", "9999999999999999999999999999999999999999", "1.2.3"]
         {
             assert_eq!(whole(text), Err(format!("`{text}` is no quantity")));
         }

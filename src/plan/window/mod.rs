@@ -11,7 +11,7 @@ pub use members::{Scope, class, futile, is_by_reboot, waits_for_effect, ways};
 pub use stage::Stage;
 
 use super::{Case, Envelope, HostSeen, NodeSeen, Ruling, StepPlan, Turn, Warning, resource_of};
-use crate::config::State;
+use crate::config::{self, State};
 use crate::graph::StepIndex;
 use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
 use crate::resource::{Change, Judgement};
@@ -44,6 +44,9 @@ pub struct Window {
     /// The node of Kubernetes that is drained first, where the host is declared to be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<NodeSeen>,
+    /// What that node must offer before it is given back: `nvidia.com/gpu 8`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returns: Vec<String>,
     /// The run that left it open, if one did: it is closed in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_open: Option<Untrusted>,
@@ -128,6 +131,8 @@ fn window(
     let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
     window.slurm = needed && members::is_slurm_node(case);
     window.kubernetes = case.seen.node.clone();
+    let drain = case.ground.project.rollout.kubernetes.as_ref().filter(|_| window.kubernetes.is_some());
+    window.returns = drain.and_then(|drain| drain.returns.as_ref()).map(config::Returns::told).unwrap_or_default();
     needed.then_some(window)
 }
 

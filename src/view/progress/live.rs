@@ -159,6 +159,9 @@ impl Progress for Live {
             Event::HostStarted { host, .. } => self.begins(host),
             Event::Reattached { host, what, .. } => self.now(host, format!("waits for {}", words::shown(what))),
             Event::Waiting { host, what, .. } => self.now(host, format!("waits for {}", words::shown(what))),
+            Event::AwaitingVerification { host, name, .. } => {
+                self.now(host, format!("waits for {}", escape::line(name)))
+            }
             Event::StepStarted { host, step, .. } => self.now(host, escape::line(&step.to_string()).into_owned()),
             Event::StepOutput { host, step, line } => {
                 self.now(host, format!("{} | {}", escape::line(&step.to_string()), words::shown(line)));

@@ -50,6 +50,9 @@ fn node(host: &HostName, node: &Untrusted, news: &NodeNews) -> Option<Line> {
             let who = if *cordoned { "" } else { ", cordoned by somebody else before" };
             Line::new(Normal, of(host, &format!("{node} is drained ({} had to leave{who})", count(*pods, "pod"))))
         }
+        NodeNews::Lacks { what } => {
+            Line::new(Normal, of(host, &format!("{node} is not given back yet; it lacks {}", all(what))))
+        }
         NodeNews::Returned { cordoned: false } => Line::new(Normal, of(host, &format!("{node} takes pods again"))),
         NodeNews::Returned { cordoned: true } => {
             Line::new(Quiet, of(host, &format!("{node} stays cordoned: somebody else did that")))

@@ -64,6 +64,10 @@ pub fn line(event: &Event) -> Option<Line> {
         }
         Event::Sending { host, step, done, total } => Line::new(Verbose, of(host, &sending(step, *done, *total))),
         Event::StepFinished { host, title, result, took, step, .. } => step_finished(host, step, title, result, *took),
+        Event::AwaitingVerification { host, recipe, name, why } => {
+            let what = format!("waits for {}: {}", escape::line(recipe), escape::line(name));
+            Line::new(Normal, of(host, &format!("{what}: {}", shown(why))))
+        }
         Event::Verified { host, recipe, name, result } => verified(host, recipe, name, result),
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
         Event::AwaitingWindow { .. }

@@ -48,6 +48,9 @@ fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
     lines.extend(window.left_open.iter().map(|run| format!("was left open by run {}; it is closed", run.raw())));
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
     lines.extend(window.kubernetes.as_ref().map(node));
+    lines.extend(
+        (!window.returns.is_empty()).then(|| format!("it takes pods again only with {}", window.returns.join(", "))),
+    );
     lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
     lines.extend(window.unloads.iter().map(|stop| meanwhile("unloads", stop)));
     lines.extend(window.reboots.iter().map(reboot));

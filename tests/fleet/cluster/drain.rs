@@ -192,6 +192,47 @@ fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_
     as_declared(&project);
 }
 
+/// Says what the kubelet and the device plugins of a node would.
+fn offer(api: &Cluster, node: &Node, gpus: &str) {
+    let boot = node.must("cat /proc/sys/kernel/random/boot_id");
+    let (now, offer) = (api_time(), json!({ "nvidia.com/gpu": gpus, "rdma/ib": "1000" }));
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now });
+    let status = json!({ "status": {
+        "nodeInfo": {
+            "bootID": boot.trim(), "architecture": "amd64", "containerRuntimeVersion": "containerd://1.7.22", "kernelVersion": "6.1",
+            "kubeProxyVersion": "", "kubeletVersion": "v1.20.2", "machineID": "m", "operatingSystem": "linux", "osImage": "", "systemUUID": "u",
+        },
+        "conditions": [ready], "capacity": offer, "allocatable": offer,
+    } });
+    let patch = status.to_string();
+    api.kubectl_with(&["patch", "node", &node.name, "--subresource=status", "--type=merge", "-p", &patch], "");
+}
+
+fn api_time() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[test]
+fn a_node_returns_only_with_its_devices_and_the_next_run_goes_on() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let Some(api) = Cluster::require() else { return };
+    let node = &nodes[0];
+    join(api, &nodes, "drain-returns");
+    offer(api, node, "7");
+    let project = project(api, &nodes, "timeout: 60s, returns: { nvidia.com/gpu: 8, rdma/ib: 63 }, returns_within: 3s");
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("it takes pods again only with nvidia.com/gpu 8, rdma/ib 63"), "{plan}");
+    let out = apply(&project);
+    let why = format!("node {} of Kubernetes stays cordoned: after 3 s it lacks nvidia.com/gpu (7 of 8)", node.name);
+    assert!(out.code == 3 && out.stdout.contains(&why), "{out}");
+    assert_eq!((standing(api, node), node.must("cat /etc/driver").trim()), ((true, true), "1.0-1"));
+    assert!(node.exists("/var/lib/forge/window.json"), "it is out of service");
+    offer(api, node, "8");
+    let out = apply(&project);
+    assert_eq!((out.code, standing(api, node)), (0, (false, false)), "{out}");
+    as_declared(&project);
+}
+
 #[test]
 fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
     let Some(nodes) = Fleet::take(1) else { return };

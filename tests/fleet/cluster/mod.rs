@@ -4,6 +4,7 @@ mod access;
 mod drain;
 mod helm;
 mod objects;
+mod offers;
 mod rdma;
 mod release;
 mod support;

@@ -1,6 +1,7 @@
 //! Windows on hosts that are nodes of Kubernetes: who is cordoned, what leaves, and what is given back by whom.
 
 mod api;
+mod returns;
 
 use super::super::{DrainedNode, Event, NodeNews};
 use super::stage::{Ran, Stage};

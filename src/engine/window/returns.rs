@@ -1,0 +1,162 @@
+//! A node comes back only with what is declared: ready, of the host's boot, and with its devices for pods to ask for.
+
+use super::Shut;
+use super::kubernetes::{Drain, PATIENCE, SHORTLY, Stuck, claimed, failed, some};
+use crate::config::{Offer, Returns};
+use crate::engine::event::NodeNews;
+use crate::engine::host::HostRun;
+use crate::facts;
+use crate::kube::{Node, Patched};
+use crate::model::Untrusted;
+use crate::plan::Window;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+impl HostRun<'_> {
+    /// Waits until the node offers what is declared. The GPU operator's pods come back meanwhile, no others.
+    ///
+    /// # Errors
+    /// It did not in time: it stays cordoned by forge, and the next run goes on from here.
+    pub(super) async fn await_return(&mut self, window: &Window) -> Result<(), Shut> {
+        let Some(drain) = self.as_node(window).await? else { return Ok(()) };
+        let Some(returns) = &drain.rule.returns else { return Ok(()) };
+        self.let_operands_back(&drain).await?;
+        let until = Instant::now() + Duration::from_secs(returns.within_s);
+        let (mut told, mut pause, mut failures) = (Vec::new(), SHORTLY, 0);
+        loop {
+            match drain.cluster.node(&drain.node).await {
+                Ok(node) => {
+                    // A node that is not forge's any more is given back by nobody.
+                    let Some((node, _)) = node.and_then(claimed) else { return Ok(()) };
+                    let lacks = lacking(&node, returns, self.boot_id().as_deref());
+                    if lacks.is_empty() {
+                        return Ok(());
+                    }
+                    if Instant::now() >= until {
+                        return Err(Shut::Failed(drain.lacks(returns, &lacks)));
+                    }
+                    failures = 0;
+                    self.tell_lacking(&drain, &lacks, &mut told);
+                }
+                Err(error) if failures < PATIENCE => {
+                    failures += 1;
+                    tracing::debug!(error = error.message, "the API did not answer");
+                }
+                Err(error) => return Err(failed(error)),
+            }
+            if let Err(Stuck::Stopped) = self.rest(&mut pause, until).await {
+                return Err(Shut::Stopped);
+            }
+        }
+    }
+
+    /// Says what lacks, each time that changes.
+    fn tell_lacking(&mut self, drain: &Drain<'_>, lacks: &[String], told: &mut Vec<String>) {
+        if *told != *lacks {
+            lacks.clone_into(told);
+            let what = lacks.iter().map(|lack| Untrusted::from(lack.as_str())).collect();
+            self.news(&drain.node, NodeNews::Lacks { what });
+        }
+    }
+
+    async fn let_operands_back(&self, drain: &Drain<'_>) -> Result<(), Shut> {
+        for _ in 0..super::kubernetes::TRIES {
+            let node = drain.cluster.node(&drain.node).await.map_err(failed)?;
+            let Some((node, claim)) = node.and_then(claimed) else { return Ok(()) };
+            let Some(patch) = claim.let_back(&node) else { return Ok(()) };
+            match drain.cluster.patch_node(&node, patch).await.map_err(failed)? {
+                Patched::Moved => {}
+                Patched::Gone | Patched::Done => return Ok(()),
+            }
+        }
+        Err(Shut::Failed(drain.moves()))
+    }
+}
+
+impl Drain<'_> {
+    fn lacks(&self, returns: &Returns, lacks: &[String]) -> String {
+        let node = &self.node;
+        format!("node {node} of Kubernetes stays cordoned: after {} s it lacks {}", returns.within_s, some(lacks))
+    }
+}
+
+/// Returns what a node lacks, each as a phrase; `boot` is that of the host.
+fn lacking(node: &Node, returns: &Returns, boot: Option<&str>) -> Vec<String> {
+    let mut lacks = Vec::new();
+    match boot {
+        Some(boot) if boot == node.boot_id => {}
+        Some(_) => lacks.push("a kubelet that was started after the last boot".to_owned()),
+        None => lacks.push("a known boot: the host does not tell its own".to_owned()),
+    }
+    if !node.ready {
+        lacks.push("a kubelet that says it is ready".to_owned());
+    }
+    lacks.extend(returns.offers.iter().filter_map(|(name, offer)| short(node, name, *offer)));
+    lacks
+}
+
+/// Returns how much of a resource is there where that is too little. What is no quantity is not enough.
+fn short(node: &Node, name: &str, offer: Offer) -> Option<String> {
+    let of = |map: &BTreeMap<String, String>| map.get(name).map_or(Ok(0), |text| facts::whole(text));
+    let (has, wanted) = match (of(&node.allocatable), of(&node.capacity)) {
+        (Err(why), _) | (_, Err(why)) => return Some(format!("{name} ({why})")),
+        (Ok(has), Ok(capacity)) => match offer {
+            Offer::Count(count) => (has, count),
+            Offer::Capacity => (has, capacity.max(1)),
+        },
+    };
+    (has < wanted).then(|| format!("{name} ({has} of {wanted})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(allocatable: &[(&str, &str)]) -> Node {
+        let map = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Node {
+            ready: true,
+            boot_id: "b".to_owned(),
+            capacity: map(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]),
+            allocatable: map(allocatable),
+            ..Node::default()
+        }
+    }
+
+    fn lacks(node: &Node, offers: &[(&str, Offer)], boot: Option<&str>) -> Vec<String> {
+        let offers = offers.iter().map(|(name, offer)| ((*name).to_owned(), *offer)).collect();
+        lacking(node, &Returns { offers, within_s: 1 }, boot)
+    }
+
+    #[test]
+    fn a_node_lacks_what_is_declared_and_not_there() {
+        let offers = [("nvidia.com/gpu", Offer::Count(8)), ("rdma/ib", Offer::Count(63))];
+        let whole = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]);
+        assert_eq!(lacks(&whole, &offers, Some("b")), [""; 0]);
+        assert_eq!(
+            lacks(&node(&[("nvidia.com/gpu", "7")]), &offers, Some("b")),
+            ["nvidia.com/gpu (7 of 8)", "rdma/ib (0 of 63)"]
+        );
+        assert_eq!(
+            lacks(&node(&[("nvidia.com/gpu", "x")]), &offers[..1], Some("b")),
+            ["nvidia.com/gpu (`x` is no quantity)"]
+        );
+    }
+
+    #[test]
+    fn all_that_it_has_is_some() {
+        let all = [("nvidia.com/gpu", Offer::Capacity), ("rdma/ib", Offer::Capacity)];
+        let half = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "500")]);
+        assert_eq!(lacks(&half, &all, Some("b")), ["rdma/ib (500 of 1000)"]);
+        assert_eq!(lacks(&half, &[("x", Offer::Capacity)], Some("b")), ["x (0 of 1)"]);
+    }
+
+    #[test]
+    fn a_kubelet_of_another_boot_says_nothing_of_this_one() {
+        let mut node = node(&[]);
+        assert_eq!(lacks(&node, &[], Some("c")), ["a kubelet that was started after the last boot"]);
+        assert_eq!(lacks(&node, &[], None), ["a known boot: the host does not tell its own"]);
+        node.ready = false;
+        assert_eq!(lacks(&node, &[], Some("b")), ["a kubelet that says it is ready"]);
+    }
+}

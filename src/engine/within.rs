@@ -1,0 +1,111 @@
+//! What the cluster comes to by itself: its verification is judged once hosts are done, and looked at again until it holds.
+
+use super::cancel::Stop;
+use super::event::Event;
+use super::glance::Asked;
+use super::host::HostRun;
+use super::prove::Unsettled;
+use super::run::Run;
+use crate::model::{Untrusted, Verdict};
+use crate::plan::{self, HostPlan};
+use crate::probe::Probe;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long it is waited between two looks: a little longer each time.
+const SHORTLY: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A verification that does not hold and may take its time.
+struct Open {
+    recipe: String,
+    name: String,
+    within: Duration,
+    why: String,
+}
+
+/// Whether what the plan says of the cluster's verification may be another thing after this run, although nothing changes on
+/// the cluster: hosts change, or it may take its time.
+pub(super) fn may_move(run: &Run<'_>, plan: &HostPlan) -> bool {
+    let own = run.project.instances.get(&plan.host).into_iter().flatten().flat_map(|own| &own.recipe.verify);
+    let open = |name: &str| plan.verify.iter().any(|verify| verify.name == name && !verify.verdict.is_settled());
+    let mut own = own.filter(|verify| verify.of_cluster);
+    own.any(|verify| run.hosts_change || verify.within_s.is_some() && open(&verify.name))
+}
+
+impl HostRun<'_> {
+    /// Waits until every host of the run is done, where that is what verification of the cluster is about.
+    pub(super) async fn await_hosts(&self) {
+        let verified = self.run.project.instances.get(self.host()).into_iter().flatten();
+        if !self.host().is_cluster() || verified.flat_map(|own| &own.recipe.verify).next().is_none() {
+            return;
+        }
+        let hosts: Vec<_> = self.run.spans.members.iter().filter(|host| !host.is_cluster()).collect();
+        let done =
+            |standing: &super::board::Standing| hosts.iter().all(|host| standing.is_finished(host)).then_some(());
+        self.run.board.until(done).await;
+    }
+
+    /// Looks again until verification holds that may take its time, of one recipe or of all; at most as long as each says.
+    pub(super) async fn await_verification(&mut self, recipe: Option<&str>) {
+        let (began, mut pause) = (Instant::now(), SHORTLY);
+        let mut told: BTreeMap<String, String> = BTreeMap::new();
+        loop {
+            let left = |open: &Open| open.within.saturating_sub(began.elapsed());
+            let open: Vec<Open> = self.open(recipe).into_iter().filter(|open| !left(open).is_zero()).collect();
+            let Some(longest) = open.iter().map(left).max().filter(|_| self.lost.is_none()) else { return };
+            open.iter().for_each(|open| self.tell_open(open, &mut told));
+            tokio::select! {
+                () = tokio::time::sleep(pause.min(longest)) => {}
+                () = self.run.cancel.reached(Stop::Finish) => return,
+            }
+            pause = (pause * 2).min(PAUSE);
+            self.look_again(&open).await;
+        }
+    }
+
+    /// Returns the verification that does not hold yet. What stopped before it is not waited for.
+    fn open(&self, only: Option<&str>) -> Vec<Open> {
+        let shared = self.run.board.shared();
+        let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
+        let unsettled = Unsettled::of(&self.steps);
+        let mut open = Vec::new();
+        for instance in case.instances().iter().filter(|i| !i.absent && only.is_none_or(|only| only == i.recipe.name)) {
+            let recipe = &instance.recipe.name;
+            if unsettled.has_stopped(recipe) || !self.run.options.filter.admits_recipe(recipe) {
+                continue;
+            }
+            for verify in &instance.recipe.verify {
+                let Some(within_s) = verify.within_s else { continue };
+                if let (Verdict::Change | Verdict::Unknown, why) = plan::verification(&case, instance, verify) {
+                    let (recipe, name) = (recipe.clone(), verify.name.clone());
+                    open.push(Open { recipe, name, within: Duration::from_secs(within_s), why });
+                }
+            }
+        }
+        open
+    }
+
+    /// Says what is waited for, each time that changes.
+    fn tell_open(&self, open: &Open, told: &mut BTreeMap<String, String>) {
+        let why = self.run.board.shared().secrets.scrub(&open.why);
+        if told.insert(format!("{}: {}", open.recipe, open.name), why.clone()).as_ref() != Some(&why) {
+            let (recipe, name, host) = (open.recipe.clone(), open.name.clone(), self.host().clone());
+            self.run.say(Event::AwaitingVerification { host, recipe, name, why: Untrusted::from(why) });
+        }
+    }
+
+    async fn look_again(&mut self, open: &[Open]) {
+        let shared = self.run.board.shared();
+        let probes: BTreeSet<Probe> = {
+            let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
+            let recipes: BTreeSet<&str> = open.iter().map(|open| open.recipe.as_str()).collect();
+            recipes.into_iter().flat_map(|recipe| plan::verify_probes(&case, recipe)).collect()
+        };
+        match self.link.observe(&probes, &shared.secrets).await {
+            Ok(observation) => self.seen.update(observation),
+            Err(error) => self.lost = Some(error),
+        }
+    }
+}
