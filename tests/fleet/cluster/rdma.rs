@@ -210,7 +210,7 @@ fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
     trial.is_settled();
     // Somebody sets another number, which no running plugin reads.
     let edited = CONFIG.replace("1000", "1024").replace('"', "\\\"");
-    let patch = format!(r#"{{"data":{{"config.json":"{edited}"}}}}"#);
+    let patch = format!(r#"{{"data":{{"config.json":"{edited}","mine":"1"}}}}"#);
     trial.tampered(&["patch", "configmap", config, "--type=merge", "-p", &patch]);
     assert_eq!(trial.asked(&["configmap", config], r"{.data.config\.json}"), CONFIG);
     // A declared change starts the plugin anew.
@@ -260,19 +260,21 @@ fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
 }
 
 #[test]
-fn a_configuration_that_is_no_json_is_rendered_by_nobody() {
+fn a_configuration_that_is_no_json_is_refused() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "plugincomment", Helm::Four);
     trial.own("rdma-shared-device-plugin", |text| {
         text.replace(r#"{"periodicUpdateInterval""#, "# seconds\n              {\"periodicUpdateInterval\"")
     });
-    trial.declare(&plugin("plugincomment", ""));
-    let plan = trial.forge(&["plan"]);
-    has(&plan, "the chart `rdma-shared-device-plugin` cannot be rendered");
-    trial.declare(&plugin("plugincomment", ", via: manifest"));
-    let refused = trial.forge(&["validate"]);
-    assert!(refused.to_string().contains("config.json"), "{refused}");
-    assert_ne!(refused.code, 0, "{refused}");
+    for via in ["chart", "manifest"] {
+        trial.declare(&plugin("plugincomment", &format!(", via: {via}")));
+        let refused = trial.forge(&["plan"]);
+        assert_eq!(refused.code, 65, "{refused}");
+        assert!(
+            refused.to_string().contains("`config.json` of ConfigMap plugincomment/rdma-devices is not JSON"),
+            "{refused}"
+        );
+    }
 }
 
 #[test]
