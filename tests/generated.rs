@@ -212,5 +212,14 @@ fn every_fact_is_in_the_reference() {
         let reads: Vec<String> = fact.reads.iter().map(|source| format!("`{source}`")).collect();
         page += &format!("\nReads: {}\n", reads.join(", "));
     }
+    page += "\n# Facts of the cluster\n\nWhat its API tells, for steps, rules and verification of `scope: cluster`. They are asked for only where somebody \
+             reads them.\n";
+    for fact in facts::of_cluster() {
+        page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
+        for (field, doc) in fact.fields {
+            page += &format!("- `{field}`: {doc}\n");
+        }
+        page += &format!("\nAsks: `GET {}`\n", fact.path);
+    }
     holds("docs/reference/facts.md", &page);
 }

@@ -70,6 +70,9 @@ pub struct RuleLine {
     /// What is said where it does not hold.
     #[serde(rename = "else")]
     pub otherwise: String,
+    /// Whether it is of the cluster.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_cluster: bool,
     /// Whether it only warns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warns: bool,
@@ -109,6 +112,9 @@ pub struct VerifyLine {
     pub level: Level,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+    /// Whether it is of the cluster.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_cluster: bool,
     /// `expect` over facts, or a `check` on the host.
     pub by: &'static str,
     pub place: String,
@@ -229,6 +235,7 @@ fn rule(rule: &Rule, place: String) -> RuleLine {
         when: rule.when.as_ref().map(|when| when.source.clone()),
         require: rule.require.source.clone(),
         otherwise: rule.otherwise.clone(),
+        of_cluster: rule.of_cluster,
         warns: rule.class.is_none(),
         place,
     }
@@ -272,6 +279,7 @@ fn verify(verify: &Verify, place: String) -> VerifyLine {
         name: verify.name.clone(),
         level: verify.level,
         when: verify.when.as_ref().map(|when| when.source.clone()),
+        of_cluster: verify.of_cluster,
         by: if verify.expect.is_some() { "expect" } else { "check" },
         place,
     }

@@ -1,13 +1,13 @@
 //! The cluster's API beside the hosts: which steps run there, and with which parameters.
 //!
-//! Steps of scope `cluster` run once, through the API. So a recipe with such steps is two on its hosts and on the API: each
-//! has its own steps, and only hosts have rules and verification, which read facts.
+//! Steps of scope `cluster` run once, through the API. So a recipe with such steps, rules or verification is two on its hosts and
+//! on the API: each has its own.
 
 use super::instances::Library;
 use super::links::edges_of;
 use super::statics::templates;
-use super::template::{Form, Program, Programs, Root};
-use super::{Connect, Host, Instance, Project, Recipe, Step};
+use super::template::{Form, Program, Programs, Read, Root};
+use super::{Connect, Host, Instance, Project, Recipe, Rule, Step, Verify};
 use crate::diag::{Code, Diag, Diags, Sources, Span};
 use crate::model::{HostName, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +24,40 @@ pub(super) fn is_all_of_cluster(recipe: &Recipe) -> bool {
 }
 
 fn has_any(recipe: &Recipe) -> bool {
-    recipe.steps.iter().any(|step| is_of_cluster(step))
+    parts(recipe).next().is_some()
+}
+
+/// Returns what a recipe has for the API, each with its name for people, its place and its templates.
+fn parts(recipe: &Recipe) -> impl Iterator<Item = Part<'_>> {
+    let steps = recipe.steps.iter().filter(|step| is_of_cluster(step));
+    let rules = recipe.rules.iter().filter(|rule| rule.of_cluster);
+    let verify = recipe.verify.iter().filter(|verify| verify.of_cluster);
+    steps.map(|step| of_step(step)).chain(rules.map(of_rule)).chain(verify.map(of_verify))
+}
+
+/// A step, a rule or a verification of the cluster.
+struct Part<'r> {
+    name: String,
+    span: Span,
+    texts: Vec<(&'r str, Form, Span)>,
+}
+
+fn of_step(step: &Step) -> Part<'_> {
+    Part { name: format!("step `{}`", step.name), span: step.span, texts: texts(step) }
+}
+
+fn of_rule(rule: &Rule) -> Part<'_> {
+    let exprs = rule.when.iter().chain([&rule.require]);
+    let texts = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+    Part { name: "a rule of the cluster".to_owned(), span: rule.span, texts }
+}
+
+fn of_verify(verify: &Verify) -> Part<'_> {
+    Part {
+        name: format!("verification `{}`", verify.name),
+        span: verify.span,
+        texts: super::statics::texts_of_verify(verify),
+    }
 }
 
 /// Puts the API beside the hosts, where a recipe has steps for it.
@@ -54,10 +87,10 @@ fn member(span: Span) -> Host {
 }
 
 fn homeless(recipe: &Recipe, diags: &mut Diags) {
-    for step in recipe.steps.iter().filter(|step| is_of_cluster(step)) {
-        let message = format!("step `{}` is one of the cluster's API, and the inventory names none", step.name);
+    for part in parts(recipe) {
+        let message = format!("{} is one of the cluster's API, and the inventory names none", part.name);
         let hint = "say which: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
-        diags.push(Diag::error(Code::BadScope, message).at(step.span).hint(hint));
+        diags.push(Diag::error(Code::BadScope, message).at(part.span).hint(hint));
     }
 }
 
@@ -113,11 +146,11 @@ fn differing(recipe: &Recipe, first: &Instance, other: &Instance, read: &BTreeSe
     }
 }
 
-/// Returns the parameters that steps of the cluster read.
+/// Returns the parameters that steps, rules and verification of the cluster read.
 fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
     let mut read = BTreeSet::new();
-    for step in recipe.steps.iter().filter(|step| is_of_cluster(step)) {
-        for (text, form, _) in texts(step) {
+    for part in parts(recipe) {
+        for (text, form, _) in part.texts {
             let program = programs.get(text, form);
             let reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
             read.extend(
@@ -173,37 +206,44 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
         needs: recipe.needs.clone(),
         after: recipe.after.clone(),
         during: if on_hosts { recipe.during.clone() } else { Vec::new() },
-        rules: if on_hosts { recipe.rules.clone() } else { Vec::new() },
+        rules: recipe.rules.iter().filter(|rule| rule.of_cluster == of_cluster).cloned().collect(),
         steps: recipe.steps.iter().filter(|step| is_of_cluster(step) == of_cluster).cloned().collect(),
         unread: recipe.unread.clone(),
-        verify: if on_hosts { recipe.verify.clone() } else { Vec::new() },
+        verify: recipe.verify.iter().filter(|verify| verify.of_cluster == of_cluster).cloned().collect(),
         uses: Vec::new(),
         fails_as: recipe.fails_as.clone(),
     }
 }
 
-/// Reports templates of a step of the cluster that read what only a host has.
-pub(super) fn check_names(step: &Step, programs: &Programs, sources: &Sources, diags: &mut Diags) {
-    if !is_of_cluster(step) {
-        return;
-    }
-    for (text, form, span) in texts(step) {
-        let program = programs.get(text, form);
-        for read in program.iter().flat_map(Program::reads) {
-            let root = match read.root {
-                Root::Host => "host",
-                Root::Facts => "facts",
-                Root::Vars => "vars",
-                _ => continue,
-            };
-            let diag = Diag::error(
-                Code::UnknownName,
-                format!("`{root}` is of one host, and step `{}` runs on none", step.name),
-            );
-            let at = super::render::place(&read.range, text, span, sources);
-            diags.push(diag.at(at).hint("read parameters, `hosts`, or what steps of hosts export"));
+/// Reports templates of what is of the cluster that read what only a host has.
+pub(super) fn check_names(recipe: &Recipe, programs: &Programs, sources: &Sources, diags: &mut Diags) {
+    for part in parts(recipe) {
+        for (text, form, span) in &part.texts {
+            let program = programs.get(text, *form);
+            for read in program.iter().flat_map(Program::reads) {
+                if let Some(diag) = of_host(read, &part.name) {
+                    diags.push(diag.at(super::render::place(&read.range, text, *span, sources)));
+                }
+            }
         }
     }
+}
+
+fn of_host(read: &Read, part: &str) -> Option<Diag> {
+    const HINT: &str = "read parameters, `hosts`, or what steps of hosts export";
+    let root = match read.root {
+        Root::Host => "host",
+        Root::Facts if read.path.first().is_none_or(|name| !crate::facts::is_of_cluster(name)) => "facts",
+        Root::Vars => "vars",
+        _ => return None,
+    };
+    let own: Vec<String> = crate::facts::of_cluster().iter().map(|fact| format!("`facts.{}`", fact.name)).collect();
+    let hint = match root {
+        "facts" => format!("of the cluster there are {}; else {HINT}", own.join(" and ")),
+        _ => HINT.to_owned(),
+    };
+    let diag = Diag::error(Code::UnknownName, format!("`{root}` is of one host, and {part} runs on none"));
+    Some(diag.hint(hint))
 }
 
 /// Reports steps of the cluster that need what is applied to no host at all.

@@ -275,6 +275,8 @@ pub struct Expr {
 /// `rules:` — what must hold for parameters (judged at validate) or facts (judged per host).
 #[derive(Clone, Debug)]
 pub struct Rule {
+    /// Whether it is of the cluster, and not of hosts.
+    pub of_cluster: bool,
     pub when: Option<Expr>,
     pub require: Expr,
     pub otherwise: String,
@@ -309,13 +311,39 @@ impl FailsAs {
 #[derive(Clone, Debug)]
 pub struct Verify {
     pub name: String,
+    /// Whether it is of the cluster, and not of hosts.
+    pub of_cluster: bool,
     pub when: Option<Expr>,
+    /// Objects of the cluster that `expect` is about.
+    pub about: Option<About>,
     /// Either an expression over facts …
     pub expect: Option<Expr>,
     /// … or a read-only command that must exit 0.
     pub check: Option<Node>,
+    /// A text with the values that matter, for where it does not hold.
+    pub shows: Option<(String, Span)>,
+    /// How long an apply waits until it holds. Seconds.
+    pub within_s: Option<u64>,
     pub level: Level,
     pub span: Span,
+}
+
+/// Objects of the cluster that a verification is about.
+#[derive(Clone, Debug)]
+pub enum About {
+    /// `object`: one, by its name.
+    One(Node),
+    /// `objects`: all of a kind, or those that have some labels.
+    All(Node),
+}
+
+impl About {
+    /// Returns which ones, with templates as they were written.
+    pub fn node(&self) -> &Node {
+        match self {
+            Self::One(node) | Self::All(node) => node,
+        }
+    }
 }
 
 /// A step as written. Its resource is kept as a tree until a host's values are known.

@@ -328,12 +328,12 @@ fn recipe(key: &str) -> Value {
         "during" => during(),
         "rules" => said(
             "What must hold for parameters and facts.",
-            list_of(object(&["when", "require", "else", "class"], rule, &["require", "else"])),
+            list_of(object(&super::recipe::RULE, rule, &["require", "else"])),
         ),
         "steps" => said("Steps, in the order in which they run.", list_of(step())),
         "verify" => said(
             "What must be seen once the recipe is applied.",
-            list_of(object(&["name", "when", "expect", "check", "level"], judged, &["name"])),
+            list_of(object(&super::recipe::VERIFY, judged, &["name"])),
         ),
         "fails_as" => said(
             "What programs print when they fail, and why.",
@@ -384,6 +384,22 @@ fn rule(key: &str) -> Value {
             "How a host is blocked that it does not hold for; `warning` blocks nothing.",
             json!({ "enum": ["rule", "hardware", "host", "warning"] }),
         ),
+        "scope" => realm(),
+        _ => json!({}),
+    }
+}
+
+fn realm() -> Value {
+    said("Whether each host is judged, as without it, or the cluster.", json!({ "enum": ["host", "cluster"] }))
+}
+
+fn named(key: &str) -> Value {
+    match key {
+        "api_version" => said("`v1`, `apps/v1`.", text()),
+        "kind" => said("Kind of the objects.", text()),
+        "namespace" => said("Where they stand; all namespaces without it.", text()),
+        "name" => said("Name of the object.", text()),
+        "labels" => said("Labels that they have.", map_of(text())),
         _ => json!({}),
     }
 }
@@ -400,6 +416,17 @@ fn judged(key: &str) -> Value {
     match key {
         "name" => said("What is proven.", text()),
         "when" => said("Expression: where it counts.", text()),
+        "scope" => realm(),
+        "object" => said(
+            "One object of the cluster, which `expect` reads as `object`.",
+            object(&super::recipe::OBJECT, named, &["api_version", "kind", "name"]),
+        ),
+        "objects" => said(
+            "Objects of the cluster, which `expect` reads as the list `objects`.",
+            object(&super::recipe::OBJECTS, named, &["api_version", "kind"]),
+        ),
+        "shows" => said("Text with the values that matter, said where it does not hold.", text()),
+        "within" => said("How long an apply waits until it holds on the cluster.", duration()),
         "expect" => said("Expression over facts.", text()),
         "check" => said("Read-only command that must exit 0.", text()),
         "level" => said("How deep it goes.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),

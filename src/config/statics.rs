@@ -6,7 +6,7 @@ use super::instances::{Library, unknown_param, unknown_recipe};
 use super::links::Need;
 use super::render::{diagnose, place};
 use super::template::{Form, Program, Programs, Read, Root};
-use super::{Data, Expr, Key, Node, Recipe, Step, Use, scalar};
+use super::{About, Data, Expr, Key, Node, Recipe, Step, Use, Verify, scalar};
 use crate::diag::{Code, Diag, Diags, Sources, Span};
 use crate::facts::Shape;
 use indexmap::IndexMap;
@@ -35,30 +35,66 @@ pub(super) enum Place<'p> {
     /// `uses` of a stack.
     Stack(&'p Recipe),
     /// Rules and verification.
-    Recipe(&'p Recipe),
+    Recipe(&'p Recipe, Of),
     /// A step, with or without `each`.
-    Step(&'p Recipe, bool),
+    Step(&'p Recipe, bool, Of),
+}
+
+/// What is judged or changed there.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Of {
+    Hosts,
+    Cluster,
+    /// The cluster, with the object of a verification.
+    Object,
+    /// With several of them.
+    Objects,
+}
+
+impl Of {
+    fn verify(verify: &Verify) -> Self {
+        match &verify.about {
+            Some(About::One(_)) => Self::Object,
+            Some(About::All(_)) => Self::Objects,
+            None => Self::realm(verify.of_cluster),
+        }
+    }
+
+    fn realm(of_cluster: bool) -> Self {
+        if of_cluster { Self::Cluster } else { Self::Hosts }
+    }
 }
 
 impl World<'_> {
     /// Looks at every template of a recipe.
     pub fn recipe(&self, recipe: &Recipe, diags: &mut Diags) {
-        let at = Place::Recipe(recipe);
+        super::member::check_names(recipe, self.programs, self.sources, diags);
         for rule in &recipe.rules {
+            let at = Place::Recipe(recipe, Of::realm(rule.of_cluster));
             rule.when.iter().chain([&rule.require]).for_each(|expr| self.expr(expr, at, diags));
         }
         for verify in &recipe.verify {
-            verify.when.iter().chain(&verify.expect).for_each(|expr| self.expr(expr, at, diags));
-            verify.check.iter().for_each(|node| self.node(node, at, diags));
+            self.verify(recipe, verify, diags);
         }
         recipe.steps.iter().for_each(|step| self.step(recipe, step, diags));
         recipe.uses.iter().for_each(|used| self.used(recipe, used, diags));
         report_exports(recipe, diags);
     }
 
+    /// Which objects are asked for is known before them.
+    fn verify(&self, recipe: &Recipe, verify: &Verify, diags: &mut Diags) {
+        let (before, at) = (Of::realm(verify.of_cluster), Place::Recipe(recipe, Of::verify(verify)));
+        let before = Place::Recipe(recipe, before);
+        verify.when.iter().for_each(|expr| self.expr(expr, before, diags));
+        verify.about.iter().for_each(|about| self.node(about.node(), before, diags));
+        verify.expect.iter().for_each(|expr| self.expr(expr, at, diags));
+        verify.check.iter().for_each(|node| self.node(node, at, diags));
+        verify.shows.iter().for_each(|(text, span)| self.text(text, *span, at, diags));
+    }
+
     fn step(&self, recipe: &Recipe, step: &Step, diags: &mut Diags) {
-        super::member::check_names(step, self.programs, self.sources, diags);
-        let (once, turn) = (Place::Step(recipe, false), Place::Step(recipe, step.each.is_some()));
+        let of = Of::realm(super::member::is_of_cluster(step));
+        let (once, turn) = (Place::Step(recipe, false, of), Place::Step(recipe, step.each.is_some(), of));
         step.each.iter().for_each(|expr| self.expr(expr, once, diags));
         step.when.iter().chain(&step.key).for_each(|expr| self.expr(expr, turn, diags));
         self.node(&step.body, turn, diags);
@@ -139,7 +175,7 @@ impl World<'_> {
             return Some(why);
         }
         match (read.root, at) {
-            (Root::Params, Place::Stack(recipe) | Place::Recipe(recipe) | Place::Step(recipe, _)) => {
+            (Root::Params, Place::Stack(recipe) | Place::Recipe(recipe, _) | Place::Step(recipe, ..)) => {
                 known(read, 0, recipe.params.keys().map(String::as_str)).or_else(|| self.inside_param(recipe, read))
             }
             (Root::Vars, _) if read.optional => None,
@@ -154,7 +190,8 @@ impl World<'_> {
                 Some(diag.hint("write recipe and name out: `exports[\"kube-control\"].join`"))
             }
             (Root::Exports, _) => self.of_recipe(read, export_names),
-            (Root::Facts, _) => facts(read),
+            (Root::Facts, Place::Recipe(_, Of::Hosts) | Place::Step(_, _, Of::Hosts)) => facts(read),
+            (Root::Facts, _) => facts_of_cluster(read),
             _ => None,
         }
     }
@@ -190,7 +227,12 @@ fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
             "parameters of other recipes, exports and `hosts` cannot stand in parameters",
             "read them in the steps of a recipe",
         ),
-        (Root::Item | Root::Key, Place::Step(_, true)) => return None,
+        (Root::Object, Place::Recipe(_, Of::Object)) | (Root::Objects, Place::Recipe(_, Of::Objects)) => return None,
+        (Root::Object | Root::Objects, _) => (
+            "`object` and `objects` are known only inside verification that names them",
+            "name it: `object: { api_version: …, kind: …, name: … }`",
+        ),
+        (Root::Item | Root::Key, Place::Step(_, true, _)) => return None,
         (Root::Item | Root::Key, _) => {
             ("`item` and `key` are known only inside a step with `each`", "add `each` to the step")
         }
@@ -222,18 +264,34 @@ fn facts(read: &Read) -> Option<Diag> {
         let diag = Diag::error(Code::UnknownName, "a fact must be named");
         return Some(diag.hint("write its name out: `facts.os`"));
     }
+    if let Some(name) = read.path.first().filter(|name| crate::facts::is_of_cluster(name)) {
+        let diag = Diag::error(Code::UnknownName, format!("`facts.{name}` is of the cluster, and no host has it"));
+        return Some(diag.hint("read it in steps, rules and verification of `scope: cluster`"));
+    }
     let all = crate::facts::all();
     known(read, 0, all.iter().map(|fact| fact.name)).or_else(|| {
         let fact = all.iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
-        let depth = match fact.shape {
-            Shape::Map => 1,
-            // A list may be indexed; of what else is read of one, the engine tells.
-            Shape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
-            Shape::ByName => 2,
-            Shape::List | Shape::Value => return None,
-        };
-        known(read, depth, fact.fields.iter().map(|(name, _)| *name))
+        field(read, fact.shape, fact.fields)
     })
+}
+
+/// Names that are facts of hosts alone are reported where the part that reads them is.
+fn facts_of_cluster(read: &Read) -> Option<Diag> {
+    let fact =
+        crate::facts::of_cluster().iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
+    field(read, fact.shape, fact.fields)
+}
+
+/// Returns the mistake of a field that a fact does not have.
+fn field(read: &Read, shape: Shape, fields: &[(&'static str, &str)]) -> Option<Diag> {
+    let depth = match shape {
+        Shape::Map => 1,
+        // A list may be indexed; of what else is read of one, the engine tells.
+        Shape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
+        Shape::ByName => 2,
+        Shape::List | Shape::Value => return None,
+    };
+    known(read, depth, fields.iter().map(|(name, _)| *name))
 }
 
 fn export_names(recipe: &Recipe) -> Vec<&str> {
@@ -341,6 +399,15 @@ pub(super) fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
     texts
 }
 
+/// Returns every template of a verification with its form and place.
+pub(super) fn texts_of_verify(verify: &Verify) -> Vec<(&str, Form, Span)> {
+    let exprs = verify.when.iter().chain(&verify.expect);
+    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+    verify.check.iter().chain(verify.about.iter().map(About::node)).for_each(|node| templates(node, &mut texts));
+    texts.extend(verify.shows.iter().map(|(text, span)| (text.as_str(), Form::Template, *span)));
+    texts
+}
+
 /// Collects the templates of a tree.
 pub(super) fn templates<'n>(node: &'n Node, into: &mut Vec<(&'n str, Form, Span)>) {
     match &node.data {
@@ -371,9 +438,8 @@ pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Projec
 pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need> {
     let mut all: Vec<(&str, Form, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
     let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    let verify = recipe.verify.iter().flat_map(|verify| verify.when.iter().chain(&verify.expect));
-    all.extend(rules.chain(verify).map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
-    recipe.verify.iter().flat_map(|verify| &verify.check).for_each(|node| templates(node, &mut all));
+    all.extend(rules.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
+    all.extend(recipe.verify.iter().flat_map(texts_of_verify));
     let mut needs = Vec::new();
     for (text, form, span) in all {
         if let Ok(program) = programs.get(text, form).as_ref() {

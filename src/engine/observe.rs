@@ -181,7 +181,7 @@ fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String>
 
 /// A recording is of use beyond what its project reads.
 fn every_fact() -> BTreeSet<String> {
-    crate::facts::all().iter().map(|fact| fact.name.to_owned()).collect()
+    crate::facts::names().map(str::to_owned).collect()
 }
 
 /// Asks `hosts` for every fact.
@@ -317,7 +317,8 @@ impl Look<'_> {
     /// One failed read says nothing: it is tried once more.
     async fn once_more(&self, link: &impl Asked, seen: &mut HostSeen, secrets: &SecretStore) {
         let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
-        let mut failed: BTreeSet<Probe> = unread.map(|(name, _)| Probe::Fact { name: name.clone() }).collect();
+        let mut failed: BTreeSet<Probe> =
+            unread.filter_map(|(name, _)| crate::facts::question(&seen.host, name)).collect();
         failed.extend(seen.observation.failed());
         // What is only compared is told as unknown, and decides nothing: it is not worth a round trip.
         failed.retain(|probe| !matches!(probe, Probe::Fact { name } if self.beside.contains(name)));

@@ -203,5 +203,5 @@ pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
     let read = project.facts_read();
     let always = |name: &str| matches!(name, "identity" | "boot" | "simulated");
     let used = |name: &&str| always(name) || read.as_ref().is_none_or(|read| read.contains(*name));
-    crate::facts::all().iter().map(|fact| fact.name).filter(used).map(str::to_owned).collect()
+    crate::facts::names().filter(used).map(str::to_owned).collect()
 }

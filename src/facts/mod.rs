@@ -11,6 +11,7 @@ mod acs;
 pub mod alike;
 mod boot;
 mod cgroup;
+mod cluster;
 pub mod command;
 mod cpu;
 mod disk;
@@ -56,6 +57,8 @@ mod topology;
 mod units;
 mod verbs;
 mod virtualization;
+
+pub use cluster::{ClusterFact, is_of_cluster, of_cluster, question, whole};
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Output, Probe, Unknown};
@@ -149,6 +152,11 @@ pub fn all() -> &'static [Fact] {
     &ALL
 }
 
+/// Returns the name of every fact, of hosts and of the cluster.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|fact| fact.name).chain(of_cluster().iter().map(|fact| fact.name))
+}
+
 /// Returns why a part of a fact could not be told, if `value` stands for that.
 pub fn why_unknown(value: &Value) -> Option<&str> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
@@ -186,6 +194,7 @@ impl Facts {
             };
             facts.insert(fact.name.to_owned(), value);
         }
+        facts.extend(cluster::observed(seen));
         Self(facts)
     }
 }

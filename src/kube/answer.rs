@@ -1,13 +1,11 @@
 //! Answers of the API that say no, told apart from none at all.
 
+use super::api::PART;
 use super::{Cluster, KubeError};
 use ::kube::core::Status;
 use ::kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-
-/// Objects that one answer holds at most: answers to lists of large clusters come in parts.
-const PART: u32 = 500;
 
 /// What the server said in the place of what was asked for.
 pub(super) type No = Box<Status>;

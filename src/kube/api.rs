@@ -47,6 +47,9 @@ impl Refusal {
     }
 }
 
+/// Objects that one answer holds at most: answers to lists of large clusters come in parts.
+pub(super) const PART: u32 = 500;
+
 pub(super) type Answer = Result<Value, Refusal>;
 
 /// Kinds of one version of an API.
@@ -212,6 +215,30 @@ impl Cluster {
             ..DeleteParams::background()
         };
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
+    }
+
+    /// Returns every object of a kind that has `labels`, in a namespace or in all of them.
+    pub(super) async fn every(
+        &self,
+        place: &Place,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let mut params = ListParams::default().limit(PART);
+        params.label_selector = labels.map(str::to_owned);
+        let mut all = Vec::new();
+        loop {
+            let request = place.request(namespace).list(&params).map_err(unbuilt)?;
+            let mut part = self.put(self.client.request::<Value>(request)).await?;
+            let next = part.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty());
+            params.continue_token = next.map(str::to_owned);
+            if let Some(Value::Array(items)) = part.get_mut("items").map(Value::take) {
+                all.extend(items);
+            }
+            if params.continue_token.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     /// Returns the first few objects of a kind in a namespace.

@@ -44,6 +44,32 @@ pub(super) fn clean(mut object: Value) -> Value {
     object
 }
 
+/// Returns the object with its status as it may be shown and kept: secrets that forge knows, and all values of a Secret, are left
+/// out, and so is what the API and `kubectl` keep for themselves.
+pub(super) fn shown(mut object: Value, secrets: &SecretStore) -> Value {
+    if is_secret(&object) {
+        let values = object.get_mut("data").and_then(Value::as_object_mut).into_iter().flatten();
+        values.for_each(|(_, value)| *value = json!(SECRET));
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.shift_remove(ANNOTATIONS[2]);
+        }
+    }
+    scrubbed(&mut object, secrets);
+    object
+}
+
+fn scrubbed(value: &mut Value, secrets: &SecretStore) {
+    match value {
+        Value::String(text) => *text = secrets.scrub(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| scrubbed(item, secrets)),
+        Value::Object(map) => map.iter_mut().for_each(|(_, value)| scrubbed(value, secrets)),
+        _ => {}
+    }
+}
+
 /// Puts secrets in the place of placeholders. What is text in a Secret is written as the API keeps it.
 pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
     let mut object = with_secrets(object, secrets);
@@ -137,6 +163,23 @@ mod tests {
         withheld(&mut live, &mut dry, None);
         assert_eq!(live, secret(SECRET, SECRET));
         assert_eq!(dry, secret(SECRET, OTHER));
+    }
+
+    #[test]
+    fn what_is_shown_has_its_status_and_no_secrets() {
+        let mut secrets = SecretStore::default();
+        secrets.insert("TOKEN", SecretString::from("hunter2".to_owned()));
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "status": { "phase": "Running" }, "spec": { "args": ["--token=hunter2"] },
+            "metadata": { "managedFields": [1], "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b" } },
+        });
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Pod", "status": { "phase": "Running" }, "spec": { "args": ["--token=(secret)"] },
+            "metadata": { "annotations": { "a": "b" } },
+        });
+        assert_eq!(shown(pod, &secrets), expected);
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "MQ==" } });
+        assert_eq!(shown(secret, &secrets)["data"]["a"], SECRET);
     }
 
     #[test]

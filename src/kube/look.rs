@@ -73,6 +73,8 @@ impl Onlooker {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
                 Reading::Object(self.object(id, want.as_ref(), served, secrets).await?)
             }
+            Probe::Objects(asked) => Reading::Objects(self.cluster.objects(asked, served, secrets).await?),
+            Probe::ClusterFact { name } => Reading::ClusterFact(self.cluster.fact(name).await?),
             Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
                 Ok(state) => Reading::Release(Box::new(state)),

@@ -14,11 +14,13 @@ mod clean;
 mod cluster;
 mod error;
 mod evict;
+mod fact;
 mod fields;
 mod helm;
 mod lock;
 mod look;
 mod node;
+mod objects;
 mod pod;
 mod records;
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
 
 fn warning(case: &Case<'_>, instance: &Arc<Instance>, rule: &Rule) -> Option<Warning> {
     let says = match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
-        Judged::Fails { reads } if !reads.is_empty() => rule.otherwise.clone(),
+        Judged::Fails { reads, .. } if !reads.is_empty() => rule.otherwise.clone(),
         Judged::Unknown { why, .. } => format!("a rule that warns cannot be judged: {why}"),
         _ => return None,
     };

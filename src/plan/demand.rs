@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Returns every question that can be put with what is known now. Asked again after the facts are in, it
 /// holds those too whose text needed them.
 pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
-    let facts = facts.iter().filter(|_| !case.host.name.is_cluster());
-    let mut probes: BTreeSet<Probe> = facts.map(|name| Probe::Fact { name: name.clone() }).collect();
+    let mut probes: BTreeSet<Probe> =
+        facts.iter().filter_map(|name| crate::facts::question(&case.host.name, name)).collect();
     probes.extend([Probe::Records, Probe::Account]);
     let turns = case.candidate_turns();
     for turn in &turns {
@@ -28,26 +28,41 @@ pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
 fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
     let admitted = |verify: &&Verify| case.ground.filter.admits_level(verify.level);
     let entries = instance.recipe.verify.iter().filter(|_| !instance.absent).filter(admitted);
-    let judged =
-        entries.map(|verify| (verify, case.ground.expander.verify(case.host, instance, verify, &case.known())));
-    let probe = |(verify, judged): (&Verify, Judged)| {
-        check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None)
-    };
-    judged.filter_map(probe).collect()
+    entries.filter_map(|verify| verify_probe(case, instance, verify)).collect()
+}
+
+/// Returns the question behind a verification, where there is one.
+fn verify_probe(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> Option<Probe> {
+    let (expander, known) = (case.ground.expander, case.known());
+    match expander.about(case.host, instance, verify, &known) {
+        Some(asked) => Some(Probe::Objects(Box::new(asked.ok()?))),
+        None => {
+            let judged = expander.verify(case.host, instance, verify, &known);
+            check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None)
+        }
+    }
 }
 
 /// Returns the questions that judge the verification of one recipe, with the facts it reads.
 pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
     let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
     let checks = own.clone().flat_map(|instance| of_verify(case, instance));
-    let expected = own.flat_map(|instance| &instance.recipe.verify).filter_map(|verify| verify.expect.as_ref());
-    checks.chain(expected.flat_map(|expect| facts_named(&expect.source))).collect()
+    let expected = own.flat_map(|instance| &instance.recipe.verify).flat_map(verify_facts(case));
+    checks.chain(expected).collect()
 }
 
-/// Returns the facts that an expression names.
-fn facts_named(source: &str) -> Vec<Probe> {
-    let named = crate::facts::all().iter().filter(|fact| source.contains(&format!("facts.{}", fact.name)));
-    named.map(|fact| Probe::Fact { name: fact.name.to_owned() }).collect()
+/// Returns the questions behind the facts that a verification names.
+fn verify_facts<'c>(case: &'c Case<'_>) -> impl Fn(&Verify) -> Vec<Probe> + 'c {
+    |verify| {
+        let texts = verify.expect.iter().map(|expect| &expect.source).chain(verify.shows.iter().map(|(text, _)| text));
+        texts.flat_map(|text| facts_named(case, text)).collect()
+    }
+}
+
+/// Returns the questions behind the facts that an expression names.
+fn facts_named(case: &Case<'_>, source: &str) -> Vec<Probe> {
+    let named = crate::facts::names().filter(|name| source.contains(&format!("facts.{name}")));
+    named.filter_map(|name| crate::facts::question(&case.host.name, name)).collect()
 }
 
 /// Returns the questions that judge one turn, with those of the inputs it restarts on. Its own change, and that of
@@ -61,7 +76,7 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
     }
     if let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) {
         probes.extend(effective_probe(case, turn));
-        probes.extend(effective.expect.iter().flat_map(|expect| facts_named(&expect.source)));
+        probes.extend(effective.expect.iter().flat_map(|expect| facts_named(case, &expect.source)));
     }
     probes.extend(export_probes(case, turn).into_iter().map(|(_, probe)| probe));
     probes

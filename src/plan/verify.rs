@@ -4,8 +4,9 @@ use super::case::Case;
 use super::demand::{check_probe, verify_id};
 use super::judge::check_status;
 use super::model::{StepPlan, VerifyPlan};
-use crate::config::{Instance, Judged};
-use crate::model::Verdict;
+use crate::config::{About, Instance, Judged, Verify};
+use crate::model::{Value, Verdict};
+use crate::probe::{ObjectsAsked, Probe, Reading};
 use std::sync::Arc;
 
 /// Judges the `verify` entries of every recipe of a host whose steps all are as desired.
@@ -47,22 +48,50 @@ pub fn despite(pending: Option<&str>, judged: (Verdict, String)) -> (Verdict, St
 }
 
 /// Judges one `verify` entry from what was seen.
-pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &crate::config::Verify) -> (Verdict, String) {
-    let judged = case.ground.expander.verify(case.host, instance, verify, &case.known());
+pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> (Verdict, String) {
+    let (expander, known) = (case.ground.expander, case.known());
+    let judged = match expander.about(case.host, instance, verify, &known) {
+        Some(Ok(asked)) => match found(case, verify, asked) {
+            Ok(found) => expander.verify_found(case.host, instance, verify, &known, found),
+            Err(judged) => return judged,
+        },
+        Some(Err(judged)) => judged,
+        None => expander.verify(case.host, instance, verify, &known),
+    };
     let id = verify_id(&instance.recipe.name, &verify.name);
     match &judged {
         Judged::Holds { .. } => (Verdict::Ok, "holds".to_owned()),
         Judged::NotApplicable => (Verdict::NotApplicable, "its `when` is false here".to_owned()),
-        Judged::Fails { .. } => {
-            let expect = verify.expect.as_ref().map(|e| e.source.trim().to_owned()).unwrap_or_default();
-            (Verdict::Change, format!("does not hold: {expect}"))
-        }
+        Judged::Fails { shown, .. } => (Verdict::Change, fails(verify, shown.as_deref())),
         Judged::Unknown { why, .. } => (Verdict::Unknown, why.clone()),
         Judged::Check { .. } => match check_probe(&id, &judged, None).map(|probe| check_status(case, &probe)) {
             Some(Ok(true)) | None => (Verdict::Ok, "the check exited 0".to_owned()),
             Some(Ok(false)) => (Verdict::Change, "the check exited 1".to_owned()),
             Some(Err(why)) => (Verdict::Unknown, why),
         },
+    }
+}
+
+fn fails(verify: &Verify, shown: Option<&str>) -> String {
+    let expect = verify.expect.as_ref().map(|expect| expect.source.trim().to_owned()).unwrap_or_default();
+    let shown = shown.filter(|shown| !shown.is_empty()).map(|shown| format!(" ({shown})"));
+    format!("does not hold: {expect}{}", shown.unwrap_or_default())
+}
+
+/// Returns the objects that a verification is about.
+///
+/// # Errors
+/// What it comes to without them: an object that is not there fails, and so does one whose kind the API does not serve.
+fn found<'c>(case: &'c Case<'_>, verify: &Verify, asked: ObjectsAsked) -> Result<&'c [Value], (Verdict, String)> {
+    let (kind, version, told) = (asked.kind.clone(), asked.api_version.clone(), asked.to_string());
+    match case.seen.observation.get(&Probe::Objects(Box::new(asked))) {
+        Ok(Reading::Objects(Some(found))) if found.is_empty() && matches!(verify.about, Some(About::One(_))) => {
+            Err((Verdict::Change, format!("there is no {told}")))
+        }
+        Ok(Reading::Objects(Some(found))) => Ok(found),
+        Ok(Reading::Objects(None)) => Err((Verdict::Change, format!("the API serves no `{kind}` of `{version}`"))),
+        Ok(_) => Err((Verdict::Unknown, "was answered with something else".to_owned())),
+        Err(unknown) => Err((Verdict::Unknown, unknown.why)),
     }
 }
 

@@ -24,6 +24,7 @@ mod manager;
 mod module;
 mod mount;
 mod object;
+mod objects;
 mod observation;
 mod package;
 mod package_file;
@@ -48,6 +49,7 @@ pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay
 pub use frame::{Compiled, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
 pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState};
+pub use objects::ObjectsAsked;
 pub use observation::{Observation, Unknown};
 pub use reading::*;
 pub use recall::{recall, without_script};
@@ -117,6 +119,10 @@ pub enum Probe {
     Object { id: ObjectId, want: Option<String> },
     /// What stands in a namespace of a cluster.
     Contents { namespace: String },
+    /// Objects of a cluster as they are, with their status and without what is secret in them: one, or all of a kind.
+    Objects(Box<ObjectsAsked>),
+    /// What a cluster's API tells of the cluster itself, by the name of the fact that it is.
+    ClusterFact { name: String },
     /// A release of a cluster, and what differs between it and what is declared.
     Release(Box<ReleaseAsked>),
     /// One fact's snippet, by the fact's name. The text of it lives with the fact.

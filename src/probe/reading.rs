@@ -29,6 +29,10 @@ pub enum Reading {
     Evidence(Box<EvidenceState>),
     Object(ObjectState),
     Contents(Contents),
+    /// Each as it is; `None` where the API serves no such kind.
+    Objects(Option<Vec<serde_json::Value>>),
+    /// What a cluster's API told for a fact, as it came.
+    ClusterFact(serde_json::Value),
     Release(Box<ReleaseState>),
     /// Of a check or a fact.
     Output(Output),

@@ -9,7 +9,7 @@ pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSni
     let unasked = sections::parts(probes, facts).1;
     let mut seen = Observation::default();
     for probe in probes {
-        let of_api = matches!(probe, Probe::Object { .. } | Probe::Contents { .. } | Probe::Release(_));
+        let of_api = probe.is_to_api();
         let refused =
             unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
         let answer = match (refused, recorded.has(probe)) {

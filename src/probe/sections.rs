@@ -114,7 +114,7 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
                 return None;
             }
         }
-        Probe::Object { .. } | Probe::Contents { .. } | Probe::Release(_) => "is a question to the API of a cluster",
+        probe if probe.is_to_api() => "is a question to the API of a cluster",
         Probe::Fact { name } if !facts.iter().any(|fact| fact.name == name) => "is not a fact that forge knows",
         _ => return None,
     };

@@ -48,12 +48,16 @@ fn used_line(recipe: &str, with: &[String], when: Option<&str>) -> String {
 
 fn rule(rule: &RuleLine) -> String {
     let warns = if rule.warns { "*Warns only:* " } else { "" };
-    format!("{warns}{}", rule.otherwise)
+    format!("{warns}{}{}", of_cluster(rule.of_cluster), rule.otherwise)
 }
 
 fn verify(verify: &VerifyLine) -> String {
     let when = verify.when.as_ref().map_or_else(String::new, |when| format!(", where `{when}`"));
-    format!("{:?}: {}{when}", verify.level, verify.name)
+    format!("{:?}: {}{}{when}", verify.level, of_cluster(verify.of_cluster), verify.name)
+}
+
+fn of_cluster(is: bool) -> &'static str {
+    if is { "*Of the cluster:* " } else { "" }
 }
 
 /// Writes a list, if there is something to list.

@@ -5,9 +5,9 @@ use forge::facts::Facts;
 use forge::model::Untrusted;
 use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
 use forge::probe::{
-    Account, CmdlineState, Contents, Dry, InitramfsState, ModuleState, MountState, ObjectId, ObjectInfo, ObjectState,
-    Observation, Output, PackageManagerState, PackageState, Probe, Reading, RecordsState, SysctlState, UnitState,
-    Unknown, UserInfo,
+    Account, ChartFrom, ChartInfo, CmdlineState, Contents, Dry, InitramfsState, ModuleState, MountState, ObjectId,
+    ObjectInfo, ObjectState, ObjectsAsked, Observation, Output, PackageManagerState, PackageState, Probe, Reading,
+    RecordsState, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus, SysctlState, UnitState, Unknown, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,7 +50,10 @@ pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
     let probes = plan::demand(&Case::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
     let mut observation = Observation::default();
     // Facts were given with the host.
-    for probe in probes.into_iter().filter(|p| !matches!(p, Probe::Records | Probe::Account | Probe::Fact { .. })) {
+    let given = |probe: &Probe| {
+        matches!(probe, Probe::Records | Probe::Account | Probe::Fact { .. } | Probe::ClusterFact { .. })
+    };
+    for probe in probes.into_iter().filter(|probe| !given(probe)) {
         let answer = answer(&probe, &all);
         observation.insert(probe, answer);
     }
@@ -65,7 +68,7 @@ fn merged(all: &Value, own: &Value) -> Map<String, Value> {
 
 fn facts(answers: &Map<String, Value>) -> Facts {
     let mut facts: BTreeMap<_, _> =
-        forge::facts::all().iter().map(|fact| (fact.name.to_owned(), Err(Unknown::new("was not observed")))).collect();
+        forge::facts::names().map(|name| (name.to_owned(), Err(Unknown::new("was not observed")))).collect();
     for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
         let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
         assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
@@ -118,9 +121,10 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
         Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
-        Probe::Release(_) => return Err(Unknown::new("scenarios have no releases")),
+        Probe::Objects(asked) => return Ok(live(asked, answers)),
+        Probe::Release(asked) => return Ok(release(asked, answers)),
         Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
-        Probe::Records | Probe::Account | Probe::Fact { .. } => {
+        Probe::Records | Probe::Account | Probe::Fact { .. } | Probe::ClusterFact { .. } => {
             panic!("{probe:?} was answered before")
         }
     };
@@ -138,6 +142,7 @@ fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Re
     let wanted: Option<Value> = want.map(|text| serde_json::from_str(text).expect("JSON"));
     let dry = wanted.clone().map(Dry::Becomes);
     let info = match answers.get(&format!("object {id}")) {
+        None if answers.contains_key("settled") => ObjectInfo { live: wanted, dry, ..ObjectInfo::default() },
         None => ObjectInfo { dry, ..ObjectInfo::default() },
         Some(said) if said == "unserved" => return Reading::Object(ObjectState::Unserved),
         Some(said) if said == "declared" => ObjectInfo { live: wanted, dry, ..ObjectInfo::default() },
@@ -150,6 +155,40 @@ fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Re
         }
     };
     Reading::Object(ObjectState::Known(Box::new(info)))
+}
+
+/// Objects as verification reads them: none where nothing is said, `unserved`, one, or a list.
+fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
+    Reading::Objects(match answers.get(&format!("live {asked}")) {
+        None => Some(Vec::new()),
+        Some(said) if said == "absent" => Some(Vec::new()),
+        Some(said) if said == "unserved" => None,
+        Some(Value::Array(list)) => Some(list.clone()),
+        Some(one) => Some(vec![one.clone()]),
+    })
+}
+
+/// A release of helm: none where nothing is said, as declared where all is, else what it is like.
+fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
+    let chart = asked.chart.as_ref().map(|chart| {
+        let name = match &chart.from {
+            ChartFrom::Repository { name, .. } => name.as_str(),
+            ChartFrom::Oci(place) | ChartFrom::Path(place) => place.rsplit('/').next().unwrap_or_default(),
+        };
+        ChartInfo { name: name.to_owned(), version: chart.version.clone(), ..ChartInfo::default() }
+    });
+    let there = answers.contains_key("settled").then_some(chart.as_ref()).flatten().map(|chart| ReleaseInfo {
+        revision: 1,
+        status: ReleaseStatus::Deployed,
+        chart: chart.name.clone(),
+        version: chart.version.clone(),
+        ours: true,
+        ..ReleaseInfo::default()
+    });
+    let state = ReleaseState { release: there, chart, ..ReleaseState::default() };
+    let said = answers.get(&format!("release {}/{}", asked.namespace, asked.name));
+    let whole = said.map_or_else(|| serde_json::to_value(&state).expect("JSON"), |said| over(&state, said));
+    Reading::Release(Box::new(serde_json::from_value(whole).expect("a release")))
 }
 
 /// Whether rpm keeps the books of the host.

@@ -9,6 +9,15 @@
 //! `probes` answers what a step asks of the host, by the step's name: a command's check, an installer's probe.
 //! `printed` gives what the host itself prints for a fact, which goes through the fact's own parser: `@@` stands for the record
 //! separator, and a line `<NAME>` for `tests/samples/NAME`.
+//!
+//! `kubernetes` gives the case the API of a cluster: its steps, verification and warnings stand beside those of the host, under
+//! the same keys. It holds `facts` (`kubernetes_version: v1.30.6`, and `nodes`, each laid over an ordinary node) and `answers`:
+//! - `object ConfigMap web/settings`: an object that a step declares: `declared`, `unserved`, or attributes of `ObjectInfo`;
+//! - `live Pod web/a`, `live Node *`, `live Pod web/* (app=x)`: what verification reads: the whole object with its status, a list of
+//!   them, `absent` (as where nothing is said) or `unserved`;
+//! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; none where nothing is said.
+//!
+//! `settled: true` makes objects and releases of the cluster be as declared too, but for those that have an answer.
 
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -73,7 +82,11 @@ fn inventory(recipe: &str, case: &Value) -> Value {
     apply.extend(others);
     apply.iter_mut().filter(|entry| entry.get("on").is_none()).for_each(|entry| entry["on"] = json!("all"));
     let rollout = case.get("rollout").cloned().unwrap_or_else(|| json!({}));
-    json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply, "rollout": rollout })
+    let mut inventory = json!({ "cluster": "proof", "hosts": { "n1": { "address": "10.0.14.31" } }, "apply": apply, "rollout": rollout });
+    if case.get("kubernetes").is_some() {
+        inventory["kubernetes"] = json!({ "kubeconfig": "/etc/kubernetes/admin.conf", "context": "proof" });
+    }
+    inventory
 }
 
 /// Loads a case as the command line does, with the text of warnings; the text of all mistakes where it is refused.
@@ -91,9 +104,58 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     project.filter(|_| !mistaken).map(|project| (project, said.clone())).ok_or(said)
 }
 
-fn made(answers: Map<String, Value>) -> Case {
-    let answers = json!({ "hosts": { "n1": answers } });
-    Case { answers, filter: StepFilter::new(&[], &[]), verbose: 0 }
+/// What the host and the cluster of a case answer.
+#[derive(Clone)]
+struct Given {
+    host: Map<String, Value>,
+    cluster: Option<Map<String, Value>>,
+}
+
+impl Given {
+    fn of(written: &Value) -> Self {
+        Self { host: answers(written), cluster: written.get("kubernetes").map(of_cluster) }
+    }
+
+    /// As if everything that is declared had been applied.
+    fn settle(&mut self, declared: &[Declared]) {
+        settle(declared, &mut self.host);
+        self.cluster.iter_mut().for_each(|answers| _ = answers.insert("settled".to_owned(), json!(true)));
+    }
+
+    fn made(&self) -> Case {
+        let mut answers = json!({ "hosts": { "n1": self.host } });
+        if let Some(cluster) = &self.cluster {
+            answers["hosts"]["kubernetes"] = json!(cluster);
+        }
+        Case { answers, filter: StepFilter::new(&[], &[]), verbose: 0 }
+    }
+}
+
+/// Returns what a cluster answers.
+fn of_cluster(written: &Value) -> Map<String, Value> {
+    let mut answers = written["answers"].as_object().cloned().unwrap_or_default();
+    for (name, told) in written["facts"].as_object().into_iter().flatten() {
+        let fact = match (name.as_str(), told) {
+            ("kubernetes_version", Value::String(text)) => version(text),
+            ("nodes", Value::Array(nodes)) => nodes.iter().map(|node| laid(&ordinary_node(), node)).collect(),
+            _ => told.clone(),
+        };
+        answers.insert(format!("fact {name}"), fact);
+    }
+    answers
+}
+
+fn version(text: &str) -> Value {
+    let fact = forge::facts::of_cluster().iter().find(|fact| fact.name == "kubernetes_version").unwrap();
+    (fact.parse)(&json!({ "gitVersion": text })).unwrap()
+}
+
+fn ordinary_node() -> Value {
+    json!({
+        "name": "n1", "ready": true, "schedulable": true, "labels": {}, "annotations": {}, "taints": [], "capacity": {},
+        "allocatable": {}, "kubelet": "v1.30.6", "runtime": "containerd://1.7.22", "kernel": "5.15.0-130-generic",
+        "boot_id": "b-1", "addresses": ["10.0.14.31"],
+    })
 }
 
 fn answers(written: &Value) -> Map<String, Value> {
@@ -121,7 +183,7 @@ fn answers(written: &Value) -> Map<String, Value> {
     answers
 }
 
-/// What a step declares for the host.
+/// What a step declares for the host, or for the cluster.
 struct Declared {
     /// `recipe/step[key]`
     id: String,
@@ -129,7 +191,7 @@ struct Declared {
     desired: Value,
 }
 
-/// Returns what is declared for the host.
+/// Returns what is declared for the host and for the cluster.
 fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
     let expander = config::Expander::new(project);
     let ground = Ground {
@@ -141,10 +203,10 @@ fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
         chosen: &look.chosen,
         secrets: &look.secrets,
     };
-    let name = &look.seen[0].host;
-    let host = plan::Case::new(ground, name, &look.seen[0]).unwrap();
-    let turns = host.turns().into_iter();
-    turns
+    let members: Vec<_> = look.seen.iter().map(|seen| plan::Case::new(ground, &seen.host, seen).unwrap()).collect();
+    members
+        .iter()
+        .flat_map(plan::Case::turns)
         .filter_map(|turn| match &turn.expanded.state {
             State::Resource(resource) => {
                 let (id, kind) = (turn.expanded.id.to_string(), turn.step.kind);
@@ -337,17 +399,24 @@ fn module(desired: &Value, answers: &mut Map<String, Value>) {
     answers.insert(format!("module {name}"), state);
 }
 
+/// Returns the steps of the host, then those of the cluster.
+fn steps_of(plan: &Plan) -> impl Iterator<Item = &plan::StepPlan> {
+    plan.hosts.iter().flat_map(|host| &host.steps)
+}
+
+fn verify_of(plan: &Plan) -> impl Iterator<Item = &plan::VerifyPlan> {
+    plan.hosts.iter().flat_map(|host| &host.verify)
+}
+
 fn verdicts(plan: &Plan, recipe: &str) -> Map<String, Value> {
-    let host = &plan.hosts[0];
     let named = |id: String| id.strip_prefix(&format!("{recipe}/")).map(str::to_owned).unwrap_or(id);
-    host.steps.iter().map(|step| (named(step.id.to_string()), json!(step.verdict.name()))).collect()
+    steps_of(plan).map(|step| (named(step.id.to_string()), json!(step.verdict.name()))).collect()
 }
 
 fn texts(plan: &Plan) -> String {
-    let steps = plan.hosts[0].steps.iter();
-    let steps = steps.map(|step| format!("{}: {} ({})", step.id, step.verdict.name(), step.reason.raw()));
-    let verify = plan.hosts[0].verify.iter();
-    let verify = verify.map(|v| format!("{}: {}: {} ({})", v.recipe, v.name, v.verdict.name(), v.reason.raw()));
+    let steps = steps_of(plan).map(|step| format!("{}: {} ({})", step.id, step.verdict.name(), step.reason.raw()));
+    let verify =
+        verify_of(plan).map(|v| format!("{}: {}: {} ({})", v.recipe, v.name, v.verdict.name(), v.reason.raw()));
     steps.chain(verify).collect::<Vec<_>>().join("\n")
 }
 
@@ -382,21 +451,21 @@ pub fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
 }
 
 fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String) -> Vec<String> {
-    let mut given = answers(written);
-    let mut made = self::made(given.clone());
+    let mut given = Given::of(written);
+    let mut made = given.made();
     let mut seen = look(project, &made, false);
-    told(recipe, written, &declared(project, &made, &seen), &mut given);
+    told(recipe, written, &declared(project, &made, &seen), &mut given.host);
     if written.get("probes").is_some() && written["settled"] != true {
-        made = self::made(given.clone());
+        made = given.made();
         seen = look(project, &made, false);
     }
     if written["settled"] == true {
-        settle(&declared(project, &made, &seen), &mut given);
+        given.settle(&declared(project, &made, &seen));
         // What the case says itself stands; images are shared by several steps.
         let own = written["answers"].as_object().cloned().unwrap_or_default();
-        given.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
-        told(recipe, written, &declared(project, &made, &seen), &mut given);
-        made = self::made(given);
+        given.host.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
+        told(recipe, written, &declared(project, &made, &seen), &mut given.host);
+        made = given.made();
         seen = look(project, &made, false);
     }
     let plan = plan_of(project, &made, &seen);
@@ -407,7 +476,7 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     wrong.extend(windows(written, &plan));
     let all = format!("{}{}", declarations(&declared(project, &made, &seen)), diffs(&plan));
     wrong.extend(absent(written, "declares", &all));
-    plan.hosts[0].warnings.iter().for_each(|warning| warned += warning.why.raw());
+    plan.hosts.iter().flat_map(|host| &host.warnings).for_each(|warning| warned += warning.why.raw());
     wrong.extend(absent(written, "warns", &warned));
     if !wrong.is_empty() {
         wrong.push(text);
@@ -434,13 +503,13 @@ fn text_of(value: &Value) -> String {
 
 /// Returns what files are to hold that are not there yet.
 fn diffs(plan: &Plan) -> String {
-    let changes = plan.hosts[0].steps.iter().flat_map(|step| &step.changes);
+    let changes = steps_of(plan).flat_map(|step| &step.changes);
     changes.filter_map(|change| change.diff.as_ref()).map(|diff| diff.raw()).collect()
 }
 
 /// Returns the steps that do not come after those before them in the list.
 fn out_of_order(order: &[&str], plan: &Plan) -> Vec<String> {
-    let at = |step: &str| plan.hosts[0].steps.iter().position(|planned| planned.id.to_string() == step);
+    let at = |step: &str| steps_of(plan).position(|planned| planned.id.to_string() == step);
     let late = order.windows(2).filter(|pair| at(pair[0]).is_none() || at(pair[0]) >= at(pair[1]));
     late.map(|pair| format!("`{}` does not come after `{}`", pair[1], pair[0])).collect()
 }
@@ -472,7 +541,7 @@ fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {
         wrong.extend(left.map(|(step, verdict)| format!("step {step}: {verdict} on a settled host")));
     }
     for (name, verdict) in written["verify"].as_object().into_iter().flatten() {
-        let judged = plan.hosts[0].verify.iter().find(|verify| verify.name == *name);
+        let judged = verify_of(plan).find(|verify| verify.name == *name);
         let judged = judged.map(|verify| json!(verify.verdict.name()));
         if judged.as_ref() != Some(verdict) {
             wrong.push(format!("verify {name}: {judged:?}, not {verdict}"));
@@ -485,15 +554,15 @@ fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {
 /// facts say still.
 pub fn again(recipe: &str, written: &Value) -> Vec<String> {
     let (project, _) = load(recipe, written).unwrap();
-    let mut given = answers(written);
+    let mut given = Given::of(written);
     // What a step exports is declared by others only once it is there.
     for _ in 0..2 {
-        let made = made(given.clone());
-        settle(&declared(&project, &made, &look(&project, &made, false)), &mut given);
+        let made = given.made();
+        given.settle(&declared(&project, &made, &look(&project, &made, false)));
     }
-    let made = made(given);
+    let made = given.made();
     let plan = plan_of(&project, &made, &look(&project, &made, false));
-    let left = plan.hosts[0].steps.iter().filter(|step| step.verdict.name() == "change");
+    let left = steps_of(&plan).filter(|step| step.verdict.name() == "change");
     left.map(|step| format!("{}: {}", step.id, step.reason.raw())).collect()
 }
 

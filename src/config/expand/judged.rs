@@ -1,10 +1,12 @@
 //! Rules, verification and effectiveness: expressions that hold, fail or cannot be told.
 
 use super::Judged;
-use crate::config::render::{Renderer, diagnose};
-use crate::config::template::{Bindings, Eval, Expect, Form};
-use crate::config::{Data, Expr, Need, Node, Project, Rule};
+use crate::config::render::{Renderer, diagnose, first_need};
+use crate::config::template::{Bindings, Eval, Expect, Form, Program, tree};
+use crate::config::{About, Data, Expr, Need, Node, Project, Rule, Verify, scalar};
 use crate::diag::Diag;
+use crate::model::Value;
+use crate::probe::ObjectsAsked;
 use std::collections::BTreeSet;
 
 /// Judges a rule; mistakes of its expressions come along.
@@ -14,7 +16,9 @@ pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judg
         Some(other) => other,
         None => match renderer.condition(&rule.require) {
             Some(Eval::Known { value: true, .. }) => Judged::Holds { reads: std::mem::take(&mut renderer.reads) },
-            Some(Eval::Known { value: false, .. }) => Judged::Fails { reads: std::mem::take(&mut renderer.reads) },
+            Some(Eval::Known { value: false, .. }) => {
+                Judged::Fails { reads: std::mem::take(&mut renderer.reads), shown: None }
+            }
             Some(Eval::Deferred(need)) => waiting(need),
             None => failed(&renderer.diags),
         },
@@ -43,6 +47,79 @@ pub(super) fn judge(
     }
 }
 
+/// Judges a verification that is about no objects.
+pub(super) fn verify(project: &Project, verify: &Verify, bindings: &Bindings) -> Judged {
+    let judged = judge(project, &verify.when, &verify.expect, &verify.check, bindings);
+    with_values(project, verify, bindings, judged)
+}
+
+/// Returns which objects are meant.
+///
+/// # Errors
+/// What comes of it without them.
+pub(super) fn asked(
+    project: &Project,
+    when: &Option<Expr>,
+    about: &About,
+    bindings: &Bindings,
+) -> Result<ObjectsAsked, Judged> {
+    let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
+    if let Some(other) = applies(when, &mut renderer) {
+        return Err(other);
+    }
+    let tree = renderer.tree(about.node());
+    match (first_need(&tree), renderer.diags.is_empty()) {
+        (_, false) => return Err(failed(&renderer.diags)),
+        (Some(need), _) => return Err(waiting(need)),
+        (None, true) => {}
+    }
+    let value = scalar::value(&tree);
+    let text = |key: &str| value.get(key).map(plain);
+    let labels = value.get("labels").and_then(Value::as_object).into_iter().flatten();
+    Ok(ObjectsAsked {
+        api_version: text("api_version").unwrap_or_default(),
+        kind: text("kind").unwrap_or_default(),
+        namespace: text("namespace"),
+        name: text("name"),
+        labels: labels.map(|(key, value)| (key.clone(), plain(value))).collect(),
+    })
+}
+
+/// A name may look like a number.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Judges a verification by the objects that were found. What an object does not have yet is no mistake: it does not hold.
+pub(super) fn found(project: &Project, verify: &Verify, mut bindings: Bindings, found: &[Value]) -> Judged {
+    match &verify.about {
+        Some(About::One(_)) => bindings.object = found.first().map(|object| tree("object", object)),
+        _ => bindings.objects = Some(tree("objects", &Value::Array(found.to_vec()))),
+    }
+    let Some(expr) = &verify.expect else { return judge(project, &None, &None, &None, &bindings) };
+    let program = project.programs.get(&expr.source, Form::Expression);
+    let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.expect(&bindings));
+    let judged = match result {
+        Err(error) if error.undefined => Judged::Fails { reads: BTreeSet::new(), shown: Some(error.message) },
+        // Of no object at all, nothing is said by what is said of each.
+        Ok(_) if found.is_empty() && program.as_ref().as_ref().is_ok_and(Program::maps) => {
+            Judged::Fails { reads: BTreeSet::new(), shown: Some("there is none".to_owned()) }
+        }
+        _ => expect(project, expr, &bindings, BTreeSet::new()),
+    };
+    with_values(project, verify, &bindings, judged)
+}
+
+/// Adds the values that the author shows where it does not hold.
+fn with_values(project: &Project, verify: &Verify, bindings: &Bindings, judged: Judged) -> Judged {
+    let (Judged::Fails { reads, shown: None }, Some((source, _))) = (&judged, &verify.shows) else { return judged };
+    let shown = match text(project, source, bindings) {
+        Ok(shown) => shown.trim().to_owned(),
+        Err(need) => format!("what it shows cannot be told: {}", need.describe()),
+    };
+    Judged::Fails { reads: reads.clone(), shown: Some(shown) }
+}
+
 /// Returns the answer when `when` gives it already.
 fn applies(when: &Option<Expr>, renderer: &mut Renderer<'_>) -> Option<Judged> {
     match renderer.condition(when.as_ref()?) {
@@ -68,7 +145,7 @@ fn expect(project: &Project, expr: &Expr, bindings: &Bindings, mut earlier: BTre
     match result {
         Ok(Expect::Known { value, mut reads }) => {
             reads.append(&mut earlier);
-            if value { Judged::Holds { reads } } else { Judged::Fails { reads } }
+            if value { Judged::Holds { reads } } else { Judged::Fails { reads, shown: None } }
         }
         Ok(Expect::Unknown { why, need }) => Judged::Unknown { why, need },
         Err(error) => failed(&[diagnose(&error, &expr.source, expr.span, &project.sources)]),

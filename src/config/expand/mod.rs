@@ -8,10 +8,11 @@ mod turn;
 
 use super::render::Renderer;
 use super::statics;
-use super::template::Form;
+use super::template::{Bindings, Form};
 use super::{FactSource, Host, Instance, Need, Project, Rule, Step, Verify, scalar};
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
+use crate::probe::ObjectsAsked;
 use crate::resource::Resource;
 use info::{Info, Infos};
 use names::Names;
@@ -105,6 +106,8 @@ pub enum Judged {
     },
     Fails {
         reads: BTreeSet<String>,
+        /// The values that matter, as the author shows them, or the name that is not there.
+        shown: Option<String>,
     },
     /// Cannot be told: why.
     Unknown {
@@ -199,19 +202,53 @@ impl<'p> Expander<'p> {
         judged::rule(self.names.project, rule, &bindings)
     }
 
-    /// Judges a `verify` entry: a `check` comes back rendered, for the caller to run.
+    /// Judges a `verify` entry: a `check` comes back rendered, for the caller to run. One that is about objects is judged by
+    /// [`verify_found`](Self::verify_found).
     pub fn verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Judged {
         if instance.absent {
             return Judged::NotApplicable;
         }
+        judged::verify(self.names.project, verify, &self.of_verify(host, instance, verify, known))
+    }
+
+    /// Returns the objects that a `verify` entry is about, if it is about any.
+    ///
+    /// # Errors
+    /// It is judged without them: it does not apply, or it cannot be told which ones are meant.
+    pub fn about(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        verify: &Verify,
+        known: &Known<'_>,
+    ) -> Option<Result<ObjectsAsked, Judged>> {
+        let about = verify.about.as_ref()?;
+        if instance.absent {
+            return Some(Err(Judged::NotApplicable));
+        }
+        let bindings = self.of_verify(host, instance, verify, known);
+        Some(judged::asked(self.names.project, &verify.when, about, &bindings))
+    }
+
+    /// Judges a `verify` entry by the objects that were found.
+    pub fn verify_found(
+        &self,
+        host: &Host,
+        instance: &Arc<Instance>,
+        verify: &Verify,
+        known: &Known<'_>,
+        found: &[Value],
+    ) -> Judged {
+        let bindings = self.of_verify(host, instance, verify, known);
+        judged::found(self.names.project, verify, bindings, found)
+    }
+
+    fn of_verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Bindings {
         let reads = self.infos.reads(verify, || {
-            let exprs = verify.when.iter().chain(&verify.expect);
-            let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
-            verify.check.iter().for_each(|node| statics::templates(node, &mut texts));
+            let texts = statics::texts_of_verify(verify);
             info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
         });
-        let bindings = self.names.bindings(host, instance, &reads, known);
-        judged::judge(self.names.project, &verify.when, &verify.expect, &verify.check, &bindings)
+        self.names.bindings(host, instance, &reads, known)
     }
 
     /// Judges the `effective` part of a step the same way.

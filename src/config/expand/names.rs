@@ -33,8 +33,7 @@ impl<'p> Names<'p> {
                 .root(Root::Exports)
                 .then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
             facts: reads.root(Root::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
-            item: None,
-            key: None,
+            ..Bindings::default()
         }
     }
 

@@ -209,6 +209,7 @@ fn input(at: At<'_>, instance: &Instance, read: &Read) -> Input {
         Root::Facts => Some("observed on the host"),
         Root::Exports => Some("made by another step"),
         Root::Host | Root::Hosts => Some("from the inventory"),
+        Root::Object | Root::Objects => Some("found in the cluster"),
         Root::Item | Root::Key => Some("one of the items of `each`"),
         Root::Params | Root::Vars | Root::Recipes => Some("not given on this host"),
     };

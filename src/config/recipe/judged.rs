@@ -3,22 +3,97 @@
 use super::{expr, identifier};
 use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
-use crate::config::{Effective, Export, Node, Verify};
+use crate::config::{About, Effective, Export, Node, Verify};
 use crate::diag::{Code, Diag};
-use crate::model::Level;
+use crate::model::{Level, Scope};
 use indexmap::IndexMap;
 
 const WAYS: [&str; 5] = ["first-load", "reload", "restart", "login", "reboot"];
 
+/// Keys of an entry of `verify`.
+pub(in crate::config) const VERIFY: [&str; 10] =
+    ["name", "scope", "when", "object", "objects", "expect", "check", "shows", "within", "level"];
+
+/// Keys that name one object, and those that name several.
+pub(in crate::config) const OBJECT: [&str; 4] = ["api_version", "kind", "namespace", "name"];
+pub(in crate::config) const OBJECTS: [&str; 4] = ["api_version", "kind", "namespace", "labels"];
+
 pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
-    let table =
-        Table::open(node, "an entry of `verify`", &["name", "when", "expect", "check", "level"], &mut cx.diags)?;
+    let table = Table::open(node, "an entry of `verify`", &VERIFY, &mut cx.diags)?;
     let (when, expect) = (expr(&table, "when", cx), expr(&table, "expect", cx));
     let check = script(&table, cx);
     let level = level(&table, cx);
+    let about = about(&table, cx);
+    let said = of_cluster(&table, "an entry of `verify`", cx);
     one_of_two(&table, node, "an entry of `verify`", cx);
+    report_realm(&table, said, about.is_some(), cx);
+    let shows = table.get("shows").and_then(|node| Some((table::text(node, "shows", &mut cx.diags)?, node.span)));
+    let within_s = table.duration("within", &mut cx.diags);
+    let of_cluster = said.unwrap_or(about.is_some());
     let name = table.require("name", &mut cx.diags)?;
-    Some(Verify { name: table::text(name, "name", &mut cx.diags)?, when, expect, check, level, span: name.span })
+    let span = name.span;
+    let name = table::text(name, "name", &mut cx.diags)?;
+    Some(Verify { name, of_cluster, when, about, expect, check, shows, within_s, level, span })
+}
+
+/// Returns whether something is of the cluster or of hosts; `None` where that is not said.
+pub(super) fn of_cluster(table: &Table<'_>, what: &str, cx: &mut Cx<'_>) -> Option<bool> {
+    let node = table.get("scope")?;
+    let text = table::text(node, "scope", &mut cx.diags)?;
+    match Scope::parse(&text) {
+        Some(Scope::Cluster) => Some(true),
+        Some(Scope::Host) => Some(false),
+        _ => {
+            let diag = Diag::error(Code::BadScope, format!("{what} has no scope `{text}`")).at(node.span);
+            cx.push(diag.hint("it is `host` where it is judged on each host, `cluster` where the cluster is judged"));
+            None
+        }
+    }
+}
+
+/// Reads which objects are meant. Their values may hold templates.
+fn about(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<About> {
+    if let (Some(_), Some(key)) = (table.key("object"), table.key("objects")) {
+        cx.push(Diag::error(Code::Exclusive, "`object` and `objects` exclude each other").at(key.span));
+    }
+    let one = table.get("object").and_then(|node| {
+        let inner = Table::open(node, "`object`", &OBJECT, &mut cx.diags)?;
+        named(&inner, &["api_version", "kind", "name"], cx).then(|| About::One(node.clone()))
+    });
+    one.or_else(|| {
+        let node = table.get("objects")?;
+        let inner = Table::open(node, "`objects`", &OBJECTS, &mut cx.diags)?;
+        named(&inner, &["api_version", "kind"], cx).then(|| About::All(node.clone()))
+    })
+}
+
+/// Reports what does not name objects; returns whether the `needed` keys are there.
+fn named(inner: &Table<'_>, needed: &[&str], cx: &mut Cx<'_>) -> bool {
+    let whole = needed.iter().filter(|key| inner.require(key, &mut cx.diags).is_none()).count() == 0;
+    for key in ["api_version", "kind", "namespace", "name"] {
+        inner.text(key, &mut cx.diags);
+    }
+    for (key, label) in table::entries(inner.get("labels"), "labels", &mut cx.diags) {
+        table::text(label, &key.text, &mut cx.diags);
+    }
+    whole
+}
+
+/// What is said of the cluster or of hosts must be theirs.
+fn report_realm(table: &Table<'_>, said: Option<bool>, about: bool, cx: &mut Cx<'_>) {
+    let of_cluster = said.unwrap_or(about);
+    if let (Some(key), Some(false)) = (table.key("object").or(table.key("objects")), said) {
+        let message = format!("`{}` is of the cluster, and hosts have none", key.text);
+        cx.push(Diag::error(Code::BadScope, message).at(key.span).hint("leave `scope` out"));
+    }
+    if let (Some(key), true) = (table.key("check"), of_cluster) {
+        let diag = Diag::error(Code::BadScope, "`check` is a command, and none runs on the cluster").at(key.span);
+        cx.push(diag.hint("write `expect` over facts of the cluster, or over an `object` of it"));
+    }
+    if let (Some(key), false) = (table.key("within"), of_cluster) {
+        let diag = Diag::error(Code::BadScope, "`within` is for what the cluster comes to by itself").at(key.span);
+        cx.push(diag.hint("on hosts, wait with a step `wait_for`"));
+    }
 }
 
 fn one_of_two(table: &Table<'_>, node: &Node, what: &str, cx: &mut Cx<'_>) {

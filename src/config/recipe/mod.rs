@@ -6,6 +6,7 @@ mod judged;
 pub(super) mod params;
 mod step;
 
+pub(super) use judged::{OBJECT, OBJECTS, VERIFY};
 pub(super) use params::TYPES;
 pub(super) use step::COMMON;
 
@@ -23,6 +24,9 @@ use std::sync::Arc;
 /// Keys of a recipe.
 pub(super) const KEYS: [&str; 11] =
     ["recipe", "summary", "params", "needs", "after", "during", "rules", "steps", "verify", "uses", "fails_as"];
+
+/// Keys of a rule.
+pub(super) const RULE: [&str; 5] = ["when", "require", "else", "class", "scope"];
 
 /// Reads the root of a recipe's file. `None` when it has no usable name.
 pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
@@ -119,7 +123,8 @@ fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_
 }
 
 fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
-    let table = Table::open(node, "a rule", &["when", "require", "else", "class"], &mut cx.diags)?;
+    let table = Table::open(node, "a rule", &RULE, &mut cx.diags)?;
+    let of_cluster = judged::of_cluster(&table, "a rule", cx).unwrap_or(false);
     let when = expr(&table, "when", cx);
     let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
     if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
@@ -131,7 +136,7 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     table.require("require", &mut cx.diags)?;
     let require = expr(&table, "require", cx)?;
     let class = class(&table, cx);
-    Some(Rule { when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
+    Some(Rule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
 }
 
 /// The class of a rule that keeps nothing from running.

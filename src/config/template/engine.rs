@@ -165,6 +165,11 @@ impl Program {
         }
     }
 
+    /// Whether it says something about each element of a list.
+    pub fn maps(&self) -> bool {
+        self.look.maps
+    }
+
     fn raw(&self, bindings: &Bindings) -> (Result<Json, Error>, Record) {
         recorded(|| match &self.code {
             Code::Expression(expression) => expression.eval(bindings.context()).and_then(|value| json(&value)),

@@ -18,10 +18,13 @@ pub(in crate::config) enum Root {
     Key,
     Exports,
     Facts,
+    /// Of a verification of the cluster.
+    Object,
+    Objects,
 }
 
 impl Root {
-    pub const ALL: [Root; 9] = [
+    pub const ALL: [Root; 11] = [
         Self::Params,
         Self::Vars,
         Self::Recipes,
@@ -31,6 +34,8 @@ impl Root {
         Self::Key,
         Self::Exports,
         Self::Facts,
+        Self::Object,
+        Self::Objects,
     ];
 
     pub fn name(self) -> &'static str {
@@ -44,6 +49,8 @@ impl Root {
             Self::Key => "key",
             Self::Exports => "exports",
             Self::Facts => "facts",
+            Self::Object => "object",
+            Self::Objects => "objects",
         }
     }
 
@@ -219,7 +226,7 @@ impl Walk {
             self.unknown("filter", filter.name, filters::filters(), range);
         }
         let default = matches!(filter.name, "default" | "d");
-        self.look.lenient |= default;
+        self.look.lenient |= default || is_default_of_each(filter);
         self.look.maps |= MAPPING.contains(&filter.name);
         filter.expr.iter().for_each(|expr| self.expr(expr, default));
         self.args(&filter.args);
@@ -299,7 +306,7 @@ impl Walk {
         }
     }
 
-    fn undefined(&mut self, name: &str, known: [&str; 9], range: Range<usize>) {
+    fn undefined(&mut self, name: &str, known: [&str; 11], range: Range<usize>) {
         let hint = match crate::diag::did_you_mean(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("a parameter is `params.{name}`, a variable `vars.{name}`"),
@@ -321,6 +328,12 @@ impl Walk {
             undefined: false,
         });
     }
+}
+
+/// Whether it is `map("default", …)`: what each item lacks is provided for.
+fn is_default_of_each(filter: &ast::Filter<'_>) -> bool {
+    let named = |arg: &CallArg<'_>| matches!(arg, CallArg::Pos(Expr::Const(name)) if matches!(name.value.as_str(), Some("default" | "d")));
+    filter.name == "map" && filter.args.first().is_some_and(named)
 }
 
 fn targets(target: &Expr<'_>) -> BTreeSet<String> {

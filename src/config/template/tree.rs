@@ -21,6 +21,9 @@ pub(in crate::config) struct Bindings {
     pub key: Option<Value>,
     pub exports: Option<Value>,
     pub facts: Option<Value>,
+    /// Objects of the cluster that a verification is about.
+    pub object: Option<Value>,
+    pub objects: Option<Value>,
 }
 
 impl Bindings {
@@ -52,6 +55,8 @@ impl Object for Bindings {
             "key" => self.key.clone(),
             "exports" => self.exports.clone(),
             "facts" => self.facts.clone(),
+            "object" => self.object.clone(),
+            "objects" => self.objects.clone(),
             _ => None,
         }
     }
@@ -247,7 +252,7 @@ impl Object for FactsRoot {
                 Some(value.clone())
             }
             Some(Err(why)) => Some(unknown(Need::UnknownFact { path: key.to_owned(), why: why.clone() })),
-            None if crate::facts::all().iter().any(|fact| fact.name == key) => {
+            None if crate::facts::names().any(|name| name == key) => {
                 Some(unknown(Need::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
             }
             None => {

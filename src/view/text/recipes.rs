@@ -61,7 +61,7 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
         page.rules.iter().map(|rule| {
             let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
             (
-                format!("{}{when}", rule.require),
+                format!("{}{when}{}", rule.require, if rule.of_cluster { " (scope cluster)" } else { "" }),
                 vec![format!("{}: {}", if rule.warns { "else warns" } else { "else" }, rule.otherwise)],
             )
         }),
@@ -81,7 +81,8 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
         "verification",
         page.verify.iter().map(|verify| {
             let when = verify.when.as_ref().map_or_else(String::new, |when| format!("when {when}"));
-            (format!("{} ({:?}, by {})", verify.name, verify.level, verify.by), vec![when])
+            let scope = if verify.of_cluster { ", scope cluster" } else { "" };
+            (format!("{} ({:?}, by {}{scope})", verify.name, verify.level, verify.by), vec![when])
         }),
         out,
     )?;

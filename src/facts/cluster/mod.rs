@@ -1,0 +1,76 @@
+//! Facts of the cluster, which its API tells. No host has them.
+
+mod nodes;
+mod quantity;
+mod version;
+
+pub use quantity::whole;
+
+use super::{Shape, Unknown};
+use crate::model::{HostName, Value};
+use crate::probe::{Observation, Probe, Reading};
+
+/// A fact of the cluster as the registry knows it.
+pub struct ClusterFact {
+    /// The name under `facts.`.
+    pub name: &'static str,
+    /// One sentence: what it is and what is asked for it.
+    pub doc: &'static str,
+    pub shape: Shape,
+    /// Meaning of each field.
+    pub fields: &'static [(&'static str, &'static str)],
+    /// The path of the API that is asked.
+    pub path: &'static str,
+    /// Reads what the API told. Never inventing a value.
+    pub parse: fn(&Value) -> Result<Value, Unknown>,
+}
+
+/// Every fact of the cluster, in the order of the reference.
+static ALL: [ClusterFact; 2] = [version::FACT, nodes::FACT];
+
+/// Returns every fact of the cluster, in the order of the reference.
+pub fn of_cluster() -> &'static [ClusterFact] {
+    &ALL
+}
+
+/// Whether a fact is one of the cluster.
+pub fn is_of_cluster(name: &str) -> bool {
+    ALL.iter().any(|fact| fact.name == name)
+}
+
+/// Returns the question behind a fact, put to a host or to the cluster's API; `None` where that does not have it.
+pub fn question(to: &HostName, name: &str) -> Option<Probe> {
+    match (to.is_cluster(), is_of_cluster(name)) {
+        (true, true) => Some(Probe::ClusterFact { name: name.to_owned() }),
+        (false, false) => Some(Probe::Fact { name: name.to_owned() }),
+        _ => None,
+    }
+}
+
+/// Reads what an observation of the API holds of facts.
+pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Result<Value, Unknown>)> + '_ {
+    ALL.iter().filter_map(|fact| {
+        let probe = Probe::ClusterFact { name: fact.name.to_owned() };
+        let value = || match seen.get(&probe) {
+            Ok(Reading::ClusterFact(told)) => (fact.parse)(told),
+            Ok(_) => Err(Unknown::new("answered with something else")),
+            Err(unknown) => Err(unknown),
+        };
+        seen.has(&probe).then(|| (fact.name.to_owned(), value()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_is_of_hosts_or_of_the_cluster() {
+        let of_hosts = |name: &str| crate::facts::all().iter().any(|fact| fact.name == name);
+        assert!(ALL.iter().all(|fact| !of_hosts(fact.name) && !fact.doc.is_empty() && !fact.fields.is_empty()));
+        let host = HostName::new("n1");
+        assert_eq!(question(&host, "nodes"), None);
+        assert_eq!(question(&HostName::cluster(), "os"), None);
+        assert_eq!(question(&HostName::cluster(), "nodes"), Some(Probe::ClusterFact { name: "nodes".to_owned() }));
+    }
+}

@@ -1,0 +1,115 @@
+//! `nodes`: every node of the cluster as its API tells it.
+
+use super::{ClusterFact, quantity};
+use crate::facts::Shape;
+use crate::model::Value;
+use crate::probe::Unknown;
+use serde_json::json;
+
+pub(super) const FACT: ClusterFact = ClusterFact {
+    name: "nodes",
+    doc: "The nodes of the cluster, by name. Which host a node is: the one of its name, or of one of its addresses.",
+    shape: Shape::List,
+    fields: &[
+        ("name", "its name"),
+        ("ready", "whether its kubelet says that it is ready; false too where the API has not heard of it for long"),
+        ("schedulable", "whether it takes new pods: false while it is cordoned"),
+        ("labels", "its labels, a map"),
+        ("annotations", "its annotations, a map"),
+        ("taints", "its taints: `key`, `value` (empty where it has none) and `effect`"),
+        (
+            "capacity",
+            "what it has of each resource, a map of whole numbers: `1k` is 1000, `1Ki` 1024; what is not whole is unknown",
+        ),
+        ("allocatable", "what of it pods may ask for: `nvidia.com/gpu`, `rdma/ib`"),
+        ("kubelet", "version of the kubelet: `v1.30.6`"),
+        ("runtime", "the container runtime: `containerd://1.7.22`"),
+        ("kernel", "the kernel that the kubelet was started under"),
+        ("boot_id", "the boot that the kubelet was started in: `facts.boot.id` of the host"),
+        ("addresses", "its addresses of the type `InternalIP`"),
+    ],
+    path: "/api/v1/nodes",
+    parse,
+};
+
+fn parse(told: &Value) -> Result<Value, Unknown> {
+    let nodes = told.as_array().ok_or_else(|| Unknown::new("the API answered with no list"))?;
+    let mut nodes = nodes.iter().map(node).collect::<Result<Vec<Value>, Unknown>>()?;
+    nodes.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    Ok(Value::Array(nodes))
+}
+
+fn node(told: &Value) -> Result<Value, Unknown> {
+    let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);
+    let map = |pointer: &str| told.pointer(pointer).filter(|map| map.is_object()).cloned().unwrap_or(json!({}));
+    let list = |pointer: &str| told.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let name = text("/metadata/name").ok_or_else(|| Unknown::new("a node has no name"))?;
+    let ready = list("/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True");
+    let taints = list("/spec/taints").map(|taint| {
+        json!({ "key": taint["key"], "value": taint["value"].as_str().unwrap_or_default(), "effect": taint["effect"] })
+    });
+    let addresses = list("/status/addresses").filter(|address| address["type"] == "InternalIP");
+    let info = |key: &str| text(&format!("/status/nodeInfo/{key}"));
+    Ok(json!({
+        "name": name,
+        "ready": ready,
+        "schedulable": told.pointer("/spec/unschedulable") != Some(&Value::Bool(true)),
+        "labels": map("/metadata/labels"),
+        "annotations": map("/metadata/annotations"),
+        "taints": taints.collect::<Vec<_>>(),
+        "capacity": quantity::all(told.pointer("/status/capacity")),
+        "allocatable": quantity::all(told.pointer("/status/allocatable")),
+        "kubelet": info("kubeletVersion"),
+        "runtime": info("containerRuntimeVersion"),
+        "kernel": info("kernelVersion"),
+        "boot_id": info("bootID"),
+        "addresses": addresses.map(|address| address["address"].clone()).collect::<Vec<_>>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_told_with_whole_numbers() {
+        // origin: reconstructed after a kubelet 1.33 and the node object of the API's reference
+        let told = json!([{
+            "metadata": { "name": "gpu-2" },
+            "spec": { "unschedulable": true },
+            "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
+        }, {
+            "metadata": { "name": "gpu-1", "labels": { "a": "b" }, "annotations": { "c": "d" } },
+            "spec": { "taints": [{ "key": "nvidia.com/gpu", "effect": "NoSchedule" }] },
+            "status": {
+                "capacity": { "nvidia.com/gpu": "8", "rdma/ib": "1k", "memory": "2113430056Ki" },
+                "allocatable": { "nvidia.com/gpu": "7", "cpu": "3920m" },
+                "conditions": [{ "type": "MemoryPressure", "status": "False" }, { "type": "Ready", "status": "True" }],
+                "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "Hostname", "address": "gpu-1" }],
+                "nodeInfo": {
+                    "kubeletVersion": "v1.30.6", "containerRuntimeVersion": "containerd://1.7.22", "bootID": "b-1",
+                    "kernelVersion": "5.15.0-130-generic",
+                },
+            },
+        }]);
+        let nodes = parse(&told).unwrap();
+        let expected = json!({
+            "name": "gpu-1", "ready": true, "schedulable": true, "labels": { "a": "b" }, "annotations": { "c": "d" },
+            "taints": [{ "key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule" }],
+            "capacity": { "nvidia.com/gpu": 8, "rdma/ib": 1000, "memory": 2_164_152_377_344_i64 },
+            "allocatable": { "nvidia.com/gpu": 7, "cpu": { "unknown": "`3920m` is not whole" } },
+            "kubelet": "v1.30.6", "runtime": "containerd://1.7.22", "kernel": "5.15.0-130-generic", "boot_id": "b-1",
+            "addresses": ["10.0.0.1"],
+        });
+        assert_eq!(nodes[0], expected);
+        let other = ["name", "ready", "schedulable", "capacity", "kubelet"].map(|key| nodes[1][key].clone());
+        assert_eq!(json!(other), json!(["gpu-2", false, false, {}, null]), "nodes stand by name");
+    }
+
+    #[test]
+    fn what_is_no_list_of_nodes_is_unknown() {
+        assert_eq!(parse(&json!([])), Ok(json!([])));
+        assert_eq!(parse(&json!({})).unwrap_err().why, "the API answered with no list");
+        assert_eq!(parse(&json!([{}])).unwrap_err().why, "a node has no name");
+    }
+}

@@ -1,0 +1,67 @@
+//! What the API tells of the cluster itself, for its facts: one question each, without what nobody reads.
+
+use super::Cluster;
+use super::api::{Place, Refusal};
+use crate::model::Value;
+use serde_json::json;
+
+impl Cluster {
+    /// Asks for what a fact is read from.
+    pub(super) async fn fact(&self, name: &str) -> Result<Value, Refusal> {
+        match name {
+            "kubernetes_version" => {
+                let version = self.put(self.client().apiserver_version()).await?;
+                Ok(json!({ "gitVersion": version.git_version, "major": version.major, "minor": version.minor }))
+            }
+            "nodes" => {
+                let nodes = self.every(&Place::new("v1", "nodes", false), None, None).await?;
+                Ok(nodes.iter().map(node).collect())
+            }
+            _ => Err(Refusal::Said {
+                code: 400,
+                message: "is not a fact that forge knows".to_owned(),
+                causes: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// Returns what is read of a node: its list of images alone is most of it.
+fn node(node: &Value) -> Value {
+    const KEPT: [(&str, &[&str]); 3] = [
+        ("metadata", &["name", "labels", "annotations"]),
+        ("spec", &["unschedulable", "taints"]),
+        ("status", &["capacity", "allocatable", "addresses", "nodeInfo"]),
+    ];
+    let mut told = json!({});
+    for (part, keys) in KEPT {
+        let own = keys.iter().filter_map(|key| Some(((*key).to_owned(), node.get(part)?.get(key)?.clone())));
+        told[part] = Value::Object(own.collect());
+    }
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    told["status"]["conditions"] =
+        conditions.map(|one| json!({ "type": one["type"], "status": one["status"] })).collect();
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_node_is_kept_what_is_read() {
+        let whole = json!({
+            "metadata": { "name": "a", "uid": "u", "managedFields": [] },
+            "spec": { "podCIDR": "10.0.0.0/24" },
+            "status": {
+                "images": [{ "names": ["x"] }], "capacity": { "cpu": "8" },
+                "conditions": [{ "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-22T10:00:00Z" }],
+            },
+        });
+        let kept = json!({
+            "metadata": { "name": "a" }, "spec": {},
+            "status": { "capacity": { "cpu": "8" }, "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        assert_eq!(node(&whole), kept);
+    }
+}

@@ -1,0 +1,40 @@
+//! Objects as they are, with their status, for verification: without what is secret in them.
+
+use super::Cluster;
+use super::api::{Refusal, Served};
+use super::clean::shown;
+use crate::model::{SecretStore, Value};
+use crate::probe::{ObjectId, ObjectsAsked};
+
+impl Cluster {
+    /// Returns the objects that are asked for; `None` where the API serves no such kind.
+    pub(super) async fn objects(
+        &self,
+        asked: &ObjectsAsked,
+        served: &Served,
+        secrets: &SecretStore,
+    ) -> Result<Option<Vec<Value>>, Refusal> {
+        let id = ObjectId {
+            api_version: asked.api_version.clone(),
+            kind: asked.kind.clone(),
+            namespace: asked.namespace.clone(),
+            name: asked.name.clone().unwrap_or_default(),
+        };
+        let Some(place) = self.place(&id, served).await? else { return Ok(None) };
+        let found = match &asked.name {
+            Some(_) => self.get(&place, &id).await?.into_iter().collect(),
+            None => {
+                let labels: Vec<String> = asked.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let labels = (!labels.is_empty()).then(|| labels.join(","));
+                self.every(&place, asked.namespace.as_deref(), labels.as_deref()).await?
+            }
+        };
+        let kind = |mut object: Value| {
+            // Those of a list do not say what they are.
+            object["apiVersion"] = asked.api_version.as_str().into();
+            object["kind"] = asked.kind.as_str().into();
+            shown(object, secrets)
+        };
+        Ok(Some(found.into_iter().map(kind).collect()))
+    }
+}
