@@ -107,6 +107,11 @@ fn recipe_proof(recipe: &str) -> String {
             unproven(&proof)
         ),
         Err(_) => match proven("recipes", recipe) {
+            Some(file) if file.starts_with("tests/fleet/cluster/") => format!(
+                "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it behind forge's back, repairs \
+                 it and takes it away, with a stand-in in the place of the vendor's chart or manifests (`tests/cluster/charts`) and without the \
+                 programs that would run in pods. Verdicts are {pinned}, too."
+            ),
             Some(file) if file.ends_with(".rs") => format!(
                 "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them behind forge's back and repairs them, with \
                  stand-ins in the place of the vendor's packages (`tests/fleet/stand-ins`). Verdicts are {pinned}, too."
