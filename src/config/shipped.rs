@@ -24,7 +24,10 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "containerd",
     "cuda-nccl",
     "dcgm",
+    "dcgm-monitoring",
     "doca-ofed",
+    "gpu-kubernetes",
+    "gpu-operator",
     "h100-node",
     "host-tuning",
     "ib-ports",
@@ -34,6 +37,7 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "kubeadm",
     "kubernetes-prereq",
     "mlnx-ofed",
+    "nfd",
     "nouveau",
     "nvidia-driver",
     "nvidia-fabricmanager",
@@ -52,6 +56,9 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "roce-node",
     "ssh-mesh",
     "subnet-manager",
+    "trainer",
+    "training-operator",
+    "volcano",
 );
 
 /// Every table: name and text.
@@ -62,6 +69,8 @@ const TABLES: &[(&str, &str)] = files!("recipes/data":
     "kubernetes",
     "ofed-lines",
     "repositories",
+    "trainer",
+    "volcano",
 );
 
 /// A table as it ships.

@@ -4,6 +4,7 @@ mod access;
 mod drain;
 mod helm;
 mod objects;
+mod recipes;
 mod release;
 mod support;
 mod through;
