@@ -15,6 +15,8 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "scenarios/dashboard.rs"]
+mod dashboard;
 #[path = "scenarios/host.rs"]
 mod host;
 #[path = "scenarios/many.rs"]

@@ -213,6 +213,7 @@ fn words(ty: &ParamType) -> String {
         ParamType::Map(inner) => format!("map of {}", words(inner)),
         ParamType::Version => "version".into(),
         ParamType::Secret => "secret".into(),
+        ParamType::Any => "any value".into(),
     }
 }
 

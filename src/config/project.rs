@@ -224,6 +224,8 @@ pub enum ParamType {
     Map(Box<ParamType>),
     Version,
     Secret,
+    /// Whatever stands there, as it was typed: only for elements.
+    Any,
 }
 
 /// An edge of the graph as written: `needs: [nouveau]`, `after: [nvidia-gsp@configured]`.

@@ -369,7 +369,10 @@ fn params() -> Value {
 fn param(key: &str) -> Value {
     match key {
         "type" => said("Type of the parameter.", json!({ "enum": TYPES })),
-        "of" => said("Type of the elements of a list or map; text without it.", json!({ "enum": TYPES })),
+        "of" => {
+            let types: Vec<&str> = TYPES.iter().copied().chain(["any"]).collect();
+            said("Type of the elements of a list or map; text without it.", json!({ "enum": types }))
+        }
         "values" => said("What an enum can be. Quote `on`, `off`, `yes` and `no` for other readers.", texts()),
         "default" => said("Its value where nothing else gives one.", json!({})),
         "doc" => said("What it is for.", text()),

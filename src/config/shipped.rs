@@ -25,7 +25,10 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "containerd",
     "cuda-nccl",
     "dcgm",
+    "dcgm-monitoring",
     "doca-ofed",
+    "gpu-kubernetes",
+    "gpu-operator",
     "h100-node",
     "host-tuning",
     "ib-ports",
@@ -36,6 +39,7 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "kubernetes-prereq",
     "mlnx-ofed",
     "network-operator",
+    "nfd",
     "nouveau",
     "nvidia-driver",
     "nvidia-fabricmanager",
@@ -59,6 +63,9 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "spare-nodes",
     "ssh-mesh",
     "subnet-manager",
+    "trainer",
+    "training-operator",
+    "volcano",
     "volcano-job",
 );
 
@@ -71,6 +78,8 @@ const TABLES: &[(&str, &str)] = files!("recipes/data":
     "network-operator",
     "ofed-lines",
     "repositories",
+    "trainer",
+    "volcano",
 );
 
 /// A table as it ships.

@@ -18,6 +18,8 @@
 //! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
 //! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; none where nothing is said.
 //!
+//! `files` are texts of the inventory's folder, by their name. What is declared for a release are its values too, as JSON.
+//!
 //! `settled: true` makes objects and releases of the cluster be as declared too, but for those that have an answer.
 
 use super::{Case, Look, look, plan_of};
@@ -94,6 +96,9 @@ fn inventory(recipe: &str, case: &Value) -> Value {
 fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = Utf8Path::from_path(folder.path()).unwrap().join("inventory.yaml");
+    for (name, text) in case["files"].as_object().into_iter().flatten() {
+        std::fs::write(path.with_file_name(name), text.as_str().unwrap()).unwrap();
+    }
     // JSON is YAML.
     std::fs::write(&path, serde_json::to_string_pretty(&inventory(recipe, case)).unwrap()).unwrap();
     let options = LoadOptions { trust: false, embedded: shipped::RECIPES, env: &|_| None };
@@ -549,8 +554,11 @@ fn declarations(declared: &[Declared]) -> String {
     values.map(text_of).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a text, or the words of a list in a line.
+/// Returns a text, the words of a list in a line, or a map as JSON.
 fn text_of(value: &Value) -> String {
+    if value.is_object() {
+        return value.to_string();
+    }
     let words = value.as_array().into_iter().flatten().chain([value]).filter_map(Value::as_str);
     words.collect::<Vec<_>>().join(" ")
 }

@@ -105,9 +105,10 @@ fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
         // What is inside is any list or map: deeper types are not declared.
         "list" => ParamType::List(Box::new(ParamType::Text)),
         "map" => ParamType::Map(Box::new(ParamType::Text)),
+        "any" => ParamType::Any,
         other => simple(other).unwrap_or_else(|| {
             let diag = Diag::error(Code::BadParam, format!("`{other}` is not a type of elements")).at(node.span);
-            cx.push(diag.suggest(other, ["text", "bool", "int", "version", "secret", "list", "map"]));
+            cx.push(diag.suggest(other, ["text", "bool", "int", "version", "secret", "list", "map", "any"]));
             ParamType::Text
         }),
     }
@@ -136,6 +137,7 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
             };
             entries.iter().map(pair).collect::<Result<_, _>>().map(Value::Object)
         }
+        (ParamType::Any, _) => Ok(scalar::value(node)),
         (ParamType::Secret, Data::Scalar { text, .. }) if SecretStore::mentions(text) => Ok(Value::from(text.as_str())),
         (ParamType::Secret, _) => match cx.secret(node, &format!("parameter `{name}`")) {
             Some(placeholder) => Ok(Value::from(placeholder)),
@@ -190,5 +192,6 @@ fn expected(ty: &ParamType) -> &'static str {
         ParamType::Map(_) => "a map",
         ParamType::Version => "a version",
         ParamType::Secret => "a secret",
+        ParamType::Any => "a value",
     }
 }

@@ -1,10 +1,11 @@
 //! Filters beside the built-in ones, and the names that are allowed at all.
 
 use super::nodes::{in_network, labelled, offering};
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// Built-in filters that are allowed. HTML escaping has no place here, and `pprint` is for debugging.
 const BUILT_IN: &[&str] = &[
@@ -54,8 +55,18 @@ const BUILT_IN: &[&str] = &[
     "zip",
 ];
 
-const OWN: &[&str] =
-    &["b64encode", "basename", "dirname", "in_network", "labelled", "offering", "quote", "sha256", "version_compare"];
+const OWN: &[&str] = &[
+    "b64encode",
+    "basename",
+    "dirname",
+    "in_network",
+    "labelled",
+    "merge",
+    "offering",
+    "quote",
+    "sha256",
+    "version_compare",
+];
 
 const TESTS: &[&str] = &[
     "boolean",
@@ -145,6 +156,7 @@ pub(super) fn install(env: &mut Environment<'static>) {
         open(text).map(|text| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned())
     });
     env.add_filter("dirname", |text: &str| open(text).map(dirname));
+    env.add_filter("merge", merge);
     env.add_filter("version_compare", version_compare);
     env.add_filter("in_network", in_network);
     env.add_filter("labelled", labelled);
@@ -177,6 +189,26 @@ fn dirname(text: &str) -> String {
         Some((folder, _)) => folder.to_owned(),
         None => ".".to_owned(),
     }
+}
+
+/// Lays a map over another one, map by map: what is no map in both is that of the upper one.
+fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
+    let entries = |map: &Value| -> Result<BTreeMap<String, Value>, Error> {
+        if map.kind() != ValueKind::Map {
+            let message = format!("only maps are merged, found {}", map.kind());
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+        map.try_iter()?.map(|key| Ok((key.to_string(), map.get_item(&key)?))).collect()
+    };
+    let mut both = entries(under)?;
+    for (key, value) in entries(over)? {
+        let value = match both.get(&key).filter(|own| own.kind() == ValueKind::Map && value.kind() == ValueKind::Map) {
+            Some(own) => merge(own, &value)?,
+            None => value,
+        };
+        both.insert(key, value);
+    }
+    Ok(Value::from(both))
 }
 
 /// Looks into a table that ships with forge.

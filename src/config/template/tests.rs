@@ -93,6 +93,11 @@ fn own_filters() {
         json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
     );
     assert_eq!(value("{{ 'abc' | b64encode }}"), json!("YWJj"));
+    assert_eq!(
+        value("{{ {'a': {'b': 1, 'c': 2}, 'd': 3} | merge({'a': {'c': none, 'e': ['x']}, 'd': {'f': params.n}}) }}"),
+        json!({"a": {"b": 1, "c": null, "e": ["x"]}, "d": {"f": 3}})
+    );
+    assert!(error("{} | merge(params.version)").starts_with("only maps are merged, found string"));
     assert_eq!(value("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
 }
 

@@ -142,10 +142,43 @@ fn installed(
     if let Some(blocked) = foreign(release, info, &basis) {
         return blocked;
     }
+    if let Some(blocked) = leap(release, chart, info, &basis) {
+        return blocked;
+    }
     match upgrade.is_empty() {
         true => mended(release, state, live, basis),
         false => upgraded(release, state, upgrade, live, basis),
     }
+}
+
+/// An upgrade that skips releases which the chart's makers want to be passed through.
+fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+    let most = release.majors?;
+    if info.version == chart.version {
+        return None;
+    }
+    let step = format!("from {} to {}", info.version, chart.version);
+    let (Some(from), Some(to)) = (major(&info.version), major(&chart.version)) else {
+        let reason = format!("how far it is {step} cannot be told: a version begins with its major release");
+        return Some(Judgement::blocked(BlockClass::Declaration, reason, basis.clone()));
+    };
+    let (reason, hint) = match to - from {
+        up if up > most => (
+            format!("{step} are {up} major releases, at most {most} may follow at once"),
+            "pass through a release in between",
+        ),
+        up if up < 0 => (
+            format!("{step} goes back by a major release"),
+            "uninstall it first: what is newer in the cluster is not taken back by an upgrade",
+        ),
+        _ => return None,
+    };
+    Some(Judgement::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
+}
+
+/// `v24.9.1` is of the major release 24.
+fn major(version: &str) -> Option<i64> {
+    version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
 /// What differs of chart, version and status.

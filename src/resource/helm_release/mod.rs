@@ -95,6 +95,11 @@ const FIELDS: &[Field] = &[
         Type::Bool,
         "Whether others may have the same chart installed elsewhere. Default `false`.",
     ),
+    Field::optional(
+        "majors",
+        Type::Int { min: 0, max: 99 },
+        "How many major releases an upgrade may go up, and that it may not go down: `1` takes `v24.9.1` to `v25.3.4`, but not to `v26.3.3`. Without it every version may follow every other.",
+    ),
 ];
 
 const TIMEOUT_S: u64 = 600;
@@ -111,6 +116,7 @@ struct HelmRelease {
     stale_s: u64,
     adopt: bool,
     beside: bool,
+    majors: Option<i64>,
     absent: bool,
 }
 
@@ -133,6 +139,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         stale_s: seconds("stale_after", STALE_S),
         adopt: flag("adopt", false),
         beside: flag("beside", false),
+        majors: fields.int("majors"),
         absent,
     }))
 }

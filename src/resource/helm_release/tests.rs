@@ -146,6 +146,36 @@ fn values_and_manifest_are_told_field_by_field() {
 }
 
 #[test]
+fn an_upgrade_goes_up_by_as_many_majors_as_it_may() {
+    let from = |version: &str, to: &str| {
+        let mut state = seen(ReleaseStatus::Deployed);
+        state.release.as_mut().unwrap().version = version.to_owned();
+        state.chart.as_mut().unwrap().version = to.to_owned();
+        let judged = judge_with(&[("majors", json!(1))], false, state);
+        (judged.verdict, judged.reason.raw().to_owned())
+    };
+    for (version, to) in [("v24.9.1", "v24.9.2"), ("v24.9.1", "v25.10.1"), ("v25.10.1", "v25.3.4")] {
+        assert_eq!(from(version, to).0, Verdict::Change, "{version} {to}");
+    }
+    assert_eq!(
+        from("v24.9.1", "v26.3.3"),
+        (
+            Verdict::Blocked(BlockClass::Rule),
+            "from v24.9.1 to v26.3.3 are 2 major releases, at most 1 may follow at once".to_owned()
+        )
+    );
+    assert_eq!(
+        from("v26.3.3", "v25.3.4"),
+        (Verdict::Blocked(BlockClass::Rule), "from v26.3.3 to v25.3.4 goes back by a major release".to_owned())
+    );
+    assert_eq!(
+        from("main-latest", "v25.3.4").1,
+        "how far it is from main-latest to v25.3.4 cannot be told: a version begins with its major release"
+    );
+    assert_eq!(from("main-latest", "main-latest").0, Verdict::Ok);
+}
+
+#[test]
 fn live_objects_alone_are_mended_without_an_upgrade() {
     let owner = FieldOwner { name: "kubectl-edit".into(), time: Some("2026-11-21T08:00:00Z".to_owned()) };
     let changed = vec![FieldChange { by: Some(owner.clone()), ..field("spec.replicas", "3", "1") }];

@@ -8,6 +8,7 @@ mod kinds;
 mod objects;
 mod offers;
 mod rdma;
+mod recipes;
 mod release;
 mod stage;
 mod support;
