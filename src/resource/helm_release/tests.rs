@@ -37,7 +37,7 @@ fn where_a_chart_comes_from_is_said_once_and_whole() {
 #[test]
 fn a_chart_that_ships_is_named_alone() {
     let shipped = ("built_in", json!("rdma-shared-device-plugin"));
-    let resource = build(&fields(&[shipped.clone()]), false).unwrap();
+    let resource = build(&fields(std::slice::from_ref(&shipped)), false).unwrap();
     assert_eq!(resource.desired()["version"], "1.0.0");
     let excluded = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
     assert_eq!(refused(&[shipped.clone(), ("path", json!("/c"))]), excluded);

@@ -162,7 +162,7 @@ fn what_is_to_stay_pending_needs_somebody_who_says_why() {
     let out = apply(&site);
     assert_eq!(out.code, 0, "{out}");
     let told = site.forge(&["plan", "inventory.yaml", "-v"]);
-    assert!(told.to_string().contains(&format!("stayed pending for 3 s: pod too-large-")), "{told}");
+    assert!(told.to_string().contains("stayed pending for 3 s: pod too-large-"), "{told}");
     assert!(told.to_string().contains(full), "{told}");
     nothing_is_left(api, "job-pending");
     drop(scheduler);
