@@ -85,6 +85,7 @@ pub(super) fn tails(printed: &[Printed], lines: usize) -> String {
     for one in printed {
         told.push_str(&format!("pod {}, container {}:\n", one.pod, one.container));
         match &one.text {
+            Ok(text) if text.trim().is_empty() => told.push_str("  it printed nothing\n"),
             Ok(text) => {
                 let all: Vec<&str> = text.lines().collect();
                 all[all.len().saturating_sub(lines)..].iter().for_each(|line| told.push_str(&format!("  {line}\n")));
@@ -155,5 +156,6 @@ mod tests {
     #[test]
     fn the_last_lines_are_told() {
         assert_eq!(tails(&printed(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
+        assert_eq!(tails(&printed(&["\n"]), 2), "pod p0, container c:\n  it printed nothing\n");
     }
 }

@@ -10,7 +10,7 @@ use crate::profile::{STACK, Stack, bare};
 use crate::support::{Node, Output, Project};
 use serde_json::Value;
 
-const NAME: &str = "whole";
+const NAME: &str = "frombare";
 
 /// A host joins once its driver runs.
 const JOINED: &str = "recipe: joined
@@ -31,10 +31,10 @@ params:
 steps:
   - name: chart
     needs: { joined: { of: selected, least: 100% } }
-    helm_release: { name: operator, namespace: whole, path: charts/tiny, version: 0.1.0, wait: false, hooks: false, values: { greeting: '{{ params.greeting }}' } }
+    helm_release: { name: operator, namespace: frombare, path: charts/tiny, version: 0.1.0, wait: false, hooks: false, values: { greeting: '{{ params.greeting }}' } }
   - name: plugin
     manifest:
-      namespace: whole
+      namespace: frombare
       objects:
         - apiVersion: apps/v1
           kind: DaemonSet
@@ -44,7 +44,7 @@ steps:
             template:
               metadata: { labels: { app: gpus } }
               spec:
-                nodeSelector: { stage: whole, nvidia.com/gpu.deploy.device-plugin: \"true\" }
+                nodeSelector: { stage: frombare, nvidia.com/gpu.deploy.device-plugin: \"true\" }
                 tolerations: [{ operator: Exists }]
                 containers: [{ name: plugin, image: 'none.example/plugin:1' }]
 verify:
@@ -52,7 +52,7 @@ verify:
     scope: cluster
     level: L3
     within: 2m
-    expect: facts.nodes | selectattr('labels.stage', 'defined') | selectattr('labels.stage', 'eq', 'whole') | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | list == [8, 8, 8]
+    expect: facts.nodes | selectattr('labels.stage', 'defined') | selectattr('labels.stage', 'eq', 'frombare') | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | list == [8, 8, 8]
 ";
 
 fn inventory(api: &Cluster, node: &Node, driver: &str) -> String {
@@ -160,7 +160,7 @@ fn from_bare(run: &Run<'_>) {
 /// What a person changes in the operator's resource is found with their hand named, and put back without a revision.
 fn edited(run: &Run<'_>) {
     let patch = r#"{"spec":{"driver":{"enabled":true}}}"#;
-    run.api.kubectl(&["-n", NAME, "patch", "gadgets.whole.forge.test", "operator", "--type=merge", "-p", patch]);
+    run.api.kubectl(&["-n", NAME, "patch", "gadgets.frombare.forge.test", "operator", "--type=merge", "-p", patch]);
     let drift = run.forge(&["drift", "inventory.yaml", "--plan-out", "repair.json"]);
     assert_eq!(drift.code, 2, "{drift}");
     assert!(drift.stdout.contains("spec.driver.enabled") && drift.stdout.contains("kubectl-patch"), "{drift}");
