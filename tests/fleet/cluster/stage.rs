@@ -106,8 +106,11 @@ impl Play {
         };
         let loaded = server.sh("test -e /sys/module/nvidia/version && cat /proc/sys/kernel/random/boot_id");
         let gpus = if loaded.ok() && runs("gpus") { 8 } else { 0 };
-        let tokens = if runs("rdma-shared-device-plugin") { self.tokens() } else { 0 };
-        let offers = json!({ "nvidia.com/gpu": gpus.to_string(), "rdma/ib": tokens.to_string(), "cpu": "8", "memory": "64Gi", "pods": "110" });
+        let mut offers = json!({ "nvidia.com/gpu": gpus.to_string(), "cpu": "8", "memory": "64Gi", "pods": "110" });
+        let plugged = runs("rdma-shared-device-plugin");
+        for (name, count) in self.tokens() {
+            offers[name] = (if plugged { count } else { 0 }).to_string().into();
+        }
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = if loaded.ok() { "True" } else { "False" };
         let status = json!({ "status": {
@@ -129,8 +132,8 @@ impl Play {
         self.api.try_kubectl(&args, "");
     }
 
-    /// How many tokens the configuration says that the plugin read as it started.
-    fn tokens(&self) -> u64 {
+    /// The tokens by resource, as the configuration says that the plugin read as it started.
+    fn tokens(&self) -> Vec<(String, u64)> {
         let read = self.api.try_kubectl(
             &[
                 "-n",
@@ -145,7 +148,8 @@ impl Play {
         );
         let config: Value = serde_json::from_str(&read.stdout).unwrap_or_default();
         let all = config["configList"].as_array().cloned().unwrap_or_default();
-        all.iter().find(|own| own["resourceName"] == "ib").and_then(|own| own["rdmaHcaMax"].as_u64()).unwrap_or(0)
+        let one = |own: &Value| Some((format!("rdma/{}", own["resourceName"].as_str()?), own["rdmaHcaMax"].as_u64()?));
+        all.iter().filter_map(one).collect()
     }
 
     /// What scheduler and kubelet do with a pod.

@@ -154,7 +154,7 @@ fn from_bare(run: &Run<'_>) {
         assert_eq!(run.driver(node), STACK.driver);
     }
     run.settled();
-    assert_eq!(run.revisions(), "1=deployed ");
+    assert_eq!(run.revisions(), "1=deployed");
 }
 
 /// What a person changes in the operator's resource is found with their hand named, and put back without a revision.
@@ -165,7 +165,7 @@ fn edited(run: &Run<'_>) {
     assert_eq!(drift.code, 2, "{drift}");
     assert!(drift.stdout.contains("spec.driver.enabled") && drift.stdout.contains("kubectl-patch"), "{drift}");
     let out = run.forge(&["apply", "repair.json", "--yes"]);
-    assert_eq!((out.code, run.revisions().as_str()), (0, "1=deployed "), "{out}");
+    assert_eq!((out.code, run.revisions().as_str()), (0, "1=deployed"), "{out}");
     run.settled();
 }
 
@@ -185,5 +185,5 @@ fn upgraded(run: &Run<'_>) {
     }
     assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
     run.settled();
-    assert_eq!(run.revisions(), "1=deployed ");
+    assert_eq!(run.revisions(), "1=deployed");
 }
