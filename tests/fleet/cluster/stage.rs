@@ -8,7 +8,7 @@ use crate::support::Node;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
 /// Plays until it is dropped.
 pub struct Stage {
     stop: Arc<AtomicBool>,
-    most: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,22 +36,21 @@ impl Stage {
     /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-device-plugin`.
     pub fn begin(api: &'static Cluster, nodes: &[Node], namespace: &str) -> Self {
         let play = Play { api, servers: nodes.to_vec(), namespace: namespace.to_owned() };
-        let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (ends, counts) = (stop.clone(), most.clone());
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = stop.clone();
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                counts.fetch_max(play.turn(), Ordering::Relaxed);
+                play.turn();
                 std::thread::sleep(Duration::from_millis(500));
             }
         });
-        Self { stop, most, thread: Some(thread) }
+        Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it. Returns how many nodes were cordoned at once, at most.
-    pub fn end(mut self) -> usize {
+    /// Ends it.
+    pub fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("a thread").join().expect("it ends");
-        self.most.load(Ordering::Relaxed)
     }
 }
 
@@ -67,8 +65,8 @@ impl Drop for Stage {
 }
 
 impl Play {
-    /// Does what is due. Returns how many nodes are cordoned.
-    fn turn(&self) -> usize {
+    /// Does what is due.
+    fn turn(&self) {
         let nodes: BTreeMap<String, Value> =
             self.api.get("nodes", &[]).into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
         let pods = self.pods();
@@ -80,9 +78,6 @@ impl Play {
             }
         }
         pods.iter().for_each(|pod| self.play(pod));
-        let own =
-            nodes.values().filter(|node| self.servers.iter().any(|server| text(node, "/metadata/name") == server.name));
-        own.filter(|node| node["spec"]["unschedulable"] == true).count()
     }
 
     fn pods(&self) -> Vec<Value> {
