@@ -49,6 +49,11 @@ pub(super) fn condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> 
     object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
 }
 
+/// Whether an object says that a condition of its own is true.
+pub(super) fn is_true(object: &Value, name: &str) -> bool {
+    condition(object, name).is_some_and(|found| found["status"] == "True")
+}
+
 /// Returns the object with its status as it may be shown and kept: secrets that forge knows, and all values of a Secret, are left
 /// out, and so is what the API and `kubectl` keep for themselves.
 pub(super) fn shown(mut object: Value, secrets: &SecretStore) -> Value {

@@ -1,6 +1,6 @@
 //! Brings a release about: what a killed helm left, definitions, the upgrade, and what that does not repair.
 
-use super::super::clean::condition;
+use super::super::clean::is_true;
 use super::super::{Cluster, KubeError, Say};
 use super::api::{Applied, Apply};
 use super::flags::{self, Upgrade};
@@ -198,7 +198,7 @@ impl Work<'_> {
     }
 
     async fn established(&self, definition: &Object) -> Result<(), KubeError> {
-        let is = |live: &Value| condition(live, "Established").is_some_and(|found| found["status"] == "True");
+        let is = |live: &Value| is_true(live, "Established");
         let wait = async {
             while !self.look.objects.get(definition).await?.as_ref().is_some_and(is) {
                 tokio::time::sleep(Duration::from_millis(200)).await;

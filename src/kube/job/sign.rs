@@ -1,5 +1,6 @@
 //! By what of a workload its end is told.
 
+use crate::kube::clean::is_true;
 use crate::model::Value;
 
 /// Something that holds of an object, or does not.
@@ -21,7 +22,7 @@ pub struct Signs {
 impl Sign {
     pub fn holds(&self, object: &Value) -> bool {
         match self {
-            Self::Condition(name) => condition(object, name).is_some_and(|found| found["status"] == "True"),
+            Self::Condition(name) => is_true(object, name),
             Self::Value { pointer, is } => {
                 object.pointer(pointer).and_then(Value::as_str).is_some_and(|found| is.iter().any(|one| one == found))
             }
@@ -57,11 +58,6 @@ impl Signs {
             _ => return None,
         })
     }
-}
-
-/// Returns a condition of an object's status.
-pub(super) fn condition<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
-    object.pointer("/status/conditions")?.as_array()?.iter().find(|found| found["type"] == *name)
 }
 
 #[cfg(test)]
