@@ -86,7 +86,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     if args.dry_run {
         let policy = args.policy.clone();
         let (recorded, keep) = (Recorded::default(), Keep::default());
-        return plan::run(cx, &plan::Args { inventory, detailed_exitcode: false, policy, recorded, keep });
+        return plan::run(
+            cx,
+            &plan::Args { inventory, detailed_exitcode: false, images: false, policy, recorded, keep },
+        );
     }
     let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
     let cx = &cx.with(&settings);

@@ -63,6 +63,29 @@ impl Output<'_> {
         }
     }
 
+    /// Writes the container images of a plan; what the list lacks is said on stderr.
+    ///
+    /// # Errors
+    /// A format that has no such list, or a stream or file that cannot be written.
+    pub fn images(&self, plan: &Plan, exit: ExitCode) -> Result<(), CliError> {
+        if self.settings.format == Format::Markdown {
+            return Err(CliError::usage("`--images` is a list, and `--format markdown` is for plans")
+                .hint("leave one of them out, or take `--format json`"));
+        }
+        let images = plan.images();
+        self.result(&|writer, out| writer.images(&images, exit, out))?;
+        let mut err = (self.console.err)();
+        if images.silent {
+            pipe(writeln!(err, "the list lacks the images of charts: the cluster's API did not answer"))?;
+        }
+        let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();
+        if !open.is_empty() {
+            let open = open.join(", ");
+            pipe(writeln!(err, "the list lacks the images of {open}: they could not be told yet; see `forge plan`"))?;
+        }
+        Ok(())
+    }
+
     /// Writes the result to the file of `--json-into` only.
     pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {

@@ -20,6 +20,7 @@ use super::saved::Keep;
   forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
   forge plan cluster.yaml -o plan.json         keep it: review it, then `forge apply plan.json`
   forge plan cluster.yaml --format markdown    for a comment under the change that is reviewed
+  forge plan cluster.yaml --images             the container images that it needs, for a mirror
   forge plan cluster.yaml --record seen.json   keep what the hosts answered
   forge plan cluster.yaml --observed seen.json from that, without contacting a host")]
 pub struct Args {
@@ -28,6 +29,9 @@ pub struct Args {
     /// Exit with 2 when something would change, 10 when something is pending, 5 when a verification does not hold
     #[arg(long)]
     pub detailed_exitcode: bool,
+    /// Print the container images that charts, objects and jobs run instead, one per line: what a mirror has to hold
+    #[arg(long)]
+    pub images: bool,
     #[command(flatten)]
     pub policy: PolicyArgs,
     #[command(flatten)]
@@ -51,7 +55,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let exit = plan.exit_code(args.detailed_exitcode);
         let saved = args.keep.bind(cx, &loaded, &seen, &plan).await;
         args.keep.write(saved.as_ref())?;
-        shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+        match args.images {
+            true => output.images(&plan, exit)?,
+            false => shown(&output, args).plan(&plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?,
+        }
         args.keep.tell(cx, saved.as_ref());
         Ok(exit)
     })

@@ -21,10 +21,14 @@ use camino::Utf8Path;
   forge show last                                the newest run
   forge show 20261121T1046                       by the beginning of its name
   forge show last --format json | jq '.run.exit'
-  forge show plan.json                           a plan that `plan -o plan.json` kept, as `plan` printed it")]
+  forge show plan.json                           a plan that `plan -o plan.json` kept, as `plan` printed it
+  forge show plan.json --images                  the container images that it needs, for a mirror")]
 pub struct Args {
     /// A run (`last`, a name or the beginning of one), or the path of a JSON file
     pub run: Option<String>,
+    /// Print the container images of a plan instead, one per line: what a mirror has to hold
+    #[arg(long)]
+    pub images: bool,
 }
 
 /// What a file holds.
@@ -44,13 +48,16 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let path = Utf8Path::new(named);
     let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
     if cx.settings.format == Format::Markdown && !is_file {
-        return Err(plans_only());
+        return Err(plans_only("`--format markdown`"));
+    }
+    if args.images && !is_file {
+        return Err(plans_only("`--images`"));
     }
     if path.is_dir() {
         let run = past::read(&folder(path))?;
         output.result(&|writer, out| writer.run(&run, out))?;
     } else if is_file {
-        file(&output, path)?;
+        file(&output, path, args.images)?;
     } else {
         let run = past::one(cx, &past::folders(cx)?, named)?;
         output.result(&|writer, out| writer.run(&run, out))?;
@@ -58,8 +65,8 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     Ok(ExitCode::Done)
 }
 
-fn plans_only() -> CliError {
-    CliError::usage("`--format markdown` is for plans").hint("a run is shown as text or JSON")
+fn plans_only(option: &str) -> CliError {
+    CliError::usage(format!("{option} is for plans")).hint("a run is shown as text or JSON; name the file of a plan")
 }
 
 fn folder(path: &Utf8Path) -> RunFolder {
@@ -68,7 +75,7 @@ fn folder(path: &Utf8Path) -> RunFolder {
     RunFolder { cluster: name(cluster), run: name(Some(path)), path: path.to_owned() }
 }
 
-fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
+fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
     let text = fs_err::read_to_string(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -77,9 +84,12 @@ fn file(output: &Output<'_>, path: &Utf8Path) -> Result<(), CliError> {
         CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
+        Content::Saved(saved) if images => output.images(&saved.plan, saved.plan.exit_code(false)),
+        Content::Plan(plan) if images => output.images(&plan, plan.exit_code(false)),
+        Content::Report(_) if images => Err(plans_only("`--images`")),
         Content::Saved(saved) => kept(output, path, &saved),
         Content::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
-        Content::Report(_) if output.settings.format == Format::Markdown => Err(plans_only()),
+        Content::Report(_) if output.settings.format == Format::Markdown => Err(plans_only("`--format markdown`")),
         Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::api::{Place, Refusal, Served};
 use super::clean::{self, revealed};
+use super::defined::ESTABLISHED;
 use super::fields::without;
 use super::{JobCall, KubeError, Marks, ReleaseCall, Stopped, Writer};
 use crate::model::{SecretStore, Value};
@@ -139,11 +140,18 @@ impl Writer {
         loop {
             let object = self.looker.cluster.get(&place, id).await?;
             let found = object.as_ref().and_then(|object| clean::condition(object, condition));
-            if found.is_some_and(|found| found["status"] == "True") {
+            let holds = match &object {
+                Some(definition) if condition == ESTABLISHED => self.looker.cluster.serves(definition).await?,
+                _ => found.is_some_and(|found| found["status"] == "True"),
+            };
+            if holds {
                 return Ok(());
             }
             if Instant::now() >= end {
-                let why = found.and_then(|found| found["message"].as_str()).unwrap_or("nobody says so yet");
+                let why = match found {
+                    Some(found) if found["status"] == "True" => "the API serves no such kind yet",
+                    found => found.and_then(|found| found["message"].as_str()).unwrap_or("nobody says so yet"),
+                };
                 return Err(own(&format!("{id} is not {condition} after {limit_s} s: {why}")));
             }
             tokio::time::sleep(PAUSE).await;

@@ -12,11 +12,13 @@ mod call;
 mod claim;
 mod clean;
 mod cluster;
+mod defined;
 mod error;
 mod evict;
 mod fact;
 mod fields;
 mod helm;
+mod images;
 mod job;
 mod lock;
 mod look;
@@ -38,6 +40,7 @@ pub use evict::{Evicted, Policy};
 pub use helm::{
     Deed, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version, shipped_charts,
 };
+pub use images::images;
 pub use job::{Aim, JobCall, Logs, Sign, Signs, Stopped};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};

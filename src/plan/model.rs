@@ -118,6 +118,9 @@ pub struct StepPlan {
     /// Whether only a reboot brings into force what is pending, or what its change makes: the kind says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
+    /// The container images that it runs, as far as they are known: what a mirror has to hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "Stage::is_before")]
     pub stage: Stage,

@@ -352,6 +352,7 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         after: None,
         envelope,
         by_reboot: judgement.by_reboot,
+        images: judgement.images,
         stage: Stage::Before,
         held: None,
         waits_for,

@@ -56,6 +56,9 @@ pub struct Judgement {
     /// Whether only a reboot brings it into force: what is pending, or what is once the change is made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
+    /// The container images that it runs, as far as they are known: of a chart once it was rendered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
     /// What to do about it next, for `blocked` and `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -88,6 +91,7 @@ impl Judgement {
             basis,
             predicted: false,
             by_reboot: false,
+            images: Vec::new(),
             hint: None,
             edit: None,
             calls: Vec::new(),

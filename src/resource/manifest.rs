@@ -8,6 +8,7 @@ use super::object::{Declared, Want, claim, former, judge};
 use super::support::{bad_value, sha256_hex};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
+use crate::kube::images;
 use crate::model::{Disruption, SecretStore, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use serde_json::json;
@@ -171,7 +172,10 @@ impl Resource for Manifest {
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
-        judge(&Want { objects: &self.objects, absent: self.absent, wait, disruption: Disruption::D0 }, seen, cx)
+        let want = Want { objects: &self.objects, absent: self.absent, wait, disruption: Disruption::D0 };
+        let images =
+            if self.absent { Vec::new() } else { images(self.objects.iter().map(|declared| &declared.object)) };
+        Judgement { images, ..judge(&want, seen, cx) }
     }
 
     fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {

@@ -44,6 +44,7 @@ impl Parts {
             predicted: parts().any(|(_, part)| part.predicted),
             // What one part changes and what another one waits for come into force together.
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
+            images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
             // An edit is of one file made by one part: none of the kinds of several parts has one.
             edit: None,

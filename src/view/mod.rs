@@ -35,7 +35,7 @@ use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::facts::outliers::Outliers;
 use crate::model::ExitCode;
-use crate::plan::{HostSeen, Plan};
+use crate::plan::{HostSeen, Images, Plan};
 use crate::transport::Sandbox;
 use std::io::{self, Write};
 
@@ -59,6 +59,8 @@ pub struct Sandboxes {
 pub trait Writer {
     /// Writes what would change.
     fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes which container images a plan needs.
+    fn images(&self, images: &Images, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what a run came to.
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what is known of hosts.

@@ -34,6 +34,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
         after: None,
         envelope: None,
         by_reboot: false,
+        images: Vec::new(),
         stage: Default::default(),
         held: None,
         waits_for: None,

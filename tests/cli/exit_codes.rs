@@ -164,6 +164,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         after: None,
         envelope: None,
         by_reboot: false,
+        images: Vec::new(),
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(str::to_owned),

@@ -28,7 +28,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/fleet");
 pub const PASSWORD: &str = "correct horse";
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/snapshot");
 /// Seconds after which a program that a test runs is taken for hung; it then ends with code 124.
-const LIMIT: &str = "300";
+const LIMIT: &str = "600";
 
 /// What a program printed and how it ended. `code` is 128 + the signal's number if a signal ended it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,18 +236,24 @@ impl Node {
 
     /// Waits until a script succeeds, for at most `limit_s` seconds.
     pub fn until(&self, script: &str, limit_s: u64) {
-        self.until_it(script, limit_s, true);
-    }
-
-    /// As [`Node::until`], until it does not succeed; it does not on a node that is down.
-    pub fn until_not(&self, script: &str, limit_s: u64) {
-        self.until_it(script, limit_s, false);
-    }
-
-    fn until_it(&self, script: &str, limit_s: u64, succeeds: bool) {
         let end = Instant::now() + Duration::from_secs(limit_s);
-        while self.sh(script).ok() != succeeds {
-            assert!(Instant::now() < end, "{}: after {limit_s} s still not {succeeds}: `{script}`", self.name);
+        while !self.sh(script).ok() {
+            assert!(Instant::now() < end, "{}: after {limit_s} s still not: `{script}`", self.name);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the boot of that id is over: another one runs, or nothing does. A single question may fail on a node that is only busy.
+    pub fn until_down(&self, boot_id: &str, limit_s: u64) {
+        let end = Instant::now() + Duration::from_secs(limit_s);
+        let mut silent = 0;
+        while silent < 3 {
+            assert!(Instant::now() < end, "{}: after {limit_s} s still up", self.name);
+            match self.sh("cat /proc/sys/kernel/random/boot_id") {
+                out if !out.ok() => silent += 1,
+                out if out.stdout.trim() != boot_id => return,
+                _ => silent = 0,
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -169,10 +169,10 @@ fn a_run_that_is_killed_during_the_reboot_is_finished_by_the_next() {
     let project = prepare(&nodes, "reboot: allow");
     let before = node.boot_id();
     let mut child = project.begin();
-    node.until_not("test \"$(systemctl is-system-running)\" = running", 60);
+    node.until_down(&before, 120);
     child.kill().expect("forge is killed");
     child.wait().expect("forge is gone");
-    node.until("test \"$(systemctl is-system-running)\" = running", 60);
+    node.until("test \"$(systemctl is-system-running)\" = running", 120);
     let after = node.boot_id();
     assert_ne!(before, after);
     let out = apply(&project);

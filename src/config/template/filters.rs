@@ -1,6 +1,6 @@
 //! Filters beside the built-in ones, and the names that are allowed at all.
 
-use super::nodes::{in_network, labelled, offering};
+use super::nodes::{in_network, labelled, of_hosts, offering};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -62,6 +62,7 @@ const OWN: &[&str] = &[
     "in_network",
     "labelled",
     "merge",
+    "of_hosts",
     "offering",
     "quote",
     "sha256",
@@ -121,6 +122,7 @@ pub(super) const MAPPING: &[&str] = &[
     "map",
     "max",
     "min",
+    "of_hosts",
     "offering",
     "reject",
     "rejectattr",
@@ -160,6 +162,7 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.add_filter("version_compare", version_compare);
     env.add_filter("in_network", in_network);
     env.add_filter("labelled", labelled);
+    env.add_filter("of_hosts", of_hosts);
     env.add_filter("offering", |nodes: &Value, counts: &Value, prefix: Option<&str>| {
         offering(nodes, counts, prefix.unwrap_or_default())
     });

@@ -24,6 +24,29 @@ pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Ve
     })
 }
 
+/// Returns the nodes that `hosts` are, in their order: each the one of its name, else the only one that has its address.
+pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
+    let nodes: Vec<Value> = nodes.try_iter()?.collect();
+    let mut found = Vec::new();
+    for host in hosts.try_iter()? {
+        let (name, address) = (host.get_attr("name")?, host.get_attr("address")?);
+        let mut same = Vec::new();
+        for node in &nodes {
+            if node.get_attr("name")? == name {
+                same = vec![node];
+                break;
+            }
+            if node.get_attr("addresses")?.try_iter()?.any(|own| own == address) {
+                same.push(node);
+            }
+        }
+        if let [node] = same.as_slice() {
+            found.push((*node).clone());
+        }
+    }
+    Ok(found)
+}
+
 fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {
     let mut kept = Vec::new();
     for node in nodes.try_iter()? {
@@ -112,6 +135,20 @@ mod tests {
 
     fn names(nodes: &[Value]) -> String {
         nodes.iter().map(|node| node.get_attr("name").unwrap().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_host_is_the_node_of_its_name_or_of_its_address() {
+        let node = |name: &str, address: &str| tree("t", &serde_json::json!({ "name": name, "addresses": [address] }));
+        let nodes = Value::from(vec![node("ip-2", "10.0.0.2"), node("gpu-1", "10.0.0.9"), node("a", "10.0.0.9")]);
+        let found = |name: &str, address: &str| {
+            let hosts = tree("t", &serde_json::json!([{ "name": name, "address": address }]));
+            names(&of_hosts(&nodes, &hosts).unwrap())
+        };
+        assert_eq!(found("gpu-1", "10.0.0.2"), "gpu-1", "the name goes first");
+        assert_eq!(found("gpu-2", "10.0.0.2"), "ip-2");
+        assert_eq!(found("gpu-3", "10.0.0.3"), "");
+        assert_eq!(found("gpu-9", "10.0.0.9"), "", "which of the two is not said");
     }
 
     #[test]

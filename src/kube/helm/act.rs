@@ -1,6 +1,5 @@
 //! Brings a release about: what a killed helm left, definitions, the upgrade, and what that does not repair.
 
-use super::super::clean::is_true;
 use super::super::{Cluster, KubeError, Say};
 use super::api::{Applied, Apply};
 use super::flags::{self, Upgrade};
@@ -198,12 +197,20 @@ impl Work<'_> {
     }
 
     async fn established(&self, definition: &Object) -> Result<(), KubeError> {
-        let is = |live: &Value| is_true(live, "Established");
+        let objects = &self.look.objects;
         let wait = async {
-            while !self.look.objects.get(definition).await?.as_ref().is_some_and(is) {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+            loop {
+                let live = objects.get(definition).await?;
+                let served = match &live {
+                    Some(live) => objects.cluster.serves(live).await,
+                    None => Ok(false),
+                };
+                match served {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => tokio::time::sleep(Duration::from_millis(200)).await,
+                    Err(refusal) => return Err(refusal.error(objects.cluster.server())),
+                }
             }
-            Ok(())
         };
         let late =
             || KubeError::new(format!("`{}` is not served after {} s", definition.name(), ESTABLISHED.as_secs()));

@@ -10,7 +10,6 @@ mod chart;
 mod drift;
 mod fields;
 mod flags;
-mod images;
 mod managed;
 mod manifest;
 mod observe;

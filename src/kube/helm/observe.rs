@@ -7,11 +7,11 @@ use super::chart::Chart;
 use super::drift::{self, Drifted};
 use super::fields::differences;
 use super::flags::{self, Template, Upgrade};
-use super::images::images;
 use super::manifest::{Object, objects};
 use super::program::Helm;
 use super::read::{self, Listed, Metadata, Rehearsed, Revision};
 use super::secrets::Teller;
+use crate::kube::images::images;
 use crate::model::{SecretStore, Value};
 use crate::probe::{
     ChartInfo, Conflict, Crd, ForeignRelease, LiveObject, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus,
@@ -302,7 +302,7 @@ impl<'c> Look<'c> {
             version: chart.file.version.clone(),
             crds: crds.buffered(AT_ONCE).try_collect().await?,
             hooks: rendered.iter().filter_map(|object| object.hook(self.objects.home)).collect(),
-            images: images(rendered),
+            images: images(rendered.iter().map(|object| &object.value)),
         })
     }
 

@@ -40,10 +40,14 @@ pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
 }
 
 pub(super) fn present(release: &HelmRelease, state: &ReleaseState) -> Judgement {
-    let basis = basis(release, state);
     let Some(chart) = &state.chart else {
         return Judgement::unknown(&crate::probe::Unknown::new("the chart was not looked at"));
     };
+    Judgement { images: chart.images.clone(), ..with_chart(release, state, chart) }
+}
+
+fn with_chart(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo) -> Judgement {
+    let basis = basis(release, state);
     if let Some(blocked) = images(chart, &basis) {
         return blocked;
     }

@@ -1,7 +1,7 @@
 //! The verdict over a workload: whether it was proven as it is declared, and what runs left.
 
 use super::Job;
-use crate::kube::Call;
+use crate::kube::{Call, images};
 use crate::model::{Disruption, Value, Verdict};
 use crate::probe::{Left, ObjectState, Observation, ProofState, Proven};
 use crate::resource::object::{Want, judge as judge_objects, made};
@@ -12,12 +12,16 @@ use serde_json::json;
 pub(super) fn judge(job: &Job, seen: &Observation, cx: &Context<'_>) -> Judgement {
     let state = match proof(seen, &job.probe()) {
         Ok(state) => state,
-        Err(why) => return Judgement::unknown(&why),
+        Err(why) => return Judgement { images: images_of(job), ..Judgement::unknown(&why) },
     };
     match job.absent {
         true => removal(job, state),
-        false => presence(job, state, seen, cx),
+        false => Judgement { images: images_of(job), ..presence(job, state, seen, cx) },
     }
+}
+
+fn images_of(job: &Job) -> Vec<String> {
+    if job.absent { Vec::new() } else { images([&job.declared.object]) }
 }
 
 fn basis(state: &ProofState) -> Value {

@@ -16,7 +16,7 @@ use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::facts::outliers::Outliers;
 use crate::model::{ExitCode, HostName, Value};
-use crate::plan::{Counts, HostSeen, Plan, Reach};
+use crate::plan::{Counts, HostSeen, Images, Plan, Reach};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -82,6 +82,11 @@ pub(super) fn compact(value: &impl Serialize) -> io::Result<String> {
 struct PlanBody<'a> {
     counts: Counts,
     plan: &'a Plan,
+}
+
+#[derive(Serialize)]
+struct ImagesBody<'a> {
+    images: &'a Images,
 }
 
 #[derive(Serialize)]
@@ -176,6 +181,10 @@ impl<'a> HostFacts<'a> {
 impl Writer for Json {
     fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         Document::write("plan", exit, PlanBody { counts: plan.counts(), plan }, out)
+    }
+
+    fn images(&self, images: &Images, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("images", exit, ImagesBody { images }, out)
     }
 
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

@@ -33,7 +33,8 @@ use crate::drift::{Drift, History};
 use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
 use crate::facts::outliers::Outliers;
 use crate::model::{ExitCode, HostName};
-use crate::plan::{HostSeen, Plan};
+use crate::plan::{HostSeen, Images, Plan};
+use crate::view::escape;
 use std::io::{self, Write};
 
 /// Writes for a terminal. Colours are always written: give it a stream that strips them where none are wanted.
@@ -59,6 +60,11 @@ impl Text {
 impl Writer for Text {
     fn plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         plan::write(self, plan, out)
+    }
+
+    /// One per line and nothing beside: programs read this too.
+    fn images(&self, images: &Images, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        images.images.keys().try_for_each(|image| writeln!(out, "{}", escape::line(image)))
     }
 
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

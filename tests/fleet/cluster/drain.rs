@@ -72,7 +72,7 @@ impl Drop for Kubelet {
 /// Makes the hosts nodes of the cluster, and a namespace of the test's own.
 fn join(api: &Cluster, nodes: &[Node], namespace: &str) {
     for node in nodes {
-        api.try_kubectl(&["delete", "node", &node.name], "");
+        api.forget(&node.name);
         api.kubectl_with(
             &["create", "-f", "-"],
             &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node.name } }).to_string(),

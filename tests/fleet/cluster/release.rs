@@ -80,6 +80,15 @@ impl Project {
         ])
     }
 
+    /// What a mirror has to hold is told before anything is installed, and by a plan that was kept.
+    fn lists_its_images(&self) {
+        let images = "forge.local/tiny:1\n";
+        let plan = self.forge(&["plan", "--images", "-o", "plan.json"]);
+        assert_eq!((plan.code, plan.stdout.as_str()), (0, images), "{plan}");
+        let kept = self.site.forge(&["show", "plan.json", "--images"]);
+        assert_eq!((kept.code, kept.stdout.as_str()), (0, images), "{kept}");
+    }
+
     fn gadgets(&self) -> String {
         format!("gadgets.{}.forge.test", self.name)
     }
@@ -95,6 +104,7 @@ fn from_nothing_to_verified_and_then_nothing_to_do() {
         let plan = project.forge(&["plan"]);
         has(&plan, &format!("there is no release `{}/r`", project.name));
         has(&plan, &format!("CustomResourceDefinition gadgets.{}.forge.test", project.name));
+        project.lists_its_images();
         let out = project.apply();
         assert_eq!(out.code, 0, "{out}");
         let again = project.apply();

@@ -8,7 +8,7 @@ use crate::support::Node;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
 /// Plays until it is dropped.
 pub struct Stage {
     stop: Arc<AtomicBool>,
+    most: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,22 +36,25 @@ struct Play {
 impl Stage {
     /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-device-plugin`.
     pub fn begin(api: &'static Cluster, nodes: &[Node], namespace: &str) -> Self {
+        // Servers that another test made nodes are none yet.
+        nodes.iter().for_each(|node| api.forget(&node.name));
         let play = Play { api, servers: nodes.to_vec(), namespace: namespace.to_owned() };
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = stop.clone();
+        let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (ends, counts) = (stop.clone(), most.clone());
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                play.turn();
+                counts.fetch_max(play.turn(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(500));
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, most, thread: Some(thread) }
     }
 
-    /// Ends it.
-    pub fn end(mut self) {
+    /// Ends it. Returns how many nodes were cordoned at once, at most.
+    pub fn end(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("a thread").join().expect("it ends");
+        self.most.load(Ordering::Relaxed)
     }
 }
 
@@ -65,8 +69,8 @@ impl Drop for Stage {
 }
 
 impl Play {
-    /// Does what is due.
-    fn turn(&self) {
+    /// Does what is due. Returns how many nodes are cordoned.
+    fn turn(&self) -> usize {
         let nodes: BTreeMap<String, Value> =
             self.api.get("nodes", &[]).into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
         let pods = self.pods();
@@ -78,6 +82,9 @@ impl Play {
             }
         }
         pods.iter().for_each(|pod| self.play(pod));
+        let own =
+            nodes.values().filter(|node| self.servers.iter().any(|server| text(node, "/metadata/name") == server.name));
+        own.filter(|node| node["spec"]["unschedulable"] == true).count()
     }
 
     fn pods(&self) -> Vec<Value> {
@@ -160,10 +167,10 @@ impl Play {
     }
 
     fn bind(&self, pod: &Value, name: &str) {
-        // A set of daemons names the node; any other pod goes to one that takes pods.
         let meant = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
         let meant = text(pod, meant);
-        let node = if meant.is_empty() { self.servers[0].name.clone() } else { meant };
+        // A set of daemons names the node; any other pod goes to one that takes pods, and waits where none does.
+        let Some(node) = (if meant.is_empty() { self.taking() } else { Some(meant) }) else { return };
         if !self.servers.iter().any(|server| server.name == node) {
             return;
         }
@@ -173,6 +180,12 @@ impl Play {
         });
         let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
         self.api.try_kubectl(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
+    }
+
+    /// Returns a node that takes pods.
+    fn taking(&self) -> Option<String> {
+        let nodes = self.api.get("nodes", &["-l", &format!("stage={}", self.namespace)]);
+        nodes.iter().find(|node| node["spec"]["unschedulable"] != true).map(|node| text(node, "/metadata/name"))
     }
 
     fn run(&self, pod: &Value, name: &str) {

@@ -96,6 +96,11 @@ impl Cluster {
         list["items"].as_array().expect("a list").clone()
     }
 
+    /// Takes a node out of the cluster, where it is one, with all that was said of it.
+    pub fn forget(&self, node: &str) {
+        self.kubectl(&["delete", "node", node, "--ignore-not-found"]);
+    }
+
     /// Waits until a question is answered without an error.
     pub fn until(&self, args: &[&str]) {
         self.wait(|| self.try_kubectl(args, "").ok());

@@ -1,12 +1,12 @@
-//! Hosts and cluster in one run: bare servers become verified nodes of a cluster with an operator and an RDMA plugin, and what a person changes is
-//! found and repaired.
+//! Hosts and cluster in one run: bare servers become verified nodes of a cluster with an operator and an RDMA plugin, what a person changes is
+//! found and repaired, and a new driver takes the nodes one after the other.
 //!
 //! The hosts are real, their GPUs and adapters are simulated; the API is real, and what would run in it is played (`stage.rs`).
 
 use super::helm::{CHART, copy};
 use super::stage::Stage;
 use super::support::{Cluster, Helm};
-use crate::profile::{STACK, bare};
+use crate::profile::{STACK, Stack, bare};
 use crate::support::{Node, Output, Project};
 use serde_json::Value;
 
@@ -55,9 +55,9 @@ verify:
     expect: facts.nodes | selectattr('labels.stage', 'defined') | selectattr('labels.stage', 'eq', 'frombare') | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | list == [8, 8, 8]
 ";
 
-fn inventory(api: &Cluster, node: &Node) -> String {
+fn inventory(api: &Cluster, node: &Node, driver: &str) -> String {
     let kubernetes = format!("kubernetes: {{ kubeconfig: {}, context: test }}", api.kubeconfig.display());
-    let drain = "drain: { kubernetes: { group: all, timeout: 120s } }";
+    let drain = "drain: { kubernetes: { group: all, timeout: 120s, returns: { nvidia.com/gpu: 8, rdma/ib: 63 }, returns_within: 3m } }";
     format!(
         "{kubernetes}
 rollout: {{ reboot: allow, max_unavailable: 1, {drain} }}
@@ -65,7 +65,7 @@ rollout: {{ reboot: allow, max_unavailable: 1, {drain} }}
   - {{ recipe: operator, on: all }}
   - {{ recipe: rdma-shared-device-plugin, on: all, with: {{ image: none.example/rdma, max: 63, namespace: {NAME}, nodes: {{ stage: {NAME} }} }} }}
 ",
-        STACK.applied(node)
+        Stack { driver, ..STACK }.applied(node)
     )
 }
 
@@ -121,14 +121,14 @@ impl Run<'_> {
 }
 
 #[test]
-fn bare_servers_become_verified_nodes_in_one_run() {
+fn bare_servers_become_verified_nodes_in_one_run_and_a_new_driver_takes_them_one_after_the_other() {
     let Some(nodes) = bare(3) else { return };
     let Some(api) = Cluster::require() else { return };
     let project = Project::new(&nodes)
         .recipe("joined", JOINED)
         .recipe("operator", OPERATOR)
         .file("bin/.keep", "")
-        .inventory(&inventory(api, &nodes[0]));
+        .inventory(&inventory(api, &nodes[0], STACK.driver));
     copy(CHART.as_ref(), &project.path("recipes/charts/tiny"), NAME);
     std::os::unix::fs::symlink(api.helm(Helm::Four).expect("helm"), project.path("bin/helm")).expect("a link");
     api.kubectl_with(&["create", "namespace", NAME], "");
@@ -137,7 +137,10 @@ fn bare_servers_become_verified_nodes_in_one_run() {
 
     from_bare(&run);
     edited(&run);
-    stage.end();
+    api.kubectl_with(&["cordon", &nodes[1].name], "");
+    upgraded(&run);
+    // The one that a person cordoned, and one more.
+    assert_eq!(stage.end(), 2);
 }
 
 fn from_bare(run: &Run<'_>) {
@@ -164,4 +167,23 @@ fn edited(run: &Run<'_>) {
     let out = run.forge(&["apply", "repair.json", "--yes"]);
     assert_eq!((out.code, run.revisions().as_str()), (0, "1=deployed"), "{out}");
     run.settled();
+}
+
+/// Cordon, drain, upgrade, verify, give back: one node after the other, each with all that it offered. One that a person cordoned stays so.
+fn upgraded(run: &Run<'_>) {
+    let driver = "560.35.05";
+    run.project.rewrite(&inventory(run.api, &run.nodes[0], driver));
+    let boots: Vec<String> = run.nodes.iter().map(Node::boot_id).collect();
+    let out = run.apply();
+    for (at, node) in run.nodes.iter().enumerate() {
+        assert_eq!(
+            (run.driver(node).as_str(), run.offers(node)),
+            (driver, ("8".into(), "63".into(), at != 1)),
+            "{out}"
+        );
+        assert!(node.boot_id() != boots[at] && !node.exists("/var/lib/forge/window.json"), "{out}");
+    }
+    assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
+    run.settled();
+    assert_eq!(run.revisions(), "1=deployed");
 }

@@ -1,13 +1,12 @@
-//! Which images a manifest needs: what a mirror has to hold.
+//! Which images objects need: what a mirror has to hold.
 
-use super::manifest::Object;
 use crate::model::Value;
 use std::collections::BTreeSet;
 
 /// Returns every image that the objects name, sorted.
-pub(super) fn images(objects: &[Object]) -> Vec<String> {
+pub fn images<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Vec<String> {
     let mut found = BTreeSet::new();
-    objects.iter().for_each(|object| collect(&object.value, &mut found));
+    objects.into_iter().for_each(|object| collect(object, &mut found));
     found.into_iter().collect()
 }
 
@@ -37,23 +36,23 @@ fn named(map: &serde_json::Map<String, Value>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::manifest::objects;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn images_of_containers_and_of_operators_are_found() {
-        let text = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: { name: a }
-spec: { template: { spec: { initContainers: [{ name: i, image: 'b/i:1' }], containers: [{ name: c, image: 'b/c@sha256:00' }, { name: d, image: 'b/i:1' }] } } }
----
-apiVersion: nvidia.com/v1
-kind: ClusterPolicy
-metadata: { name: p }
-spec: { driver: { repository: r.example/nvidia, image: driver, version: '550.90' }, x: { repository: r, image: why, version: 'sha256:11' } }
-";
-        let found = images(&objects(text).unwrap());
+        let pod = json!({
+            "initContainers": [{ "name": "i", "image": "b/i:1" }],
+            "containers": [{ "name": "c", "image": "b/c@sha256:00" }, { "name": "d", "image": "b/i:1" }],
+        });
+        let policy = json!({
+            "driver": { "repository": "r.example/nvidia", "image": "driver", "version": "550.90" },
+            "x": { "repository": "r", "image": "why", "version": "sha256:11" },
+        });
+        let found = images(&[
+            json!({ "kind": "Deployment", "spec": { "template": { "spec": pod } } }),
+            json!({ "kind": "ClusterPolicy", "spec": policy }),
+        ]);
         assert_eq!(found, ["b/c@sha256:00", "b/i:1", "r.example/nvidia/driver:550.90", "r/why@sha256:11"]);
     }
 }

@@ -1,0 +1,66 @@
+//! Kinds that definitions bring: one is there once objects of it can be written, which is a moment after the server calls its definition established.
+
+use super::Cluster;
+use super::api::{Refusal, Served};
+use super::clean::is_true;
+use crate::model::Value;
+
+/// The condition of a definition that the server took.
+pub(super) const ESTABLISHED: &str = "Established";
+
+impl Cluster {
+    /// Returns whether objects of the kind that `definition` brings can be written, in every version that it declares as served.
+    pub(super) async fn serves(&self, definition: &Value) -> Result<bool, Refusal> {
+        if !is_true(definition, ESTABLISHED) {
+            return Ok(false);
+        }
+        let text = |value: &Value, pointer: &str| value.pointer(pointer)?.as_str().map(str::to_owned);
+        let (group, kind) = (text(definition, "/spec/group"), text(definition, "/spec/names/kind"));
+        // Asked anew each time: what was not there a moment ago is what is waited for.
+        let served = Served::default();
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+        for version in versions.into_iter().flatten().filter(|version| version["served"] == true) {
+            let version =
+                format!("{}/{}", group.as_deref().unwrap_or_default(), text(version, "/name").unwrap_or_default());
+            let kinds = self.kinds(&version, &served).await?;
+            if !kinds.iter().flatten().any(|known| Some(&known.kind) == kind.as_ref()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use crate::kube::tests::{api, json_reply, no};
+    use serde_json::json;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn a_kind_is_there_once_it_is_listed_not_once_its_definition_is_established() {
+        let asked = AtomicUsize::new(0);
+        let (cluster, _server) = api(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => no(404, "the server could not find the requested resource", json!({})),
+            1 => json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "custom.example/v1", "resources": [] })),
+            _ => json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "custom.example/v1", "resources": [
+                { "name": "pages", "singularName": "page", "namespaced": true, "kind": "Page", "verbs": ["get", "patch"] },
+            ] })),
+        })
+        .await;
+        let mut definition = json!({
+            "kind": "CustomResourceDefinition",
+            "spec": { "group": "custom.example", "names": { "plural": "pages", "kind": "Page" }, "versions": [
+                { "name": "v1", "served": true }, { "name": "v1alpha1", "served": false },
+            ] },
+        });
+        assert!(!cluster.serves(&definition).await.unwrap(), "nobody says that it is established");
+        definition["status"] = json!({ "conditions": [{ "type": "Established", "status": "True" }] });
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            said.push(cluster.serves(&definition).await.unwrap());
+        }
+        assert_eq!(said, [false, false, true]);
+    }
+}

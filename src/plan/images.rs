@@ -1,0 +1,75 @@
+//! The container images of a plan: what a mirror has to hold before the cluster needs it.
+
+use super::{Plan, Reach, StepPlan};
+use crate::model::{HostName, Scope, StepId};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which images the steps of a plan run, whether or not they change anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Images {
+    /// By image, with the steps that run it.
+    pub images: BTreeMap<String, BTreeSet<StepId>>,
+    /// Steps whose images could not be told, so that the list lacks them.
+    pub open: BTreeSet<StepId>,
+    /// Whether the cluster's API did not answer: nothing is known of its charts then.
+    pub silent: bool,
+}
+
+impl Plan {
+    /// Returns the images that its steps run. Those of a chart are known once it was rendered.
+    pub fn images(&self) -> Images {
+        let mut found = Images::default();
+        for host in &self.hosts {
+            found.silent |= host.host.is_cluster() && host.reach != Reach::Observed;
+            host.steps.iter().for_each(|step| found.enter(step, &host.host));
+        }
+        found
+    }
+}
+
+impl Images {
+    fn enter(&mut self, step: &StepPlan, host: &HostName) {
+        if host.is_cluster() && step.scope == Scope::Cluster && step.is_open() && step.images.is_empty() {
+            self.open.insert(step.id.clone());
+        }
+        for image in &step.images {
+            self.images.entry(image.clone()).or_default().insert(step.id.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn plan(reach: &Value) -> Plan {
+        let step = |name: &str, verdict: &str, images: &[&str]| {
+            json!({
+                "id": { "recipe": "base", "step": name }, "kind": "manifest", "title": "objects", "verdict": verdict, "reason": "because",
+                "disruption": "D0", "scope": "cluster", "level": "L0", "basis": "1", "place": "r.yaml:1:1", "long": false, "images": images,
+            })
+        };
+        let steps = [
+            step("a", "ok", &["r/b:1", "r/a:1"]),
+            step("b", "change", &["r/a:1"]),
+            step("known", "unknown", &["r/c:1"]),
+            step("open", "unknown", &[]),
+        ];
+        let host = json!({ "host": "n1", "reach": "observed", "verify": [], "steps": [] });
+        let cluster = json!({ "host": HostName::CLUSTER, "reach": reach, "verify": [], "steps": steps });
+        let plan = json!({ "version": 1, "forge": "0.1.0", "cluster": "c", "inventory": "i", "id": "1", "hosts": [host, cluster] });
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn each_image_is_told_once_and_what_is_lacking_is_named() {
+        let found = plan(&json!("observed")).images();
+        assert_eq!(found.images.keys().collect::<Vec<_>>(), ["r/a:1", "r/b:1", "r/c:1"]);
+        assert_eq!(found.images["r/a:1"], [StepId::new("base", "a"), StepId::new("base", "b")].into());
+        assert_eq!((&found.open, found.silent), (&[StepId::new("base", "open")].into(), false));
+        let silent = plan(&json!({ "unreachable": { "why": "it does not answer" } }));
+        assert!(silent.images().silent);
+    }
+}
