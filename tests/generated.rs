@@ -100,9 +100,10 @@ fn recipe_proof(recipe: &str) -> String {
     let shown = format!("tests/fleet/library/{recipe}.yaml");
     let text = match read(&shown) {
         Ok(proof) => format!(
-            "**{}**: `{shown}` is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{}{} \
+            "**{}**: `{shown}`{} is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{}{} \
              Verdicts are {pinned}, too.",
             if simulated(&proof).is_empty() { "real" } else { "profile" },
+            other_ways(recipe),
             simulated(&proof),
             unproven(&proof)
         ),
@@ -124,6 +125,16 @@ fn recipe_proof(recipe: &str) -> String {
         }),
     };
     format!("\n## Proof\n\n{text}\n")
+}
+
+/// Returns the further files that prove a recipe, each in another way: `NAME@WAY.yaml`.
+fn other_ways(recipe: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/library");
+    let names = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.split_once('@').is_some_and(|(own, _)| own == recipe));
+    names.sort();
+    names.iter().map(|name| format!(" (and `tests/fleet/library/{name}`)")).collect()
 }
 
 /// Returns what a real API has shown of a recipe of the cluster, with nothing that stands in for anything.

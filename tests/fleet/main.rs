@@ -32,6 +32,7 @@ mod removal;
 mod sandbox;
 mod saved;
 mod scopes;
+mod slurm;
 mod soak;
 mod speed;
 mod support;

@@ -105,10 +105,11 @@ pub fn others(node: &Node) -> Untrusted {
 mod tests {
     use super::*;
 
-    // origin: reconstructed, from the format of `slurm_sprint_node_table` in Slurm 23.02
-    const SHOWN: &str = "NodeName=gpu01 Arch=x86_64 CoresPerSocket=56 \n   CPUAlloc=0 CPUEfctv=112 CPUTot=112 CPULoad=0.01\n   \
+    // origin: field, Slurm 22.05 of Debian 12, shortened
+    const SHOWN: &str = "NodeName=s-01 Arch=x86_64 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=3.32\n   \
+        NodeAddr=s-01 NodeHostName=s-01 Version=22.05.8\n   RealMemory=1 AllocMem=0 FreeMem=9180 Sockets=2 Boards=1\n   \
         State=STATE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n   Partitions=gpu \n   \
-        Reason=REASON [root@2026-11-21T09:30:15]\n";
+        ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s\n   Reason=REASON [root@2026-11-22T15:48:20]\n\n";
 
     fn node(state: &str, reason: &str) -> Node {
         let stdout = SHOWN.replace("STATE", state).replace("REASON", reason);
@@ -128,6 +129,7 @@ mod tests {
             ((true, false), (true, true), (true, false))
         );
         assert_eq!(of("DOWN*+DRAIN"), (true, false));
+        assert_eq!(of("DOWN+DRAIN+NOT_RESPONDING"), (true, false));
     }
 
     #[test]
@@ -135,7 +137,7 @@ mod tests {
         assert!(node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_ours());
         assert!(!node("IDLE+DRAIN", "bad DIMM").is_ours());
         assert!(!node("IDLE", "forge 20261121T093015-4f2a").is_ours());
-        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "somebody else: bad DIMM [root@2026-11-21T09:30:15]");
+        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "somebody else: bad DIMM [root@2026-11-22T15:48:20]");
     }
 
     #[test]
@@ -144,11 +146,11 @@ mod tests {
             use secrecy::ExposeSecret as _;
             script.render(&Default::default()).unwrap().expose_secret().to_owned()
         };
-        let down = "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1 (was down)'";
+        let down = "scontrol update 'NodeName=s-01' State=DRAIN 'Reason=forge r1 (was down)'";
         assert_eq!(text(drain(&node("DOWN*", ""), "r1")), down);
         assert_eq!(
             text(drain(&node("IDLE", ""), "r1")),
-            "scontrol update 'NodeName=gpu01' State=DRAIN 'Reason=forge r1'"
+            "scontrol update 'NodeName=s-01' State=DRAIN 'Reason=forge r1'"
         );
         assert!(text(resume(&node("DOWN+DRAIN", "forge r1 (was down)"))).ends_with(" State=UNDRAIN"));
         assert!(text(resume(&node("IDLE+DRAIN", "forge r1"))).ends_with(" State=RESUME"));

@@ -134,28 +134,39 @@ fn node_cordoned() -> Edge {
     }
 }
 
+const OPTION: &str = "options nvidia NVreg_EnableGpuFirmware=0";
+const BLACKLIST: &str = "blacklist nouveau";
+
 fn option_of_a_module() -> Edge {
     Edge {
-        stage: || early_image("booted: false", true),
-        between: |stage| has(stage, "etc/option.conf") && !in_image(stage),
-        done: |stage| in_image(stage) && !rebooted(stage),
+        stage: || early_image(OPTION, "booted: false", true),
+        between: |stage| has(stage, "etc/early.conf") && !in_image(stage, OPTION),
+        done: |stage| in_image(stage, OPTION) && !rebooted(stage),
+    }
+}
+
+fn blacklist() -> Edge {
+    Edge {
+        stage: || early_image(BLACKLIST, "booted: false", true),
+        between: |stage| has(stage, "etc/early.conf") && !in_image(stage, BLACKLIST),
+        done: |stage| in_image(stage, BLACKLIST) && !rebooted(stage),
     }
 }
 
 fn image_of_early_boot() -> Edge {
     Edge {
-        stage: || early_image("booted: true", false),
-        between: |stage| in_image(stage) && !rebooted(stage),
+        stage: || early_image(OPTION, "booted: true", false),
+        between: |stage| in_image(stage, OPTION) && !rebooted(stage),
         done: rebooted,
     }
 }
 
-/// A host that is to have an option in its image; one was made before.
-fn early_image(booted: &str, made: bool) -> Stage {
+/// A host that is to have a line for the loader of modules in its image; one was made before.
+fn early_image(line: &str, booted: &str, made: bool) -> Stage {
     let steps = format!(
         "steps:
-  - {{ name: option, file: {{ path: '@root/etc/option.conf', content: \"options nvidia NVreg_EnableGpuFirmware=0\\n\", @own }} }}
-  - {{ name: image, after: [option], initramfs: {{ files: ['@root/etc/option.conf'], {booted} }} }}
+  - {{ name: line, file: {{ path: '@root/etc/early.conf', content: \"{line}\\n\", @own }} }}
+  - {{ name: image, after: [line], initramfs: {{ files: ['@root/etc/early.conf'], {booted} }} }}
 "
     );
     let stage = stage(&[("early", &steps)]);
@@ -166,8 +177,8 @@ fn early_image(booted: &str, made: bool) -> Stage {
     stage
 }
 
-fn in_image(stage: &Stage) -> bool {
-    stage.read(HOST, ".sim/boot/initrd.img-6.1.0-9").contains("NVreg_EnableGpuFirmware=0")
+fn in_image(stage: &Stage, line: &str) -> bool {
+    stage.read(HOST, ".sim/boot/initrd.img-6.1.0-9").contains(line)
 }
 
 fn arguments_of_the_kernel() -> Edge {
@@ -351,7 +362,7 @@ edges! {
     "unit stopped for a window" => "start": unit_stopped_for_a_window;
     "window opened" => "closed": window_opened;
     "node of Kubernetes cordoned" => "given back": node_cordoned;
-    "option of a module, blacklist" => "image of early boot made anew": option_of_a_module;
+    "option of a module, blacklist" => "image of early boot made anew": option_of_a_module, blacklist;
     "image of early boot" => "reboot, where the step wants one": image_of_early_boot;
     "arguments of the kernel" => "reboot": arguments_of_the_kernel;
     "file that is read at boot" => "reboot": file_that_is_read_at_boot, file_that_a_reboot_step_names;

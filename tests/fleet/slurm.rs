@@ -1,0 +1,156 @@
+//! Nodes of a real Slurm: drained before their window opens, resumed after it, by nobody but who drained them. One host is controller and node.
+
+use crate::support::{Fleet, Node, Nodes, Output, Project};
+
+const TRADE: &str = "deb [trusted=yes] file:/srv/forge-repo/trade ./\n";
+
+/// No control groups: those of a node here are of both kinds, which Slurm does not take.
+const SETUP: &str = r#"
+apt-get -qq update
+DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends slurmctld slurmd munge >/root/log 2>&1 || { cat /root/log; exit 1; }
+name=$(hostname -s)
+mkdir -p /etc/slurm /var/spool/slurm/ctld /var/spool/slurm/d
+echo CgroupPlugin=cgroup/v1 >/etc/slurm/cgroup.conf
+printf '%s\n' ClusterName=forge "SlurmctldHost=$name" SlurmUser=root StateSaveLocation=/var/spool/slurm/ctld SlurmdSpoolDir=/var/spool/slurm/d \
+  ProctrackType=proctrack/linuxproc TaskPlugin=task/none SchedulerParameters=sched_interval=1,batch_sched_delay=0 SelectType=select/cons_tres \
+  "NodeName=$name CPUs=$(nproc) State=UNKNOWN" 'PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP' >/etc/slurm/slurm.conf
+systemctl restart munge slurmctld slurmd
+"#;
+
+/// A change that takes its host out of service, and notes what Slurm says of the node meanwhile.
+const DRIVER: &str = "recipe: driver
+summary: A change that takes the host out of service
+params:
+  version: { type: version, default: 1.0-1 }
+steps:
+  - name: slow
+    disruption: D2
+    command: { check: 'test \"$(cat /etc/driver 2>/dev/null)\" = {{ params.version }}', apply: 'scontrol show node >/etc/during; sleep 2; echo {{ params.version }} >/etc/driver' }
+";
+
+struct Site {
+    nodes: Nodes,
+    project: Project,
+}
+
+impl Site {
+    fn new() -> Option<Site> {
+        let nodes = Fleet::take(1)?;
+        nodes[0].write("/etc/apt/sources.list.d/trade.list", TRADE);
+        nodes[0].must(SETUP);
+        let project = Project::new(&nodes).recipe("driver", DRIVER).inventory(&inventory("1.0-1"));
+        let site = Site { nodes, project };
+        site.is("IDLE");
+        Some(site)
+    }
+
+    fn node(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// Waits until Slurm says so of the node.
+    fn is(&self, state: &str) {
+        self.node().until(&format!("scontrol show node | grep -q ' State={state} '"), 60);
+    }
+
+    fn update(&self, what: &str) {
+        self.node().must(&format!("scontrol update NodeName=$(hostname -s) {what}"));
+    }
+
+    fn declare(&self, version: &str) {
+        self.project.rewrite(&inventory(version));
+    }
+
+    fn apply(&self) -> Output {
+        self.project.forge(["apply", "inventory.yaml", "--yes"])
+    }
+
+    fn applied(&self, version: &str) {
+        let out = self.apply();
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(self.node().must("cat /etc/driver"), version);
+        assert!(!self.node().exists("/var/lib/forge/window.json"));
+    }
+
+    /// What Slurm said while the change was made.
+    fn during(&self) -> String {
+        self.node().must("grep -E ' State=|Reason=' /etc/during")
+    }
+
+    fn reason(&self) -> String {
+        self.node().must("scontrol show node | sed -n 's/.*Reason=//p'")
+    }
+}
+
+fn inventory(version: &str) -> String {
+    format!(
+        "rollout: {{ drain: {{ slurm: all }} }}\napply:\n  - {{ recipe: driver, on: all, with: {{ version: {version} }} }}\n"
+    )
+}
+
+#[test]
+fn a_node_of_slurm_is_drained_and_resumed_by_nobody_but_who_drained_it() {
+    let Some(site) = Site::new() else { return };
+    gives_back_what_it_took(&site);
+    is_busy_while_a_job_runs(&site);
+    is_given_back_after_a_kill(&site);
+    leaves_what_somebody_else_drained(&site);
+    leaves_a_node_down(&site);
+}
+
+fn gives_back_what_it_took(site: &Site) {
+    site.applied("1.0-1");
+    let during = site.during();
+    assert!(during.contains("State=IDLE+DRAIN") && during.contains("Reason=forge "), "{during}");
+    site.is("IDLE");
+    let plan = site.project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 0, "{plan}");
+}
+
+fn is_busy_while_a_job_runs(site: &Site) {
+    site.node().must("cd /root && sbatch --job-name train --wrap 'sleep 600'");
+    site.node().until("squeue --noheader --states=RUNNING | grep -q train", 60);
+    site.declare("1.1-1");
+    let out = site.apply();
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stdout.contains("Slurm still runs work on node "), "{out}");
+    assert_eq!(site.node().must("cat /etc/driver; squeue --noheader --states=RUNNING | wc -l"), "1.0-1\n1");
+    let state = site.node().must("scontrol show node | grep ' State='");
+    assert!(!state.contains("DRAIN"), "it takes work again: {state}");
+    site.node().must("scancel --name train");
+    site.is("IDLE");
+    site.applied("1.1-1");
+}
+
+fn is_given_back_after_a_kill(site: &Site) {
+    site.declare("1.2-1");
+    let mut child = site.project.begin();
+    site.is("IDLE+DRAIN");
+    child.kill().expect("forge is killed");
+    child.wait().expect("forge is gone");
+    assert!(site.reason().starts_with("forge "), "{}", site.reason());
+    site.applied("1.2-1");
+    site.is("IDLE");
+}
+
+fn leaves_what_somebody_else_drained(site: &Site) {
+    site.update("State=DRAIN Reason='bad DIMM'");
+    site.declare("1.3-1");
+    site.applied("1.3-1");
+    site.is("IDLE+DRAIN");
+    assert!(site.reason().starts_with("bad DIMM "), "{}", site.reason());
+    site.update("State=RESUME");
+    site.is("IDLE");
+}
+
+/// One that was down for another reason is not brought up.
+fn leaves_a_node_down(site: &Site) {
+    site.update("State=DOWN Reason='bad DIMM'");
+    site.declare("1.4-1");
+    site.applied("1.4-1");
+    let during = site.during();
+    assert!(during.contains("State=DOWN+DRAIN") && during.contains("(was down)"), "{during}");
+    site.node().until("scontrol show node | grep -q ' State=DOWN'", 10);
+    let state = site.node().must("scontrol show node | grep ' State='");
+    assert!(!state.contains("DRAIN"), "{state}");
+}
