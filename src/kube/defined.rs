@@ -22,7 +22,11 @@ impl Cluster {
         for version in versions.into_iter().flatten().filter(|version| version["served"] == true) {
             let version =
                 format!("{}/{}", group.as_deref().unwrap_or_default(), text(version, "/name").unwrap_or_default());
-            let kinds = self.kinds(&version, &served).await?;
+            let kinds = match self.kinds(&version, &served).await {
+                // A group that is just being set up.
+                Err(refusal) if refusal.is(503) => return Ok(false),
+                kinds => kinds?,
+            };
             if !kinds.iter().flatten().any(|known| Some(&known.kind) == kind.as_ref()) {
                 return Ok(false);
             }

@@ -30,6 +30,7 @@ use forge::plan::{self, Ground, Plan};
 use forge::probe::Output;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 pub fn root() -> Utf8PathBuf {
     Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recipes")
@@ -638,16 +639,34 @@ pub fn cases(recipe: &str) -> Vec<Value> {
     cases.iter().map(|written| laid(&all, written)).collect()
 }
 
+/// Each case reads all recipes anew: as many at a time as there are cores.
 #[test]
 fn every_recipe_has_its_proof() {
-    let mut wrong = Vec::new();
-    for (recipe, _) in shipped::RECIPES {
-        for written in cases(recipe) {
-            let name = written["name"].as_str().unwrap_or_else(|| panic!("{recipe}: a case without a name"));
-            wrong.extend(mistakes(recipe, &written).into_iter().map(|why| format!("{recipe}: {name}: {why}")));
+    let (left, wrong) = (Mutex::new(shipped::RECIPES.iter()), Mutex::new(Vec::new()));
+    let next = || left.lock().unwrap().next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((recipe, _)) = next() {
+                    wrong.lock().unwrap().extend(mistakes_of(recipe));
+                }
+            });
         }
-    }
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns what is otherwise than the cases of a recipe say.
+fn mistakes_of(recipe: &str) -> Vec<String> {
+    let name = |written: &Value| {
+        written["name"].as_str().unwrap_or_else(|| panic!("{recipe}: a case without a name")).to_owned()
+    };
+    let told = |written: Value| {
+        let name = name(&written);
+        mistakes(recipe, &written).into_iter().map(move |why| format!("{recipe}: {name}: {why}"))
+    };
+    cases(recipe).into_iter().flat_map(told).collect()
 }
 
 /// What programs print, and what forge must say of it: each row of each recipe has its sample, and no sample is taken for
