@@ -11,6 +11,7 @@ mod init;
 mod json;
 pub mod markdown;
 pub mod notify;
+mod odd;
 pub mod progress;
 pub mod recipe;
 #[cfg(test)]

@@ -4,10 +4,11 @@
 
 use super::{Told, about, folded};
 use crate::drift::{Cause, Finding, Severity};
+use crate::facts::outliers::{Odd, Outliers};
 use crate::model::{HostName, Untrusted};
 use crate::view::markdown::page::{Page, block, code, span};
 use crate::view::text::drift::entry::{Entry, entries};
-use crate::view::{count, took, words};
+use crate::view::{count, odd, took, words};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -35,6 +36,10 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     about::warnings(told.drift).iter().for_each(|(warning, on)| {
         page.part("warning", &[aside("warning", "", &warning.why, on)]);
     });
+    if let Some(outliers) = &told.drift.outliers {
+        page.part("summary", &[format!("{}\n\n", compared(outliers))]);
+        outliers.odd.iter().for_each(|one| page.part("odd value", &[odd_one(one)]));
+    }
     out.write_all(page.finish("The JSON report has everything.").as_bytes())
 }
 
@@ -73,6 +78,28 @@ fn summary(told: &Told<'_>) -> String {
     let (time, run) = (span(&drift.time, NAME), span(&drift.run, NAME));
     lines += &format!("Cluster {cluster}, declared in {inventory}; {time}, run {run}\n\n");
     lines
+}
+
+/// What comparing hosts that are alike came to.
+fn compared(outliers: &Outliers) -> String {
+    let all = count(outliers.compared, "value");
+    match outliers.odd.len() {
+        0 => format!("Odd ones out: none, {all} are those of the majority."),
+        some => format!("Odd ones out: {some} of {all} differ from the majority's."),
+    }
+}
+
+fn odd_one(one: &Odd) -> String {
+    let values: Vec<String> = one
+        .odd
+        .iter()
+        .map(|value| {
+            let (told, hosts) = (odd::told(&one.common, &value.value), odd::folded(&value.hosts));
+            format!("{} on {}", span(&told, VALUE), span(&hosts, NAME))
+        })
+        .collect();
+    let (path, common) = (span(one.path.raw(), NAME), span(&odd::show(&one.common), VALUE));
+    format!("- **odd** {path}: {}; {common} on {}\n\n", values.join("; "), odd::having(one))
 }
 
 /// Returns how many of which name, in the order of `names`.

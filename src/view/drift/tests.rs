@@ -37,6 +37,32 @@ fn a_page_of_markdown() {
     insta::assert_snapshot!(written(&rich_drift(), markdown));
 }
 
+/// What differs from the majority stands in every page for people.
+#[test]
+fn odd_ones_out_are_told_where_hosts_were_compared() {
+    let odd = Drift { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
+    for (writer, heading, line) in [
+        (
+            markdown as Writer,
+            "Odd ones out: 10 of 312 values differ",
+            "- **odd** ` driver.loaded `: ` 550.54.15 ` on ` gpu02 `; ` none ` on ` gpu05 `; ` 560.35.03 ` on 4 hosts",
+        ),
+        (
+            html,
+            "<h2>odd ones out</h2>",
+            "<li><code>driver.loaded</code>: <b>550.54.15</b> on gpu02; <b>none</b> on gpu05; 560.35.03 on 4 hosts",
+        ),
+    ] {
+        let page = written(&odd, writer);
+        assert!(page.contains(heading) && page.contains(line), "{page}");
+        assert!(!written(&rich_drift(), writer).contains(heading));
+    }
+    let mut none = sample::outliers("x");
+    none.odd.clear();
+    let page = written(&Drift { outliers: Some(none), ..rich_drift() }, markdown);
+    assert!(page.contains("Odd ones out: none, 312 values are those of the majority."), "{page}");
+}
+
 #[test]
 fn a_document_of_junit() {
     let text = written(&rich_drift(), junit);
@@ -189,6 +215,7 @@ pub fn hostile() -> Drift {
         finding.place = format!("{TEXT}:1:1");
     }
     drift.unknown[0].reason = TEXT.into();
+    drift.outliers = Some(sample::outliers(TEXT));
     drift
 }
 

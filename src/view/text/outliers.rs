@@ -6,7 +6,7 @@ use crate::facts::outliers::{Class, Odd, OddValue, Outliers};
 use crate::model::{HostName, Value};
 use crate::plan::HostSeen;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{count, escape, fold, words};
+use crate::view::{count, escape, fold, odd, words};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ fn head(class: &Class) -> String {
 }
 
 fn folded(hosts: &[HostName]) -> String {
-    escape::line(&fold::fold(hosts.iter().map(|host| host.as_str()))).into_owned()
+    escape::line(&odd::folded(hosts)).into_owned()
 }
 
 /// Writes what is odd. Lines about one fact of the same hosts have one cause mostly: the first ones stand for the others.
@@ -72,48 +72,23 @@ fn odd_ones(odd: &[&Odd], all: bool, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn line(odd: &Odd) -> String {
-    let values: Vec<String> = odd.odd.iter().map(|value| odd_value(&odd.common, value)).collect();
-    let untold = match odd.unknown {
+fn line(one: &Odd) -> String {
+    let values: Vec<String> = one.odd.iter().map(|value| odd_value(&one.common, value)).collect();
+    let untold = match one.unknown {
         0 => String::new(),
         some => format!("; unknown on {some}"),
     };
-    let common = show(&odd.common);
-    let path = escape::text(&odd.path);
-    format!("{path}: {common} — {}; {} {}{untold}", count(odd.hosts, "host"), paint(BAD, "odd:"), values.join("; "))
+    let common = show(&one.common);
+    let path = escape::text(&one.path);
+    format!("{path}: {common} — {}; {} {}{untold}", count(one.hosts, "host"), paint(BAD, "odd:"), values.join("; "))
 }
 
-fn odd_value(common: &Value, odd: &OddValue) -> String {
-    format!("{} — {}", difference(common, &odd.value).unwrap_or_else(|| show(&odd.value)), folded(&odd.hosts))
-}
-
-/// Tells one list by what differs from another.
-fn difference(common: &Value, odd: &Value) -> Option<String> {
-    let (Value::Array(common), Value::Array(odd)) = (common, odd) else { return None };
-    let only = |these: &[Value], others: &[Value]| -> Vec<String> {
-        these.iter().filter(|value| !others.contains(value)).map(plain).collect()
-    };
-    let (without, with) = (only(common, odd), only(odd, common));
-    let part = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
-    let parts: Vec<String> = [part("without", &without), part("with", &with)].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| escape::short(&parts.join("; "), VALUE_CHARS))
+fn odd_value(common: &Value, value: &OddValue) -> String {
+    format!("{} — {}", escape::short(&odd::told(common, &value.value), VALUE_CHARS), folded(&value.hosts))
 }
 
 fn show(value: &Value) -> String {
-    match value {
-        Value::Null => "none".to_owned(),
-        Value::Array(list) if list.is_empty() => "none".to_owned(),
-        Value::Array(list) if list.len() > FEW => count(list.len(), "entry"),
-        Value::Array(list) => escape::short(&list.iter().map(plain).collect::<Vec<_>>().join(", "), VALUE_CHARS),
-        value => escape::short(&plain(value), VALUE_CHARS),
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    }
+    escape::short(&odd::show(value), VALUE_CHARS)
 }
 
 /// Writes what could not be compared: in short, or each with its reason.

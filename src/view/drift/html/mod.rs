@@ -10,6 +10,7 @@ mod escape;
 mod findings;
 mod heat;
 mod island;
+mod odd;
 mod summary;
 mod trend;
 
@@ -34,9 +35,10 @@ pub fn html(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     let heat = heat::heat(told.drift, &mut island);
     // The style, the script, the head and the island, of which a host in an entry takes some bytes.
     let room = LIMIT.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
-    let findings = findings::findings(told, &mut island, room);
+    let odd = odd::section(told);
+    let findings = findings::findings(told, &mut island, room.saturating_sub(odd.len()));
     let parts =
-        [summary::head(told), summary::tiles(told), trend::trend(told.runs), CONTROLS.to_owned(), heat, findings];
+        [summary::head(told), summary::tiles(told), trend::trend(told.runs), CONTROLS.to_owned(), heat, findings, odd];
     write!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n{}</head>\n<body>\n", head(told))?;
     parts.iter().try_for_each(|part| out.write_all(part.as_bytes()))?;
     writeln!(out, "<script type=\"application/json\" id=\"data\">{}</script>", island.json()?)?;

@@ -1,0 +1,50 @@
+//! What differs from the majority of hosts that are alike, even where nothing is declared of it: rarest first.
+
+use super::escape::{line, short};
+use crate::facts::outliers::{Odd, Outliers};
+use crate::view::drift::Told;
+use crate::view::{count, odd};
+use std::fmt::Write as _;
+
+/// Characters of a path, of a value and of a list of hosts at most.
+const NAME: usize = 200;
+const VALUE: usize = 300;
+const HOSTS: usize = 1_000;
+/// Lines at most: the others are counted.
+const LINES: usize = 200;
+
+/// Returns the section; nothing where hosts were not compared.
+pub fn section(told: &Told<'_>) -> String {
+    let Some(outliers) = &told.drift.outliers else { return String::new() };
+    let mut out = String::from("<section id=\"odd\"><h2>odd ones out</h2>\n");
+    // Writing to a `String` cannot fail.
+    let _ = match outliers.odd.len() {
+        0 => writeln!(out, "<p>none: {} are those of the majority</p>", count(outliers.compared, "value")),
+        some => writeln!(out, "<p>{some} of {} differ from the majority's</p>", count(outliers.compared, "value")),
+    };
+    if !outliers.odd.is_empty() {
+        out += "<ul>\n";
+        outliers.odd.iter().take(LINES).for_each(|odd| out += &item(odd, outliers));
+        out += "</ul>\n";
+    }
+    if outliers.odd.len() > LINES {
+        let _ = writeln!(out, "<p class=\"rest\">{} more in the JSON report</p>", outliers.odd.len() - LINES);
+    }
+    out + "</section>\n"
+}
+
+fn item(one: &Odd, outliers: &Outliers) -> String {
+    let values = one.odd.iter().map(|value| {
+        let told = short(&odd::told(&one.common, &value.value), VALUE);
+        format!("<b>{told}</b> on {}", short(&odd::folded(&value.hosts), HOSTS))
+    });
+    let values: Vec<String> = values.collect();
+    let class = outliers.classes.get(one.class).map(|class| short(class.hardware.raw(), NAME)).unwrap_or_default();
+    format!(
+        "<li><code>{}</code>: {}; {} on {} <small>{class}</small></li>\n",
+        short(one.path.raw(), NAME),
+        values.join("; "),
+        short(&odd::show(&one.common), VALUE),
+        line(&odd::having(one)),
+    )
+}

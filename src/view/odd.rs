@@ -1,0 +1,55 @@
+//! Values of facts beside those of the majority, in words. Nothing is escaped here: each writer does that for its own grammar.
+
+use super::{count, fold};
+use crate::facts::outliers::Odd;
+use crate::model::{HostName, Value};
+
+/// Lists of more entries than this are told by their length.
+const FEW: usize = 5;
+
+/// Returns a value in words.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) if list.len() > FEW => count(list.len(), "entry"),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
+        value => plain(value),
+    }
+}
+
+/// Returns an odd value in words: of two lists, what one lacks and has beyond the other.
+pub fn told(common: &Value, odd: &Value) -> String {
+    difference(common, odd).unwrap_or_else(|| show(odd))
+}
+
+/// Returns hosts as one text: `gpu[03-05]`.
+pub fn folded(hosts: &[HostName]) -> String {
+    fold::fold(hosts.iter().map(|host| host.as_str()))
+}
+
+/// Returns how many hosts have what, and how many do not tell: `4 hosts; unknown on 1`.
+pub fn having(odd: &Odd) -> String {
+    match odd.unknown {
+        0 => count(odd.hosts, "host"),
+        some => format!("{}; unknown on {some}", count(odd.hosts, "host")),
+    }
+}
+
+fn difference(common: &Value, odd: &Value) -> Option<String> {
+    let (Value::Array(common), Value::Array(odd)) = (common, odd) else { return None };
+    let only = |these: &[Value], others: &[Value]| -> Vec<String> {
+        these.iter().filter(|value| !others.contains(value)).map(plain).collect()
+    };
+    let (without, with) = (only(common, odd), only(odd, common));
+    let part = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
+    let parts: Vec<String> = [part("without", &without), part("with", &with)].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
