@@ -339,6 +339,12 @@ impl Project {
         Project { dir, head }.file("home/.ssh/.keep", "").inventory("")
     }
 
+    /// Gives the cluster another name: an API keeps lock and records by it, and tests share one API.
+    pub fn called(mut self, cluster: &str) -> Project {
+        self.head = self.head.replacen("cluster: fleet\n", &format!("cluster: {cluster}\n"), 1);
+        self
+    }
+
     /// Writes `inventory.yaml`: cluster, connect and hosts as in [`Project::new`], then `rest`.
     pub fn inventory(self, rest: &str) -> Project {
         self.rewrite(rest);

@@ -119,7 +119,8 @@ fn run(api: &Cluster, nodes: &[Node], namespace: &str) {
 }
 
 fn project(api: &Cluster, nodes: &[Node], drain: &str) -> Project {
-    Project::new(nodes).recipe("driver", DRIVER).inventory(&inventory(api, drain, "1.0-1"))
+    let name = format!("drain-{}", nodes[0].name);
+    Project::new(nodes).called(&name).recipe("driver", DRIVER).inventory(&inventory(api, drain, "1.0-1"))
 }
 
 fn inventory(api: &Cluster, drain: &str, version: &str) -> String {

@@ -66,7 +66,7 @@ fn helm_goes_through_a_host_too() {
             "recipe: app\nsummary: A chart\nsteps:\n  - name: place\n    namespace: {{ name: {name} }}\n  \
              - name: chart\n    helm_release: {{ {release} }}\n"
         );
-        let project = Project::connecting_as("root", &nodes).inventory(&rest).recipe("app", &recipe);
+        let project = Project::connecting_as("root", &nodes).called(name).inventory(&rest).recipe("app", &recipe);
         copy(CHART.as_ref(), &project.path("recipes/charts/tiny"), name);
         std::fs::create_dir(project.path("bin")).expect("a folder");
         let program = api.helm(helm).expect("a helm");

@@ -125,6 +125,7 @@ fn bare_servers_become_verified_nodes_in_one_run_and_a_new_driver_takes_them_one
     let Some(nodes) = bare(3) else { return };
     let Some(api) = Cluster::require() else { return };
     let project = Project::new(&nodes)
+        .called(NAME)
         .recipe("joined", JOINED)
         .recipe("operator", OPERATOR)
         .file("bin/.keep", "")

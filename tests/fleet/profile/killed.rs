@@ -16,11 +16,12 @@ fn booted(node: &Node, times: usize) -> String {
 /// then is waited for.
 fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
     let mut child = project.begin();
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !node.sh(moment).ok() {
         assert_eq!(child.try_wait().expect("ours"), None, "forge ended before `{moment}`");
         assert!(Instant::now() < deadline, "never: `{moment}`");
-        std::thread::sleep(Duration::from_millis(20));
+        // Each look starts programs: more of them would slow down what is waited for.
+        std::thread::sleep(Duration::from_millis(100));
     }
     child.kill().expect("forge is killed");
     child.wait().expect("ours");
