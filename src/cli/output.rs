@@ -75,6 +75,9 @@ impl Output<'_> {
         let images = plan.images();
         self.result(&|writer, out| writer.images(&images, exit, out))?;
         let mut err = (self.console.err)();
+        if images.images.is_empty() && images.open.is_empty() && !images.silent {
+            pipe(writeln!(err, "no step of this plan runs a container image"))?;
+        }
         if images.silent {
             pipe(writeln!(err, "the list lacks the images of charts: the cluster's API did not answer"))?;
         }
