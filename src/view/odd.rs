@@ -1,8 +1,9 @@
 //! Values of facts beside those of the majority, in words. Nothing is escaped here: each writer does that for its own grammar.
 
-use super::{count, fold};
-use crate::facts::outliers::Odd;
+use super::{count, fold, words};
+use crate::facts::outliers::{LEAST, Odd, Outliers};
 use crate::model::{HostName, Value};
+use std::collections::BTreeSet;
 
 /// Lists of more entries than this are told by their length.
 const FEW: usize = 5;
@@ -33,6 +34,30 @@ pub fn having(odd: &Odd) -> String {
     match odd.unknown {
         0 => count(odd.hosts, "host"),
         some => format!("{}; unknown on {some}", count(odd.hosts, "host")),
+    }
+}
+
+/// Returns how many hosts were compared.
+pub fn compared(outliers: &Outliers) -> usize {
+    outliers.classes.iter().map(|class| class.hosts.len()).sum()
+}
+
+/// Returns what a comparison came to, with what could not be compared: a first word, and the rest of the line.
+pub fn closing(outliers: &Outliers) -> (&'static str, String) {
+    let values = count(outliers.compared, "value");
+    let odd: BTreeSet<&HostName> =
+        outliers.odd.iter().flat_map(|odd| &odd.odd).flat_map(|value| &value.hosts).collect();
+    let facts: BTreeSet<&str> = outliers.unknown.iter().map(|untold| untold.path.raw()).collect();
+    let open =
+        words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
+    let open = if open.is_empty() { open } else { format!("; {open}") };
+    match (outliers.odd.len(), compared(outliers)) {
+        (_, 0) => ("outliers:", format!("no {LEAST} hosts are alike, so none was compared{open}")),
+        (0, hosts) => ("no outliers:", format!("{hosts} hosts, {values} compared{open}")),
+        (some, hosts) => {
+            let which = format!("{some} of {values} on {} of {}", odd.len(), count(hosts, "host"));
+            ("outliers:", format!("{which} {}{open}", if some == 1 { "differs" } else { "differ" }))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{Told, about, folded};
 use crate::drift::{Cause, Finding, Severity};
-use crate::facts::outliers::{Odd, Outliers};
+use crate::facts::outliers::Odd;
 use crate::model::{HostName, Untrusted};
 use crate::view::markdown::page::{Page, block, code, span};
 use crate::view::text::drift::entry::{Entry, entries};
@@ -37,7 +37,8 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
         page.part("warning", &[aside("warning", "", &warning.why, on)]);
     });
     if let Some(outliers) = &told.drift.outliers {
-        page.part("summary", &[format!("{}\n\n", compared(outliers))]);
+        let (word, rest) = odd::closing(outliers);
+        page.part("summary", &[format!("**{word}** {rest}\n\n")]);
         outliers.odd.iter().for_each(|one| page.part("odd value", &[odd_one(one)]));
     }
     out.write_all(page.finish("The JSON report has everything.").as_bytes())
@@ -78,15 +79,6 @@ fn summary(told: &Told<'_>) -> String {
     let (time, run) = (span(&drift.time, NAME), span(&drift.run, NAME));
     lines += &format!("Cluster {cluster}, declared in {inventory}; {time}, run {run}\n\n");
     lines
-}
-
-/// What comparing hosts that are alike came to.
-fn compared(outliers: &Outliers) -> String {
-    let all = count(outliers.compared, "value");
-    match outliers.odd.len() {
-        0 => format!("Odd ones out: none, {all} are those of the majority."),
-        some => format!("Odd ones out: {some} of {all} differ from the majority's."),
-    }
 }
 
 fn odd_one(one: &Odd) -> String {

@@ -86,6 +86,7 @@ struct PlanBody<'a> {
 
 #[derive(Serialize)]
 struct ImagesBody<'a> {
+    #[serde(flatten)]
     images: &'a Images,
 }
 

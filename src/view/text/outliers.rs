@@ -128,24 +128,11 @@ fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> 
 
 /// Returns the last line: how much differs, and how much could not be said.
 fn closing(outliers: &Outliers) -> String {
-    let hosts: usize = outliers.classes.iter().map(|class| class.hosts.len()).sum();
-    let values = count(outliers.compared, "value");
-    let odd: BTreeSet<&HostName> =
-        outliers.odd.iter().flat_map(|odd| &odd.odd).flat_map(|value| &value.hosts).collect();
-    let facts: BTreeSet<&str> = outliers.unknown.iter().map(|untold| untold.path.raw()).collect();
-    let open =
-        words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
-    let open = if open.is_empty() { open } else { format!("; {open}") };
-    match (outliers.odd.len(), hosts) {
-        (_, 0) => format!(
-            "{} no {} hosts are alike, so none was compared{open}",
-            paint(UNKNOWN, "outliers:"),
-            crate::facts::outliers::LEAST
-        ),
-        (0, _) => format!("{} {hosts} hosts, {values} compared{open}", paint(GOOD, "no outliers:")),
-        (some, _) => {
-            let which = format!("{some} of {values} on {} of {}", odd.len(), count(hosts, "host"));
-            format!("{} {which} {}{open}", paint(BAD, "outliers:"), if some == 1 { "differs" } else { "differ" })
-        }
-    }
+    let (word, rest) = odd::closing(outliers);
+    let style = match word {
+        _ if odd::compared(outliers) == 0 => UNKNOWN,
+        _ if outliers.odd.is_empty() => GOOD,
+        _ => BAD,
+    };
+    format!("{} {rest}", paint(style, word))
 }

@@ -3,7 +3,7 @@
 use super::escape::{line, short};
 use crate::facts::outliers::{Odd, Outliers};
 use crate::view::drift::Told;
-use crate::view::{count, odd};
+use crate::view::odd;
 use std::fmt::Write as _;
 
 /// Characters of a path, of a value and of a list of hosts at most.
@@ -17,11 +17,9 @@ const LINES: usize = 200;
 pub fn section(told: &Told<'_>) -> String {
     let Some(outliers) = &told.drift.outliers else { return String::new() };
     let mut out = String::from("<section id=\"odd\"><h2>odd ones out</h2>\n");
+    let (word, rest) = odd::closing(outliers);
     // Writing to a `String` cannot fail.
-    let _ = match outliers.odd.len() {
-        0 => writeln!(out, "<p>none: {} are those of the majority</p>", count(outliers.compared, "value")),
-        some => writeln!(out, "<p>{some} of {} differ from the majority's</p>", count(outliers.compared, "value")),
-    };
+    let _ = writeln!(out, "<p><b>{word}</b> {}</p>", line(&rest));
     if !outliers.odd.is_empty() {
         out += "<ul>\n";
         outliers.odd.iter().take(LINES).for_each(|odd| out += &item(odd, outliers));
