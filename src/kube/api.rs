@@ -265,16 +265,6 @@ impl Cluster {
         }
     }
 
-    /// Returns the first few objects of a kind in a namespace.
-    pub(super) async fn list(&self, place: &Place, namespace: &str) -> Result<Vec<Value>, Refusal> {
-        let list = self
-            .put(self.client.request::<Value>(
-                place.request(Some(namespace)).list(&ListParams::default().limit(20)).map_err(unbuilt)?,
-            ))
-            .await?;
-        Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
-    }
-
     /// Asks, within the limit.
     pub(super) async fn put<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, Refusal> {
         match tokio::time::timeout(super::cluster::LIMIT, question).await {

@@ -5,9 +5,7 @@ use super::clean::{clean, revealed, withheld};
 use super::fields::{added, managers, time_of, without};
 use super::{Cluster, KubeError, records};
 use crate::model::{SecretStore, Value};
-use crate::probe::{
-    Account, Added, Condition, Contents, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown,
-};
+use crate::probe::{Account, Added, Condition, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
@@ -76,7 +74,7 @@ impl Onlooker {
             Probe::Proof { id } => Reading::Proof(self.proof(id, served).await?),
             Probe::Objects(asked) => Reading::Objects(self.cluster.objects(asked, served, secrets).await?),
             Probe::ClusterFact { name } => Reading::ClusterFact(self.cluster.fact(name).await?),
-            Probe::Contents { namespace } => Reading::Contents(self.contents(namespace, served).await?),
+            Probe::Contents { namespace } => Reading::Contents(self.cluster.contents(namespace, served).await?),
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
                 Ok(state) => Reading::Release(Box::new(state)),
                 // Neither helm's nor a chart's: other questions still have an answer.
@@ -169,47 +167,6 @@ impl Onlooker {
             Err(away) => return Err(away),
         }
         Ok(())
-    }
-
-    /// Looks through every kind that stands in namespaces.
-    async fn contents(&self, namespace: &str, served: &Served) -> Result<Contents, Refusal> {
-        let mut contents = Contents::default();
-        for api_version in self.cluster.versions().await? {
-            for kind in self.cluster.kinds(&api_version, served).await?.into_iter().flatten() {
-                let listed = kind.verbs.iter().any(|verb| verb == "list");
-                if !kind.namespaced || !listed || kind.name.contains('/') || is_passing(&kind.kind) {
-                    continue;
-                }
-                let place = Place::new(&api_version, &kind.name, true);
-                // Objects that a namespace's end takes along in any case, or that may not be listed, do not count.
-                let items = match self.cluster.list(&place, namespace).await {
-                    Err(refusal) if refusal.is(404) || refusal.is(405) => continue,
-                    items => items?,
-                };
-                let names = items.iter().filter_map(|item| item.pointer("/metadata/name")?.as_str());
-                let own = names.filter(|name| !is_usual(&kind.kind, name)).map(|name| format!("{} {name}", kind.kind));
-                contents.first.extend(own.filter(|told| !contents.first.contains(told)).collect::<Vec<_>>());
-            }
-        }
-        const SHOWN: usize = 5;
-        contents.more = contents.first.len() > SHOWN;
-        contents.first.truncate(SHOWN);
-        Ok(contents)
-    }
-}
-
-/// What comes and goes with other objects.
-fn is_passing(kind: &str) -> bool {
-    matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice" | "ControllerRevision" | "PodMetrics")
-}
-
-/// What every namespace has.
-fn is_usual(kind: &str, name: &str) -> bool {
-    match kind {
-        "ServiceAccount" => name == "default",
-        "ConfigMap" => name == "kube-root-ca.crt",
-        "Secret" => name.starts_with("default-token-"),
-        _ => false,
     }
 }
 

@@ -12,6 +12,7 @@ mod call;
 mod claim;
 mod clean;
 mod cluster;
+mod contents;
 mod defined;
 mod error;
 mod evict;

@@ -19,7 +19,8 @@ as declared`, and nothing is written. Labels and annotations that others set sta
 tool for people, and nobody declares, is found and taken out. A label that is not declared any more goes.
 
 **Removal** is refused while anything stands in the namespace, and names it; with `contents: delete` all of it goes too. What
-every namespace has does not count. `default` and those of Kubernetes itself are never removed.",
+every namespace has does not count, nor what is going already: objects that are being deleted, and those whose owners are gone, as the
+pods of a deleted Deployment are for a while. `default` and those of Kubernetes itself are never removed.",
     fields: FIELDS,
     build,
 };

@@ -1,0 +1,196 @@
+//! What stands in a namespace and would go with it.
+
+use super::Cluster;
+use super::api::{Place, Refusal, Served};
+use crate::model::Value;
+use crate::probe::Contents;
+use std::collections::BTreeSet;
+
+/// How many are named.
+const SHOWN: usize = 5;
+
+impl Cluster {
+    /// Looks through every kind that stands in namespaces.
+    pub(super) async fn contents(&self, namespace: &str, served: &Served) -> Result<Contents, Refusal> {
+        let mut found = Found::default();
+        for api_version in self.versions().await? {
+            for kind in self.kinds(&api_version, served).await?.into_iter().flatten() {
+                let listed = kind.verbs.iter().any(|verb| verb == "list");
+                if !kind.namespaced || !listed || kind.name.contains('/') || is_passing(&kind.kind) {
+                    continue;
+                }
+                let place = Place::new(&api_version, &kind.name, true);
+                match self.every(&place, Some(namespace), None, None).await {
+                    Err(refusal) if refusal.is(404) || refusal.is(405) => {}
+                    items => found.enter(&api_version, &kind.kind, &items?),
+                }
+            }
+        }
+        Ok(found.contents())
+    }
+}
+
+/// Everything that was listed.
+#[derive(Default)]
+struct Found {
+    /// Group and kind of those that were listed whole.
+    kinds: BTreeSet<(String, String)>,
+    objects: Vec<Object>,
+}
+
+struct Object {
+    uid: String,
+    /// `Deployment front`.
+    told: String,
+    usual: bool,
+    /// Whether it is being deleted, and what it owns goes with it.
+    ends: bool,
+    /// Whether it is being deleted.
+    deleting: bool,
+    owners: Vec<Owner>,
+}
+
+struct Owner {
+    kind: (String, String),
+    uid: String,
+}
+
+impl Found {
+    fn enter(&mut self, api_version: &str, kind: &str, items: &[Value]) {
+        self.kinds.insert((group(api_version), kind.to_owned()));
+        self.objects.extend(items.iter().map(|item| object(kind, item)));
+    }
+
+    /// Leaves out what is going already: what is being deleted, and what the collector of garbage takes because its owners are gone.
+    fn contents(&self) -> Contents {
+        let mut here: BTreeSet<&str> =
+            self.objects.iter().filter(|one| !one.ends).map(|one| one.uid.as_str()).collect();
+        loop {
+            let stays = |one: &&Object| here.contains(one.uid.as_str()) && !self.is_garbage(one, &here);
+            let left: BTreeSet<&str> = self.objects.iter().filter(stays).map(|one| one.uid.as_str()).collect();
+            if left == here {
+                break;
+            }
+            here = left;
+        }
+        let mut contents = Contents::default();
+        let kept = |one: &&Object| here.contains(one.uid.as_str()) && !one.deleting && !one.usual;
+        for one in self.objects.iter().filter(kept) {
+            // The same object may be served by several groups.
+            if !contents.first.contains(&one.told) {
+                contents.first.push(one.told.clone());
+            }
+        }
+        contents.more = contents.first.len() > SHOWN;
+        contents.first.truncate(SHOWN);
+        contents
+    }
+
+    /// Whether an object had owners, and none of them is here. Of a kind that was not listed here, nobody knows.
+    fn is_garbage(&self, object: &Object, here: &BTreeSet<&str>) -> bool {
+        let gone = |owner: &Owner| self.kinds.contains(&owner.kind) && !here.contains(owner.uid.as_str());
+        !object.owners.is_empty() && object.owners.iter().all(gone)
+    }
+}
+
+fn object(kind: &str, item: &Value) -> Object {
+    let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let name = text("/metadata/name");
+    let finalizers = item.pointer("/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
+    let deleting = !text("/metadata/deletionTimestamp").is_empty();
+    let owners = item.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    Object {
+        uid: text("/metadata/uid").to_owned(),
+        told: format!("{kind} {name}"),
+        usual: is_usual(kind, name),
+        ends: deleting && !finalizers.into_iter().any(|finalizer| finalizer == "orphan"),
+        deleting,
+        owners: owners.map(owner).collect(),
+    }
+}
+
+fn owner(reference: &Value) -> Owner {
+    let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
+    Owner { kind: (group(&text("apiVersion")), text("kind")), uid: text("uid") }
+}
+
+/// The group of `apps/v1`; of `v1` it is empty.
+fn group(api_version: &str) -> String {
+    api_version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default()
+}
+
+/// What comes and goes with other objects.
+fn is_passing(kind: &str) -> bool {
+    matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice" | "ControllerRevision" | "PodMetrics")
+}
+
+/// What every namespace has.
+fn is_usual(kind: &str, name: &str) -> bool {
+    match kind {
+        "ServiceAccount" => name == "default",
+        "ConfigMap" => name == "kube-root-ca.crt",
+        "Secret" => name.starts_with("default-token-"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// An object of `apps/v1` with the uid of its name, owned by those of `owners`: `kind/uid`.
+    fn one(name: &str, owners: &[&str]) -> Value {
+        let owner = |owner: &&str| {
+            let (kind, uid) = owner.split_once('/').unwrap();
+            json!({ "apiVersion": if kind == "Policy" { "x.test/v1" } else { "apps/v1" }, "kind": kind, "uid": uid })
+        };
+        let owners: Vec<Value> = owners.iter().map(owner).collect();
+        json!({ "metadata": { "name": name, "uid": name, "ownerReferences": owners } })
+    }
+
+    fn told(kinds: &[(&str, &[Value])]) -> String {
+        let mut found = Found::default();
+        kinds.iter().for_each(|(kind, items)| {
+            let version = if *kind == "Pod" || *kind == "ConfigMap" { "v1" } else { "apps/v1" };
+            found.enter(version, kind, items);
+        });
+        found.contents().first.join(", ")
+    }
+
+    #[test]
+    fn what_a_deleted_owner_leaves_is_going() {
+        let (set, pod) = (one("set", &["Deployment/front"]), one("pod", &["ReplicaSet/set"]));
+        let all = |deployments: &[Value]| {
+            told(&[
+                ("Pod", std::slice::from_ref(&pod)),
+                ("Deployment", deployments),
+                ("ReplicaSet", std::slice::from_ref(&set)),
+            ])
+        };
+        assert_eq!(all(&[one("front", &[])]), "Pod pod, Deployment front, ReplicaSet set");
+        assert_eq!(all(&[]), "", "nobody is left who would keep them");
+        let mut deleted = one("front", &[]);
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
+        assert_eq!(all(&[deleted.clone()]), "");
+        deleted["metadata"]["finalizers"] = json!(["orphan"]);
+        assert_eq!(all(&[deleted]), "Pod pod, ReplicaSet set", "who deleted it keeps what it owned");
+    }
+
+    #[test]
+    fn an_owner_of_whom_nothing_is_known_keeps_what_it_owns() {
+        let sets = [one("a", &["Policy/elsewhere"]), one("b", &["DaemonSet/gone", "ReplicaSet/c"]), one("c", &[])];
+        assert_eq!(told(&[("ReplicaSet", &sets)]), "ReplicaSet a, ReplicaSet b, ReplicaSet c");
+        assert_eq!(told(&[("ReplicaSet", &sets[..2]), ("DaemonSet", &[])]), "ReplicaSet a", "both owners are gone");
+    }
+
+    #[test]
+    fn what_every_namespace_has_does_not_count_and_more_than_a_handful_is_cut() {
+        let maps: Vec<Value> = ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| one(n, &[])).collect();
+        let mut found = Found::default();
+        found.enter("v1", "ConfigMap", &maps);
+        let contents = found.contents();
+        assert_eq!((contents.first.len(), contents.more), (5, true));
+        assert_eq!(contents.first[0], "ConfigMap a");
+    }
+}
