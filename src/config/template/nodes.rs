@@ -1,5 +1,6 @@
 //! Filters over the nodes of a cluster, and over addresses.
 
+use crate::kube::{host_among, shared};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
@@ -24,25 +25,19 @@ pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Ve
     })
 }
 
-/// Returns the nodes that `hosts` are, in their order: each the one of its name, else the only one that has its address.
+/// Returns the nodes that `hosts` are, in their order. A host that is no node is left out.
 pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
-    let nodes: Vec<Value> = nodes.try_iter()?.collect();
+    let known = |node: Value| Ok((node.get_attr("name")?, node.get_attr("addresses")?.try_iter()?.collect(), node));
+    let nodes: Vec<(Value, Vec<Value>, Value)> = nodes.try_iter()?.map(known).collect::<Result<_, Error>>()?;
     let mut found = Vec::new();
     for host in hosts.try_iter()? {
         let (name, address) = (host.get_attr("name")?, host.get_attr("address")?);
-        let mut same = Vec::new();
-        for node in &nodes {
-            if node.get_attr("name")? == name {
-                same = vec![node];
-                break;
-            }
-            if node.get_attr("addresses")?.try_iter()?.any(|own| own == address) {
-                same.push(node);
-            }
-        }
-        if let [node] = same.as_slice() {
-            found.push((*node).clone());
-        }
+        let of = host_among(&nodes, |(own, ..)| *own == name, |(_, own, _)| own.contains(&address));
+        let why = |one: &Value, other: &Value| {
+            let why = shared(&one.to_string(), &other.to_string(), &address.to_string());
+            Error::new(ErrorKind::InvalidOperation, format!("which node `{name}` is cannot be told: {why}"))
+        };
+        found.extend(of.map_err(|[one, other]| why(&one.0, &other.0))?.map(|(.., node)| node.clone()));
     }
     Ok(found)
 }
@@ -148,7 +143,10 @@ mod tests {
         assert_eq!(found("gpu-1", "10.0.0.2"), "gpu-1", "the name goes first");
         assert_eq!(found("gpu-2", "10.0.0.2"), "ip-2");
         assert_eq!(found("gpu-3", "10.0.0.3"), "");
-        assert_eq!(found("gpu-9", "10.0.0.9"), "", "which of the two is not said");
+        let host = tree("t", &serde_json::json!([{ "name": "gpu-9", "address": "10.0.0.9" }]));
+        let said = of_hosts(&nodes, &host).unwrap_err().to_string();
+        let why = "which node `gpu-9` is cannot be told: both nodes `gpu-1` and `a` have the address 10.0.0.9";
+        assert!(said.contains(why), "{said}");
     }
 
     #[test]
