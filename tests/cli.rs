@@ -24,6 +24,8 @@ mod fetch;
 mod help;
 #[path = "cli/hostile.rs"]
 mod hostile;
+#[path = "cli/images.rs"]
+mod images;
 #[path = "cli/init.rs"]
 mod init;
 #[path = "cli/notify.rs"]

@@ -1,0 +1,76 @@
+//! The container images of a kept plan: one per line, with what the list lacks on stderr.
+
+use super::support::Place;
+use serde_json::{Value, json};
+
+fn step(name: &str, verdict: &str, images: &[&str]) -> Value {
+    json!({
+        "id": { "recipe": "base", "step": name }, "kind": "manifest", "title": "objects", "verdict": verdict, "reason": "because",
+        "disruption": "D0", "scope": "cluster", "level": "L0", "basis": "1", "place": "r.yaml:1:1", "long": false, "images": images,
+    })
+}
+
+/// A plan whose cluster was reached as `reach` says.
+fn place(reach: &Value, steps: &[Value]) -> Place {
+    let cluster = json!({ "host": "kubernetes", "reach": reach, "verify": [], "steps": steps });
+    let plan =
+        json!({ "version": 1, "forge": "0.1.0", "cluster": "c", "inventory": "i", "id": "1", "hosts": [cluster] });
+    Place::new().file("plan.json", &json!({ "result": "plan", "plan": plan }).to_string())
+}
+
+fn one() -> Place {
+    place(
+        &json!("observed"),
+        &[step("a", "ok", &["r/b:1", "r/a:1"]), step("b", "change", &["r/a:1"]), step("open", "unknown", &[])],
+    )
+}
+
+#[test]
+fn images_are_lines_and_what_lacks_is_no_line() {
+    assert_eq!(
+        one().forge(&["show", "plan.json", "--images"]),
+        "exit 0\n--- stdout\nr/a:1\nr/b:1\n--- stderr\n\
+         the list lacks the images of `base/open`: they could not be told yet; see `forge plan`\n"
+    );
+}
+
+#[test]
+fn a_program_is_told_which_steps_run_them() {
+    let said = one().forge(&["show", "plan.json", "--images", "--format", "json"]);
+    let text = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
+    let document: Value = serde_json::from_str(text).unwrap();
+    let step = |name: &str| json!({ "recipe": "base", "step": name });
+    assert_eq!(document["images"], json!({ "r/a:1": [step("a"), step("b")], "r/b:1": [step("a")] }));
+    assert_eq!((&document["open"], &document["silent"]), (&json!([step("open")]), &json!(false)));
+}
+
+#[test]
+fn an_api_that_did_not_answer_is_told() {
+    let place = place(&json!({ "unreachable": { "why": "it does not answer" } }), &[]);
+    assert_eq!(
+        place.forge(&["show", "plan.json", "--images"]),
+        "exit 0\n--- stdout\n--- stderr\nthe list lacks the images of charts: the cluster's API did not answer\n"
+    );
+}
+
+#[test]
+fn a_plan_without_containers_says_so() {
+    assert_eq!(
+        place(&json!("observed"), &[step("a", "ok", &[])]).forge(&["show", "plan.json", "--images"]),
+        "exit 0\n--- stdout\n--- stderr\nno step of this plan runs a container image\n"
+    );
+}
+
+#[test]
+fn what_has_no_images_is_refused() {
+    assert_eq!(
+        one().forge(&["show", "plan.json", "--images", "--format", "markdown"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: `--images` is a list, and `--format markdown` is for plans\n  \
+         hint: leave one of them out, or take `--format json`\n"
+    );
+    assert_eq!(
+        one().forge(&["show", "last", "--images"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: `--images` is for plans\n  \
+         hint: a run is shown as text or JSON; name the file of a plan\n"
+    );
+}
