@@ -104,7 +104,7 @@ impl Trial {
         let (_, text) = all.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
         let text = ["15m", "10m", "5m", "2m"]
             .iter()
-            .fold((*text).to_owned(), |text, long| text.replace(&format!("within: {long}"), "within: 30s"));
+            .fold((*text).to_owned(), |text, long| text.replace(&format!("within: {long}"), "within: 60s"));
         self.site.write(&format!("recipes/{recipe}.yaml"), &change(text));
     }
 
@@ -249,7 +249,7 @@ fn the_shared_plugin_goes_from_one_way_to_the_other_in_one_run() {
 fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "pluginold", Helm::Four);
-    trial.own("rdma-shared-device-plugin", |text| text.replace("within: 30s", "within: 3s"));
+    trial.own("rdma-shared-device-plugin", |text| text.replace("within: 60s", "within: 3s"));
     trial.declare(&plugin("pluginold", "").replace("ib: 1000", "ib: 1024"));
     let kubelet = Kubelet::of(api, "pluginold", 128);
     let out = trial.forge(&["apply", "--yes"]);
@@ -285,7 +285,7 @@ fn a_configuration_that_is_no_json_is_refused() {
 fn calico_is_looked_at_and_never_touched() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "calico", Helm::No);
-    trial.own("calico-check", |text| text.replace("within: 30s", "within: 2s"));
+    trial.own("calico-check", |text| text.replace("within: 60s", "within: 2s"));
     trial.declare("{ recipe: calico-check, on: all, with: { network: 10.0.14.0/24, namespace: calico, operator: false, nodes: { test/calico: 'true' } } }");
     let _kubelet = Kubelet::of(api, "calico", 0);
     api.kubectl(&["create", "namespace", "calico"]);

@@ -12,6 +12,10 @@ use std::time::Duration;
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 /// Where Volcano's makers, NVIDIA and others would keep their images.
 const UPSTREAM: &str = "upstream.example";
+/// What a busy machine needs until somebody has said that a pod is ready, with much to spare.
+const PATIENT: &str = "120s";
+/// What nobody will say is not waited for.
+const SHORT: &str = "4s";
 
 /// Does what no kubelet does here: pods of jobs have run to their end, all others are ready.
 struct Kubelet {
@@ -86,8 +90,9 @@ impl Trial {
         }
     }
 
-    /// Takes a built-in recipe without its rule on the server's release, which is too old for it, and does not wait for long.
-    fn own(&self, recipe: &str) {
+    /// Takes a built-in recipe without its rule on the server's release, which is too old for it. Its verifications wait for `within`:
+    /// [`PATIENT`] where they are to pass, [`SHORT`] where they are to fail.
+    fn own(&self, recipe: &str, within: &str) {
         let (_, text) =
             forge::config::shipped::RECIPES.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
         let mut kept = Vec::new();
@@ -102,7 +107,7 @@ impl Trial {
         }
         let text = ["15m", "5m", "2m"]
             .iter()
-            .fold(kept.join("\n"), |text, long| text.replace(&format!("within: {long}"), "within: 8s"));
+            .fold(kept.join("\n"), |text, long| text.replace(&format!("within: {long}"), &format!("within: {within}")));
         self.site.write(&format!("recipes/{recipe}.yaml"), &(text + "\n"));
     }
 
@@ -230,7 +235,7 @@ fn the_gpu_operator_comes_once_from_one_mirror_and_says_what_is_missing() {
     let trial = Trial::new(api, "gpu", Helm::Four);
     trial.chart("gpu-operator");
     trial.site.write("recipes/nvidia-driver.yaml", DRIVER);
-    trial.own("gpu-operator");
+    trial.own("gpu-operator", SHORT);
     trial.declare(&gpu_operator(""));
     node(api, "box", r#"{"nvidia.com/gpu.present":"true"}"#, (8, 7));
     foreign(&trial);
@@ -244,6 +249,7 @@ fn the_gpu_operator_comes_once_from_one_mirror_and_says_what_is_missing() {
     ] {
         assert!(out.to_string().contains(said), "no `{said}` in {out}");
     }
+    trial.own("gpu-operator", PATIENT);
     node(api, "box", r#"{"nvidia.com/gpu.present":"true"}"#, (8, 8));
     let ready = r#"{"status":{"state":"ready"}}"#;
     api.kubectl(&["patch", "clusterpolicy", "cluster-policy", "--subresource=status", "--type=merge", "-p", ready]);
@@ -352,7 +358,7 @@ fn volcano_comes_with_its_hook_and_an_open_queue() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "gangs", Helm::Four);
     trial.chart("volcano");
-    trial.own("volcano");
+    trial.own("volcano", SHORT);
     let apply = |rest: &str| {
         format!(
             "  - {{ recipe: volcano, on: all, with: {{ version: 1.13.0, chart: {{ path: charts/volcano }} }}{rest} }}\n"
@@ -362,6 +368,7 @@ fn volcano_comes_with_its_hook_and_an_open_queue() {
     let _kubelet = Kubelet::of(api, "volcano-system");
     let out = trial.apply();
     assert_ne!(out.code, 0, "nobody has opened a queue: {out}");
+    trial.own("volcano", PATIENT);
     // The scheduler makes the queue.
     let queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: { name: default }\n";
     api.kubectl_with(&["create", "-f", "-"], queue);
@@ -405,7 +412,7 @@ fn the_training_operator_is_applied_from_its_file() {
     let trial = Trial::new(api, "training", Helm::No);
     let file = std::fs::read_to_string(format!("{TESTS}/cluster/manifests/training-operator.yaml")).expect("a file");
     trial.site.write("recipes/files/training.yaml", &file);
-    trial.own("training-operator");
+    trial.own("training-operator", PATIENT);
     let apply = |rest: &str| {
         format!(
             "  - {{ recipe: training-operator, on: all, with: {{ manifests: files/training.yaml, gang: volcano }}{rest} }}\n"
@@ -441,7 +448,7 @@ fn features_of_nodes_are_labels_of_every_host() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "labels", Helm::Four);
     trial.chart("node-feature-discovery");
-    trial.own("nfd");
+    trial.own("nfd", SHORT);
     let apply = |rest: &str| {
         format!(
             "  - {{ recipe: nfd, on: all, with: {{ version: 0.18.3, chart: {{ path: charts/node-feature-discovery }}, wait: false, image: mirror.example/nfd }}{rest} }}\n"
@@ -460,6 +467,7 @@ fn features_of_nodes_are_labels_of_every_host() {
     let _kubelet = Kubelet::of(api, "node-feature-discovery");
     let out = trial.apply();
     assert!(out.code != 0 && out.to_string().contains(&format!("labelled lacks `{label}/pci-15b3.present`")), "{out}");
+    trial.own("nfd", PATIENT);
     api.kubectl(&["label", "node", "labelled", &format!("{label}/pci-15b3.present=true")]);
     let again = trial.apply();
     assert!(again.code == 0 && again.stdout.contains("nothing to do"), "{again}");
@@ -486,7 +494,7 @@ fn the_trainer_brings_jobs_over_jobset() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "trainer", Helm::Four);
     trial.chart("kubeflow-trainer");
-    trial.own("trainer");
+    trial.own("trainer", PATIENT);
     let apply = |rest: &str| {
         format!(
             "  - {{ recipe: trainer, on: all, with: {{ version: 2.0.0, chart: {{ path: charts/kubeflow-trainer }} }}{rest} }}\n"
@@ -510,7 +518,7 @@ fn the_trainer_brings_jobs_over_jobset() {
 fn metrics_are_asked_for_where_prometheus_has_its_kinds() {
     let Some(api) = Cluster::require() else { return };
     let trial = Trial::new(api, "metrics", Helm::No);
-    trial.own("dcgm-monitoring");
+    trial.own("dcgm-monitoring", PATIENT);
     let apply = |rest: &str| {
         format!(
             "  - {{ recipe: dcgm-monitoring, on: all, with: {{ namespace: metrics, exporter_namespace: metrics }}{rest} }}\n"
