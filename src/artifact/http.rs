@@ -190,7 +190,7 @@ pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
         Error::HostNotFound => failed("the name of the server is not known".to_owned()).passing(),
         Error::Timeout(_) => failed("the server did not answer in time".to_owned()).passing(),
         Error::ConnectionFailed => failed("no connection to the server".to_owned()).passing(),
-        Error::Io(error) => match trust(&error.to_string()) {
+        Error::Io(error) => match distrust(&error.to_string()) {
             Some(error) => failed(error).hint(TRUST),
             None => failed(error.to_string()).passing(),
         },
@@ -204,8 +204,8 @@ pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
 const TRUST: &str = "the server's certificate must be signed by an authority that this machine trusts \
                      (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
 
-/// A certificate that is not trusted comes as an error of I/O.
-fn trust(text: &str) -> Option<String> {
+/// Returns why a certificate is not trusted, where that is what the text of an error says: it comes as an error of I/O.
+pub fn distrust(text: &str) -> Option<String> {
     let at = text.find("invalid peer certificate").or_else(|| text.find("no root certificates"))?;
     Some(format!("TLS: {}", &text[at..]))
 }

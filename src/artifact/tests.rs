@@ -1,6 +1,6 @@
 //! Fetching from a server that misbehaves: nothing is had that is not what was declared.
 
-use super::server::{Reply, Request, Server, Wrap};
+use super::server::{Reply, Request, Server};
 use super::*;
 use crate::model::SecretStore;
 use camino::Utf8Path;
@@ -250,27 +250,11 @@ async fn redirects_that_go_in_circles_end() {
     assert_eq!(error.message, format!("`{url}` cannot be fetched: it is redirected more than 10 times"));
 }
 
-/// A server that speaks TLS, with a certificate of the tests' own authority.
-fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let chain = vec![CertificateDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../tests/common/tls/server.key")).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
-    let wrap: Wrap = Arc::new(move |socket| {
-        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
-        Box::new(rustls::StreamOwned::new(connection, socket))
-    });
-    Server::start_on("127.0.0.1:0", wrap, answer)
-}
-
 #[tokio::test]
 async fn https_is_spoken_and_never_left() {
     let plain = Server::start(|request| Reply::file(&body(), request));
     let away = plain.url("/x");
-    let server = secure(move |request| match request.path.as_str() {
+    let server = Server::secure(move |request| match request.path.as_str() {
         "/away" => Reply::redirect(&away),
         _ => Reply::file(&body(), request),
     });
@@ -288,7 +272,7 @@ async fn https_is_spoken_and_never_left() {
 
 #[tokio::test]
 async fn a_certificate_of_nobody_is_refused() {
-    let server = secure(|request| Reply::file(&body(), request));
+    let server = Server::secure(|request| Reply::file(&body(), request));
     let place = Place::new();
     let url = format!("https://localhost:{}/x", server.address.port());
     let depot = Depot::new(Cache::new(place.path()), false).with(Client::new(), Duration::from_millis(1));

@@ -260,3 +260,27 @@ fn what_is_wrong_below_notify_is_told_at_its_place() {
         Place::new().file("c.yaml", "cluster: lab\nhosts: { a: }\n").forge(&["drift", "c.yaml", "--notify-dry-run"]);
     assert!(said.starts_with("exit 64\n") && said.contains("declares no `drift.notify`"), "{said}");
 }
+
+/// A service over HTTPS is told where its certificate is trusted, and elsewhere nothing reaches it.
+#[test]
+fn a_certificate_is_checked_before_anything_is_told() {
+    let server = Server::secure(|_: &Request| ok("ok"));
+    let url = format!("https://localhost:{}/hook/{TOKEN}", server.address.port());
+    let tls = |file: &str| format!("{}/tests/common/tls/{file}", env!("CARGO_MANIFEST_DIR"));
+    let authority = tls("authority.pem");
+    let scene = |trusted: &str| {
+        let mut scene = Scene::new(WEBHOOK);
+        scene.place = scene.place.env("URL", &url).env("SSL_CERT_FILE", trusted);
+        scene
+    };
+    let none = tempfile::NamedTempFile::new().unwrap();
+    let said = scene(&none.path().display().to_string()).drift(&[]);
+    let why = "error: `webhook` (webhook) could not be told: TLS: invalid peer certificate: UnknownIssuer: the server's \
+               certificate is not trusted by this machine (`ca-certificates`, or the file of `SSL_CERT_FILE`)\n";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(server.asked(), []);
+    let said = scene(&authority).drift(&[]);
+    assert!(said.ends_with("told `webhook` (webhook): 1 finding\n"), "{said}");
+    let asked = server.asked();
+    assert_eq!((asked.len(), asked[0].authorization.as_deref()), (1, Some("Bearer SEC-canary-0815")));
+}

@@ -75,6 +75,23 @@ impl Server {
         Self::start_on("127.0.0.1:0", Arc::new(|socket| Box::new(socket)), answer)
     }
 
+    /// Speaks TLS, by a certificate of `localhost` that the tests' own authority signed.
+    pub fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        let chain = vec![CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+        let wrap: Wrap = Arc::new(move |socket| {
+            let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+            Box::new(rustls::StreamOwned::new(connection, socket))
+        });
+        Self::start_on("127.0.0.1:0", wrap, answer)
+    }
+
     pub fn start_on(address: &str, wrap: Wrap, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
