@@ -69,6 +69,8 @@ impl HostRun<'_> {
         let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
         let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
         match wait.lacking(there.len(), &out) {
+            // Whoever was stopped before lacks nothing that this run could still bring.
+            Some(_) if self.run.cancel.level() > Stop::No => Err(Closed::Stopped),
             Some(why) if why.starts_with("on ") => {
                 Err(Closed::Lacks(format!("needs `{}` {why}", self.name(wait.from))))
             }

@@ -130,14 +130,17 @@ steps:
   - { name: go, command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
 ";
     let apply = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
-    let stage = Stage::new(2, apply, &[("first", first), ("second", second)]);
     let at = |event: &Event, cancel: &Cancel| {
         if matches!(event, Event::Waiting { .. }) {
             cancel.raise();
         }
     };
-    let ran = stage.run_with(|_| (), at);
-    assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("cancelled", 130));
+    // Side by side n2 is at work then. One after the other it has not begun, and never will: that is no lack of its own.
+    for parallel in [2, 1] {
+        let stage = Stage { parallel, ..Stage::new(2, apply, &[("first", first), ("second", second)]) };
+        let ran = stage.run_with(|_| (), at);
+        assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("cancelled", 130), "{parallel}");
+    }
 }
 
 #[test]
