@@ -28,10 +28,16 @@ struct Open {
 /// Whether what the plan says of the cluster's verification may be another thing after this run, although nothing changes on
 /// the cluster: hosts change, or it may take its time.
 pub(super) fn may_move(run: &Run<'_>, plan: &HostPlan) -> bool {
-    let own = run.project.instances.get(&plan.host).into_iter().flatten().flat_map(|own| &own.recipe.verify);
-    let open = |name: &str| plan.verify.iter().any(|verify| verify.name == name && !verify.verdict.is_settled());
-    let mut own = own.filter(|verify| verify.of_cluster);
-    own.any(|verify| run.hosts_change || verify.within_s.is_some() && open(&verify.name))
+    let open = |recipe: &str, name: &str| {
+        plan.verify.iter().any(|one| (&*one.recipe, &*one.name) == (recipe, name) && !one.verdict.is_settled())
+    };
+    run.project.instances.get(&plan.host).into_iter().flatten().map(|own| &own.recipe).any(|recipe| {
+        recipe
+            .verify
+            .iter()
+            .filter(|verify| verify.of_cluster)
+            .any(|verify| run.hosts_change || verify.within_s.is_some() && open(&recipe.name, &verify.name))
+    })
 }
 
 impl HostRun<'_> {
