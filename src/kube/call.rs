@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How often it is looked whether something has come about.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// Told how far a call is.
 pub type Say<'s> = &'s (dyn Fn(&str) + Send + Sync);
@@ -80,7 +80,7 @@ impl Writer {
         }
         let done = match tokio::time::timeout(limit, self.carry_out(call, secrets)).await {
             Ok(done) => done,
-            Err(_) => return Err(KubeError::new(format!("not done within {} s: {}", limit.as_secs(), call.told()))),
+            Err(_) => return Err(self.late(call, limit).await),
         };
         done.map_err(|refusal| refusal.error(self.looker.cluster.server()))
     }
@@ -112,26 +112,17 @@ impl Writer {
         Ok(call.told())
     }
 
+    async fn late(&self, call: &Call, limit: Duration) -> KubeError {
+        let why = format!("not done within {:.0} s: {}", limit.as_secs_f64(), call.told());
+        match call {
+            Call::Delete { id, .. } => self.stays(id, why).await,
+            _ => KubeError::new(why),
+        }
+    }
+
     async fn place(&self, id: &ObjectId, served: &Served) -> Result<Place, Refusal> {
         let place = self.looker.cluster.place(id, served).await?;
         place.ok_or_else(|| own(&format!("the API serves no `{}` of `{}`", id.kind, id.api_version)))
-    }
-
-    async fn delete(&self, id: &ObjectId, uid: &str, served: &Served) -> Result<(), Refusal> {
-        let cluster = &self.looker.cluster;
-        // A kind that is gone took its objects along.
-        let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
-        match cluster.delete(&place, id, uid).await {
-            Err(refusal) if refusal.is(404) => return Ok(()),
-            done => done?,
-        };
-        while let Some(left) = cluster.get(&place, id).await? {
-            if !uid.is_empty() && left.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid) {
-                return Ok(());
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-        Ok(())
     }
 
     async fn until(&self, id: &ObjectId, condition: &str, limit_s: u64, served: &Served) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@ mod clean;
 mod cluster;
 mod contents;
 mod defined;
+mod delete;
 mod error;
 mod evict;
 mod fact;

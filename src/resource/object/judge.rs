@@ -198,7 +198,8 @@ impl Found {
         };
         self.see(&declared.id, json!({ "uid": info.uid }));
         if info.live.is_some() {
-            self.reasons.push(format!("{} exists", declared.id));
+            let state = if info.deleting { "is being deleted, and still there" } else { "exists" };
+            self.reasons.push(format!("{} {state}", declared.id));
             self.delete(&declared.id, info);
         }
     }

@@ -1,0 +1,101 @@
+//! Deleting an object: the very one that was seen, until it is gone; and what keeps one that does not go.
+
+use super::api::{Refusal, Served};
+use super::call::PAUSE;
+use super::{Cluster, KubeError, Writer};
+use crate::model::Value;
+use crate::probe::ObjectId;
+
+impl Writer {
+    pub(super) async fn delete(&self, id: &ObjectId, uid: &str, served: &Served) -> Result<(), Refusal> {
+        let cluster = &self.looker.cluster;
+        // A kind that is gone took its objects along.
+        let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
+        let refused = cluster.delete(&place, id, uid).await.err();
+        let mut refused = refused.filter(|refusal| !refusal.is(404));
+        while let Some(left) = cluster.get(&place, id).await? {
+            if !uid.is_empty() && left.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid) {
+                return refused.map_or(Ok(()), Err);
+            }
+            // A namespace that is going already is in conflict with whoever deletes it again.
+            let again = is_going(&left) && refused.as_ref().is_some_and(|refusal| refusal.is(409));
+            if let Some(refusal) = refused.take().filter(|_| !again) {
+                return Err(refusal);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Says of an object that is still there what keeps it, as far as the API tells.
+    pub(super) async fn stays(&self, id: &ObjectId, why: String) -> KubeError {
+        let Some(keeper) = self.looker.cluster.keeper(id).await.ok().flatten() else { return KubeError::new(why) };
+        let error = KubeError::new(format!("{why}: {keeper}"));
+        match keeper.contains("finalizer") {
+            true => {
+                error.hint("what set a finalizer takes it off once it has cleaned up: see that its controller runs")
+            }
+            false => error,
+        }
+    }
+}
+
+impl Cluster {
+    async fn keeper(&self, id: &ObjectId) -> Result<Option<String>, Refusal> {
+        let Some(place) = self.place(id, &Served::default()).await? else { return Ok(None) };
+        Ok(self.get(&place, id).await?.as_ref().and_then(keeper))
+    }
+}
+
+fn is_going(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+/// Returns what an object that was deleted waits for. A namespace says so in its conditions, of which each that is true is in the way.
+fn keeper(object: &Value) -> Option<String> {
+    let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let said: Vec<&str> = list("/status/conditions")
+        .filter(|one| object["kind"] == "Namespace" && one["status"] == "True")
+        .filter_map(|one| one["message"].as_str())
+        .collect();
+    let finalizers: Vec<String> =
+        list("/metadata/finalizers").filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
+    match (is_going(object), said.is_empty(), finalizers.is_empty()) {
+        (true, false, _) => Some(said.join("; ")),
+        (true, true, false) => Some(format!("it waits for its finalizers {}", finalizers.join(", "))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_keeps_an_object_is_told() {
+        let mut map = json!({ "kind": "ConfigMap", "metadata": { "finalizers": ["test/slow", "b"] } });
+        assert_eq!(keeper(&map), None, "nobody deleted it");
+        map["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
+        assert_eq!(keeper(&map).unwrap(), "it waits for its finalizers `test/slow`, `b`");
+        map["metadata"]["finalizers"] = json!([]);
+        assert_eq!(keeper(&map), None);
+    }
+
+    #[test]
+    fn a_namespace_tells_what_is_left_in_it() {
+        let namespace = json!({
+            "kind": "Namespace", "metadata": { "deletionTimestamp": "2026-11-22T19:00:00Z" }, "status": { "phase": "Terminating", "conditions": [
+                { "type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "All resources successfully discovered" },
+                { "type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: configmaps. has 1 resource instances" },
+                { "type": "NamespaceFinalizersRemaining", "status": "True",
+                  "message": "Some content in the namespace has finalizers remaining: test/slow in 1 resource instances" },
+            ] },
+        });
+        assert_eq!(
+            keeper(&namespace).unwrap(),
+            "Some resources are remaining: configmaps. has 1 resource instances; \
+             Some content in the namespace has finalizers remaining: test/slow in 1 resource instances"
+        );
+    }
+}
