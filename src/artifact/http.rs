@@ -186,28 +186,36 @@ fn meaning(status: u16) -> &'static str {
 pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
     use ureq::Error;
     let failed = |why: String| FetchError::new(source, why);
+    if let Some(why) = distrust(error) {
+        return failed(why).hint(TRUST);
+    }
     match error {
         Error::HostNotFound => failed("the name of the server is not known".to_owned()).passing(),
         Error::Timeout(_) => failed("the server did not answer in time".to_owned()).passing(),
         Error::ConnectionFailed => failed("no connection to the server".to_owned()).passing(),
-        Error::Io(error) => match distrust(&error.to_string()) {
-            Some(error) => failed(error).hint(TRUST),
-            None => failed(error.to_string()).passing(),
-        },
-        Error::Tls(why) => failed(format!("TLS: {why}")).hint(TRUST),
-        Error::Rustls(why) => failed(format!("TLS: {why}")).hint(TRUST),
+        Error::Io(error) => failed(error.to_string()).passing(),
         Error::Protocol(why) => failed(format!("the answer is no HTTP: {why}")).passing(),
         other => failed(other.to_string()),
     }
 }
 
-const TRUST: &str = "the server's certificate must be signed by an authority that this machine trusts \
-                     (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
+/// What there is to do where a certificate is not trusted.
+pub const TRUST: &str = "the server's certificate must be signed by an authority that this machine trusts \
+                         (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
 
-/// Returns why a certificate is not trusted, where that is what the text of an error says: it comes as an error of I/O.
-pub fn distrust(text: &str) -> Option<String> {
-    let at = text.find("invalid peer certificate").or_else(|| text.find("no root certificates"))?;
-    Some(format!("TLS: {}", &text[at..]))
+/// Returns why there is no TLS with a server, if that is it. A certificate that is not trusted comes as an error of I/O.
+pub fn distrust(error: &ureq::Error) -> Option<String> {
+    let why = match error {
+        ureq::Error::Tls(why) => (*why).to_owned(),
+        ureq::Error::Rustls(why) => why.to_string(),
+        ureq::Error::Io(error) => {
+            let text = error.to_string();
+            let at = text.find("invalid peer certificate").or_else(|| text.find("no root certificates"))?;
+            text[at..].to_owned()
+        }
+        _ => return None,
+    };
+    Some(format!("TLS: {why}"))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use address::Address;
 pub use cache::{Cache, Held};
 pub use depot::{Depot, Fetched, Told};
 pub use error::FetchError;
-pub use http::{Client, distrust, trusted};
+pub use http::{Client, TRUST, distrust, trusted};
 pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};
 
 use camino::Utf8PathBuf;

@@ -11,16 +11,14 @@ impl Writer {
         let cluster = &self.looker.cluster;
         // A kind that is gone took its objects along.
         let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
-        let refused = cluster.delete(&place, id, uid).await.err();
-        let mut refused = refused.filter(|refusal| !refusal.is(404));
+        // To delete again what is going changes nothing.
+        match cluster.delete(&place, id, uid).await {
+            Err(refusal) if refusal.is(404) => return Ok(()),
+            done => drop(done?),
+        }
         while let Some(left) = cluster.get(&place, id).await? {
             if !uid.is_empty() && left.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid) {
-                return refused.map_or(Ok(()), Err);
-            }
-            // A namespace that is going already is in conflict with whoever deletes it again.
-            let again = is_going(&left) && refused.as_ref().is_some_and(|refusal| refusal.is(409));
-            if let Some(refusal) = refused.take().filter(|_| !again) {
-                return Err(refusal);
+                return Ok(());
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -47,12 +45,9 @@ impl Cluster {
     }
 }
 
-fn is_going(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
-}
-
 /// Returns what an object that was deleted waits for. A namespace says so in its conditions, of which each that is true is in the way.
 fn keeper(object: &Value) -> Option<String> {
+    object.pointer("/metadata/deletionTimestamp")?;
     let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let said: Vec<&str> = list("/status/conditions")
         .filter(|one| object["kind"] == "Namespace" && one["status"] == "True")
@@ -60,10 +55,10 @@ fn keeper(object: &Value) -> Option<String> {
         .collect();
     let finalizers: Vec<String> =
         list("/metadata/finalizers").filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
-    match (is_going(object), said.is_empty(), finalizers.is_empty()) {
-        (true, false, _) => Some(said.join("; ")),
-        (true, true, false) => Some(format!("it waits for its finalizers {}", finalizers.join(", "))),
-        _ => None,
+    match (said.is_empty(), finalizers.is_empty()) {
+        (false, _) => Some(said.join("; ")),
+        (true, false) => Some(format!("it waits for its finalizers {}", finalizers.join(", "))),
+        (true, true) => None,
     }
 }
 

@@ -47,6 +47,6 @@ pub use job::{Aim, JobCall, Logs, Sign, Signs, Stopped};
 pub use lock::{LockRefused, Writer};
 pub use look::{Answered, Onlooker};
 pub use mark::{Mark, Marks};
-pub use node::{Node, Patched, host_among, node_of, shared};
+pub use node::{Node, Patched, node_of};
 pub use pod::{Budget, Fate, Manner, Pod};
 pub use records::NAMESPACE;

@@ -106,32 +106,16 @@ fn node(found: v1::Node) -> Node {
 /// # Errors
 /// Several nodes have the address: why, as a lowercase fragment.
 pub fn node_of<'n>(nodes: &'n [Node], host: &str, address: &str) -> Result<Option<&'n Node>, String> {
-    host_among(nodes, |node| node.name == host, |node| node.addresses.iter().any(|own| own == address))
-        .map_err(|[one, other]| shared(&one.name, &other.name, address))
-}
-
-/// The rule of [`node_of`], for nodes in any shape: the first that is `named`, else the only one that is `addressed`.
-///
-/// # Errors
-/// The first two, where several are addressed.
-pub fn host_among<N>(
-    nodes: &[N],
-    named: impl Fn(&N) -> bool,
-    addressed: impl Fn(&N) -> bool,
-) -> Result<Option<&N>, [&N; 2]> {
-    if let Some(node) = nodes.iter().find(|node| named(node)) {
+    if let Some(node) = nodes.iter().find(|node| node.name == host) {
         return Ok(Some(node));
     }
-    let mut same = nodes.iter().filter(|node| addressed(node));
+    let mut same = nodes.iter().filter(|node| node.addresses.iter().any(|own| own == address));
     match (same.next(), same.next()) {
-        (Some(one), Some(other)) => Err([one, other]),
+        (Some(one), Some(other)) => {
+            Err(format!("both nodes `{}` and `{}` have the address {address}", one.name, other.name))
+        }
         (found, _) => Ok(found),
     }
-}
-
-/// Says why a host is no node.
-pub fn shared(one: &str, other: &str, address: &str) -> String {
-    format!("both nodes `{one}` and `{other}` have the address {address}")
 }
 
 #[cfg(test)]

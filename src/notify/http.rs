@@ -2,7 +2,7 @@
 
 use super::answer::{Manner, short};
 use super::{Again, Failed};
-use crate::artifact::{Address, distrust, trusted};
+use crate::artifact::{Address, TRUST, distrust, trusted};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
@@ -111,21 +111,17 @@ fn judge((status, after): (u16, Option<Duration>), body: &str, manner: Manner) -
     }
 }
 
-const TRUST: &str =
-    "the server's certificate is not trusted by this machine (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
-
 /// Errors of the library may quote the address: each is told in forge's own words.
 fn broken(error: &ureq::Error) -> Failed {
     use ureq::Error;
+    if let Some(why) = distrust(error) {
+        return Failed::never(format!("{why}: {TRUST}"));
+    }
     match error {
         Error::HostNotFound => Failed::soon("the name of the server is not known"),
         Error::Timeout(_) => Failed::soon("the server did not answer in time"),
         Error::ConnectionFailed => Failed::soon("no connection to the server"),
-        Error::Io(error) => match distrust(&error.to_string()) {
-            Some(why) => Failed::never(format!("{why}: {TRUST}")),
-            None => Failed::soon(format!("no answer: {error}")),
-        },
-        Error::Tls(_) | Error::Rustls(_) => Failed::never(TRUST),
+        Error::Io(error) => Failed::soon(format!("no answer: {error}")),
         Error::Protocol(_) => Failed::soon("the answer is no HTTP"),
         _ => Failed::never("the request cannot be made"),
     }

@@ -276,7 +276,7 @@ fn a_certificate_is_checked_before_anything_is_told() {
     let none = tempfile::NamedTempFile::new().unwrap();
     let said = scene(&none.path().display().to_string()).drift(&[]);
     let why = "error: `webhook` (webhook) could not be told: TLS: invalid peer certificate: UnknownIssuer: the server's \
-               certificate is not trusted by this machine (`ca-certificates`, or the file of `SSL_CERT_FILE`)\n";
+               certificate must be signed by an authority that this machine trusts (`ca-certificates`, or the file of `SSL_CERT_FILE`)\n";
     assert!(said.contains(why), "{said}");
     assert_eq!(server.asked(), []);
     let said = scene(&authority).drift(&[]);

@@ -1,6 +1,6 @@
 //! Filters over the nodes of a cluster, and over addresses.
 
-use crate::kube::{host_among, shared};
+use crate::kube::{Node, node_of};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
@@ -27,19 +27,25 @@ pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Ve
 
 /// Returns the nodes that `hosts` are, in their order. A host that is no node is left out.
 pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
-    let known = |node: Value| Ok((node.get_attr("name")?, node.get_attr("addresses")?.try_iter()?.collect(), node));
-    let nodes: Vec<(Value, Vec<Value>, Value)> = nodes.try_iter()?.map(known).collect::<Result<_, Error>>()?;
+    let nodes: Vec<Value> = nodes.try_iter()?.collect();
+    let known: Vec<Node> = nodes.iter().map(known).collect::<Result<_, Error>>()?;
     let mut found = Vec::new();
     for host in hosts.try_iter()? {
-        let (name, address) = (host.get_attr("name")?, host.get_attr("address")?);
-        let of = host_among(&nodes, |(own, ..)| *own == name, |(_, own, _)| own.contains(&address));
-        let why = |one: &Value, other: &Value| {
-            let why = shared(&one.to_string(), &other.to_string(), &address.to_string());
+        let text = |key: &str| Ok::<_, Error>(host.get_attr(key)?.to_string());
+        let (name, address) = (text("name")?, text("address")?);
+        let node = node_of(&known, &name, &address).map_err(|why| {
             Error::new(ErrorKind::InvalidOperation, format!("which node `{name}` is cannot be told: {why}"))
-        };
-        found.extend(of.map_err(|[one, other]| why(&one.0, &other.0))?.map(|(.., node)| node.clone()));
+        })?;
+        let at = node.and_then(|node| known.iter().position(|one| one.name == node.name));
+        found.extend(at.map(|at| nodes[at].clone()));
     }
     Ok(found)
+}
+
+/// Returns as much of a node as tells which host it is.
+fn known(node: &Value) -> Result<Node, Error> {
+    let addresses = node.get_attr("addresses")?.try_iter()?.map(|address| address.to_string()).collect();
+    Ok(Node { name: node.get_attr("name")?.to_string(), addresses, ..Node::default() })
 }
 
 fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {
