@@ -42,6 +42,8 @@ mod saved;
 mod server;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/toolchain.rs"]
+mod toolchain;
 #[path = "cli/usage.rs"]
 mod usage;
 #[path = "cli/validate.rs"]

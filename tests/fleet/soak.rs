@@ -3,7 +3,7 @@
 //! The short form is 5 runs over 3 hosts. `FORGE_SOAK=100 FORGE_FLEET_SIZE=20 cargo test --test fleet soak:: -- --nocapture` runs
 //! the long one over all hosts of the fleet.
 
-use crate::speed::floor;
+use crate::speed::{floor, restore_key_exchange};
 use crate::support::{Fleet, Node, Project};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ fn drift_stays_quiet_and_writes_nothing() {
     let project = Project::new(&nodes).recipe("twenty", recipe).inventory("apply:\n  - { recipe: twenty, on: all }\n");
     let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
     assert_eq!(applied.code, 0, "{applied}");
+    restore_key_exchange(&nodes);
     nodes.iter().for_each(Node::settled);
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     let before: Vec<String> = nodes.iter().map(|node| node.snapshot()).collect();

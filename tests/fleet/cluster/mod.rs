@@ -1,6 +1,8 @@
 //! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
 
 mod access;
+// The longest test, which libtest starts early for its name.
+mod bare_servers;
 mod drain;
 mod helm;
 mod jobs;
@@ -14,4 +16,3 @@ mod stage;
 mod support;
 mod through;
 mod traps;
-mod whole;
