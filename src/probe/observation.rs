@@ -13,16 +13,19 @@ pub struct Unknown {
     pub why: String,
     /// What the host said about it, if it said something.
     pub said: Option<Untrusted>,
+    /// Whether forge does not look, since somebody else can lead the path elsewhere: another try has no other answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub barred: bool,
 }
 
 impl Unknown {
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), said: None }
+        Self { why: why.into(), said: None, barred: false }
     }
 
     /// Returns whether another try may have an answer: a tool that is missing stays so.
     pub fn may_pass(&self) -> bool {
-        !self.why.ends_with("is missing")
+        !self.barred && !self.why.ends_with("is missing")
     }
 
     pub fn said(mut self, text: impl Into<Untrusted>) -> Self {

@@ -1,20 +1,30 @@
-//! Paths: one `stat`, one `sha256sum`, and the bodies of those that differ from what is wanted.
+//! Paths: one `stat`, one `sha256sum`, and the bodies of those that differ from what is wanted. A path that leads through a link
+//! which others than root can replace is not looked at.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
 use crate::model::Untrusted;
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of quoted names per section: the kernel takes 131,072 as one argument.
 const NAMES_CAP: usize = 60_000;
 
-/// Prints fields that end with NUL: ten per path that exists; `errors` and what `stat` said of the others;
+/// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and what `stat` said of the others;
 /// `sums` and what `sha256sum` said; `body`, the number of the want, base64.
 pub(super) const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
 NL='
 '
+fail() { exit 1; }
+barred() { printf %s "$*"; exit 9; }
+forge_leads() {
+for d; do
+[ -L "$d" ] || continue
+w=$(enter "$d")
+[ $? != 9 ] || printf 'barred\0%s\0%s\0' "$d" "$w"
+done
+}
 forge_stat() {
 { e=$(QUOTING_STYLE=literal stat --printf='%f\0%s\0%.9Y\0%.9Z\0%U\0%G\0%u\0%g\0%n\0%N\0' -- "$@" 2>&1 >&3); } 3>&1
 printf 'errors\0%s\0' "$e"
@@ -42,17 +52,21 @@ done
 /// Builds as many sections as the names need.
 pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
     let mut out = Vec::new();
-    let (mut part, mut size) = (Vec::new(), 0);
+    let (mut part, mut size, mut leads) = (Vec::new(), 0, BTreeSet::new());
     for probe in probes {
         let Probe::Path { path, want } = &probe else { continue };
-        // Each quote becomes four bytes; a wanted path stands there twice, beside its digest.
-        let one = path.len() + 3 * path.matches('\'').count() + 3;
-        let next = if want.is_some() { 2 * one + 80 } else { one };
+        // A wanted path stands there twice, beside its digest.
+        let own = if want.is_some() { 2 * quoted(path) + 80 } else { quoted(path) };
+        let new: Vec<String> = above(path).filter(|lead| !leads.contains(*lead)).map(str::to_owned).collect();
+        let next = own + new.iter().map(|lead| quoted(lead)).sum::<usize>();
         if size + next > NAMES_CAP && !part.is_empty() {
             out.push(section(std::mem::take(&mut part)));
+            leads.clear();
+            // Close enough: what is above this path is counted once too often at most.
             size = 0;
         }
         size += next;
+        leads.extend(new);
         part.push(probe);
     }
     if !part.is_empty() {
@@ -61,10 +75,25 @@ pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
     out
 }
 
+/// Returns how many bytes a word has at most: each quote becomes four.
+fn quoted(path: &str) -> usize {
+    path.len() + 3 * path.matches('\'').count() + 3
+}
+
+/// Returns the directories that a path leads through, without `/`.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').skip(1).map(|(end, _)| &path[..end])
+}
+
 fn section(probes: Vec<Probe>) -> Section {
     const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
     let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
-    let mut body = Fragment::new().code(SNIPPET).code("forge_stat");
+    let leads: BTreeSet<&str> = paths.iter().flat_map(|path| above(path)).collect();
+    let mut body = Fragment::new().code(safe_path::ENTER).code(SNIPPET).code("forge_leads");
+    for lead in &leads {
+        body = body.word(*lead);
+    }
+    body = body.code("\nforge_stat");
     for path in &paths {
         body = body.word(*path);
     }
@@ -72,7 +101,7 @@ fn section(probes: Vec<Probe>) -> Section {
     for (path, want) in wants(&probes) {
         body = body.word(want).word(path);
     }
-    let cap = paths.len() as u64 * 10_000 + wants(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
+    let cap = (paths.len() + leads.len()) as u64 * 10_000 + wants(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
     let mut section = Section { cap, ..Section::new("`stat`", Vec::new(), read) };
     section.body = section.body.then(body);
     section.probes = probes;
@@ -97,6 +126,8 @@ fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
 #[derive(Default)]
 pub(super) struct Seen<'a> {
     rows: BTreeMap<&'a [u8], PathInfo>,
+    /// Links that are not followed, and why.
+    barred: BTreeMap<&'a [u8], &'a [u8]>,
     /// What `stat` said of paths that it could not read; `None` when it had not come to its end.
     errors: Option<&'a str>,
     sums: Option<BTreeMap<Vec<u8>, &'a str>>,
@@ -122,6 +153,9 @@ impl<'a> Seen<'a> {
         let mut fields = Fields::new(stdout);
         while let Some(first) = fields.next() {
             let known = match first {
+                b"barred" => fields.row::<2>().map(|[link, why]| {
+                    seen.barred.insert(link, why);
+                }),
                 b"errors" => fields.next().map(|errors| seen.errors = text(errors)),
                 b"sums" => fields.next().map(|lines| seen.sums = Some(sums(lines))),
                 b"body" => fields.row::<2>().and_then(|[number, body]| seen.body(number, body)),
@@ -173,6 +207,9 @@ impl<'a> Seen<'a> {
 
     /// Returns what is known of `path`, `None` when the output ended before it was said.
     pub fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
+        if let Some(why) = above(path).find_map(|lead| self.barred.get(lead.as_bytes())) {
+            return Some(Err(Unknown { barred: true, ..Unknown::new(String::from_utf8_lossy(why)) }));
+        }
         let Some(info) = self.rows.get(path.as_bytes()) else {
             let absent = missing(self.errors?, path);
             return Some(absent.map(|()| Reading::Path(PathState::Absent)));

@@ -165,6 +165,7 @@ impl Absent {
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("is a directory", "it has become a directory since it was looked at; run forge again"),
     ("a file system is mounted", "unmount it first"),
     ("Device or resource busy", "it is a mount point: unmount it first"),

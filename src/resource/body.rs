@@ -97,6 +97,20 @@ pub(super) fn bare(path: &str) -> Probe {
     Probe::Path { path: path.to_owned(), want: None }
 }
 
+/// Returns the question about the directory of `path` itself, wherever a link leads, for kinds that ask of the path in a
+/// way of their own.
+pub(super) fn lead(path: &str) -> Probe {
+    bare(&format!("{}/.", parent(path).unwrap_or_default().trim_end_matches('/')))
+}
+
+/// Ends with an error if others than root can lead `path` elsewhere, as [`lead`] found.
+pub(super) fn not_barred(seen: &Observation, path: &str) -> Result<(), Unknown> {
+    match path_state(seen, &lead(path)) {
+        Err(unknown) if unknown.barred => Err(unknown),
+        _ => Ok(()),
+    }
+}
+
 impl Target {
     pub fn probe(&self) -> Probe {
         Probe::Path { path: self.path.clone(), want: self.body.want() }
@@ -112,7 +126,16 @@ impl Target {
     /// Returns the action that brings the file. `validate` is a shell command that must accept the new body
     /// before it goes live; empty accepts all.
     pub fn write(&self, cx: &Context<'_>, backup: bool, validate: &str) -> Fragment {
-        shell::write_file(&Write {
+        shell::write_file(&self.written(cx, backup, validate))
+    }
+
+    /// Returns the action that gives the file, whose body is as declared, its owner and mode.
+    pub fn give(&self, cx: &Context<'_>) -> Fragment {
+        shell::give_file(&self.written(cx, false, ""))
+    }
+
+    fn written<'a>(&'a self, cx: &Context<'a>, backup: bool, validate: &'a str) -> Write<'a> {
+        Write {
             path: &self.path,
             owner: &self.owner,
             group: &self.group,
@@ -121,7 +144,7 @@ impl Target {
             backup,
             validate,
             body: self.body.bytes(),
-        })
+        }
     }
 
     pub fn desired(&self) -> Value {

@@ -14,6 +14,7 @@ use crate::probe::{
     Contents, ObjectInfo, PackageState, Probe, ProofState, Reading, ReleaseState, SysctlState, UnitState, Unknown,
     UserInfo,
 };
+use crate::script::safe_path;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -166,9 +167,15 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
         let action = resource.act(judgement, cx);
         // Without the store: secrets stay placeholders in what is kept.
         let text = action.body.render(&SecretStore::default()).unwrap();
-        found["commands"] = text.expose_secret().lines().collect();
+        found["commands"] = folded(text.expose_secret()).lines().collect();
     }
     found
+}
+
+/// The shell that all actions share is recorded by its name.
+fn folded(text: &str) -> String {
+    let enter = text.replace(safe_path::ENTER, "\n# safe_path::ENTER\n");
+    enter.replace(safe_path::STAGE, "\n# safe_path::STAGE\n")
 }
 
 fn verdict(verdict: Verdict) -> String {

@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
 **Compared** are type, owner, group and mode of the directory itself; what lies in it is not looked at.
 Nothing to do reads `owner and mode are as declared`.
 
-**A change** makes the directory with its final owner and mode, or gives them to the one that is there. The
+**A change** makes the directory, which appears with its final owner and mode, or gives them to the one that is there. The
 directory above must exist or come from an earlier step: forge makes no parents on the way. A file or a link
 at the path blocks the step; nothing is ever replaced by a directory.
 
@@ -181,33 +181,49 @@ impl Directory {
         entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }
 
-    fn action(&self, judgement: &Judgement) -> Fragment {
+    fn action(&self, run: &str) -> Fragment {
+        let entered = || shell::at_directory(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
         match (self.absent, self.recursive) {
             (true, true) => shell::remove_tree(&self.path),
-            (true, false) => shell::close(shell::private().word(&self.path).code(REMOVE_EMPTY)),
-            (false, _) => {
-                let make = judgement.changes.iter().any(|c| c.attribute == "directory");
-                let made = match make {
-                    true => shell::close(shell::private().word(&self.path).code(MAKE)).code("[ $? -eq 0 ] &&\n"),
-                    false => Fragment::new(),
-                };
-                made.then(shell::give(&self.path, &self.owner, &self.group, self.mode))
-            }
+            (true, false) => shell::close(entered().code(REMOVE_EMPTY)),
+            (false, _) => shell::close(entered().code(MAKE).code(GIVE)),
         }
     }
 }
 
-/// The directory is private until its owner and mode are given.
+/// Where others may place entries, the directory gets owner and mode in a box and is renamed into place. Elsewhere it is
+/// private until it has them.
 const MAKE: &str = r#"
-[ -d "$1" ] || mkdir -m 0700 -- "$1" || fail "cannot make $1"
+if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
+  if [ -n "$shared" ]; then sweep; stage; fi
+  mkdir -m 0700 -- "./$name" || fail "cannot make $path"
+  chown -- "$own" "./$name" || fail "cannot give $path to $own"
+  chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+  [ -z "$shared" ] || mv -T -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
+  exit 0
+fi
+"#;
+
+/// Gives owner and mode to what was entered, not to what has the name then.
+const GIVE: &str = r#"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+[ -d "./$name" ] || fail "$path is not a directory"
+cd -P -- "./$name" || fail "cannot enter $path"
+if [ -n "$shared" ]; then
+  set -- $(stat -c '%d:%i' -- . .. "../$name")
+  [ $# -eq 3 ] && [ "$2" = "$here" ] && [ "$3" = "$1" ] || fail "$path was replaced while forge entered it"
+fi
+chown -- "$own" . || fail "cannot give $path to $own"
+chmod -- "$mode" . || fail "cannot set the mode of $path"
 "#;
 
 const REMOVE_EMPTY: &str = r#"
-if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
-rmdir -- "$1" || fail "cannot remove $1"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+rmdir -- "./$name" || fail "cannot remove $path"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("Directory not empty", "`recursive: true` removes it with everything in it"),
@@ -243,8 +259,8 @@ impl Resource for Directory {
         judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
-        Action { body: self.action(judgement), long: false, explain: EXPLAIN }
+    fn act(&self, _judgement: &Judgement, cx: &Context<'_>) -> Action {
+        Action { body: self.action(cx.run), long: false, explain: EXPLAIN }
     }
 
     fn desired(&self) -> Value {

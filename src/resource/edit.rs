@@ -240,6 +240,7 @@ impl Edited {
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("has changed since", "something else writes this file; run forge again"),
     ("No space left on device", "the file system is full; the old file is untouched"),
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),

@@ -19,9 +19,10 @@ The body is given as `content` (in the recipe), `template` (a file beside the re
 **Compared** are type, SHA-256 of the body, owner, group and mode. Nothing to do reads
 `content, owner and mode are as declared`. A body that holds a secret is compared by digest and never shown.
 
-**A change** writes `.NAME.forge-RUN` beside the target, gives it its owner and mode, lets `validate` judge
-it, syncs it and renames it over the target: whoever opens the path sees the whole old file or the whole new
-one. Candidates that a killed run left are removed. When only owner or mode differ the body is not rewritten.
+**A change** writes the new file into a directory `.NAME.forge-RUN` beside the target, which only root may enter, gives it
+its owner and mode, lets `validate` judge it, syncs it and renames it over the target: whoever opens the path sees the
+whole old file or the whole new one. What a killed run left there is removed. When only owner or mode differ, the body is not
+rewritten, unless others than root may write to the directory.
 A symbolic link or special file at the path is replaced by the file, and the plan says so; a directory is
 never replaced. The previous body is kept under `/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
 Hard links, ACLs and extended attributes of the old file do not carry over.
@@ -44,7 +45,7 @@ const FIELDS: &[Field] = &[
     Field::optional(
         "validate",
         Type::Text,
-        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path. \
+        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path, with the file's own name at its end. \
          `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
     ),
     Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
@@ -52,6 +53,7 @@ const FIELDS: &[Field] = &[
 
 /// What texts in the output of an action mean.
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("No space left on device", "the file system is full; the old file is untouched"),
@@ -118,9 +120,7 @@ impl Resource for File {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
-            false if only_ownership(&judgement.changes) => {
-                shell::give(&target.path, &target.owner, &target.group, target.mode)
-            }
+            false if only_ownership(&judgement.changes) => target.give(cx),
             false => target.write(cx, self.backup, &self.validate),
         };
         Action { body, long: false, explain: EXPLAIN }

@@ -110,6 +110,10 @@ impl Judgement {
     /// A step that could not be judged.
     pub fn unknown(why: &crate::probe::Unknown) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
+        if why.barred {
+            return Self::blocked(crate::model::BlockClass::Host, why.why.as_str(), Value::Null)
+                .hint(super::shell::ELSEWHERE);
+        }
         Self { verdict: Verdict::Unknown, ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null) }
     }
 

@@ -175,6 +175,7 @@ impl Link {
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),

@@ -28,7 +28,7 @@ itself is not needed then, if `name` and `version` are declared.
 repositories; locks of others are waited for and named, and what an interrupted dpkg left is finished first. A lower
 version than the installed one is refused without `allow_downgrade: true`, and a held package is never changed:
 both block the step. **`sha256`** is compared before anything is installed: for a `source` when the inventory is read.
-No signature of such a file is checked, unless dnf's `localpkg_gpgcheck` is on: the digest is what pins it.
+A file on the host that others than root can change or replace is not installed. No signature of such a file is checked, unless dnf's `localpkg_gpgcheck` is on: the digest is what pins it.
 
 **Disruption** is D1 when an installed version changes or goes.
 

@@ -1,7 +1,7 @@
 //! Shell that several kinds share. Every action is one subshell with its values as positional
 //! parameters: nothing leaks into the fragments beside it, and no value is read as code.
 
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
 /// Opens an action whose new files are private until they are given away.
 const OPEN_PRIVATE: &str = "(\numask 077\n";
@@ -9,6 +9,12 @@ const OPEN_PRIVATE: &str = "(\numask 077\n";
 const OPEN_USUAL: &str = "(\numask 022\n";
 
 const FAIL: &str = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\nset --";
+
+/// What to do about a link that others can replace.
+pub(super) const ELSEWHERE: &str = "declare the path that the link leads to, or put the link where only root can write";
+
+/// The same for the output of an action.
+pub(super) const NOT_FOLLOWED: (&str, &str) = ("forge does not follow it", ELSEWHERE);
 
 /// Begins a private action; the caller appends the words, then code, and [`close`]s it.
 pub(super) fn private() -> Fragment {
@@ -25,18 +31,23 @@ pub(super) fn close(action: Fragment) -> Fragment {
     action.code(")\n")
 }
 
-/// Checks what must hold before a file at `$path` is written or removed, clears what killed runs left,
-/// and defines `keep`. Reads `$path`, `$run` and `$keep`.
+/// Appends the words that [`safe_path`] works with, and enters the directory of `$path`. Checks what must hold before
+/// a file there is written or removed, clears what killed runs left, and defines `keep`. Reads `$path`, `$run` and `$keep`.
+fn prepare(action: Fragment) -> Fragment {
+    action.code(safe_path::ENTER).code(safe_path::STAGE).code(PREPARE)
+}
+
 const PREPARE: &str = r#"
 dir=${path%/*} name=${path##*/}
-[ -d "$dir/" ] || fail "directory $dir does not exist"
-if [ -d "$path" ] && [ ! -L "$path" ]; then fail "$path is a directory"; fi
-rm -f -- "$dir/.$name.forge-"????????T*
+enter "$dir"
+if [ -d "./$name" ] && [ ! -L "./$name" ]; then fail "$path is a directory"; fi
+sweep
 keep() {
-  if [ "$keep" != yes ] || { [ ! -e "$path" ] && [ ! -L "$path" ]; }; then return 0; fi
+  if [ "$keep" != yes ] || { [ ! -e "../$name" ] && [ ! -L "../$name" ]; }; then return 0; fi
   kept=/var/lib/forge/backups/$run$path
   if [ -e "$kept" ] || [ -L "$kept" ]; then return 0; fi
-  mkdir -p -- "${kept%/*}" && rm -rf -- "$kept.part" && cp -a -- "$path" "$kept.part" &&
+  pin
+  mkdir -p -- "${kept%/*}" && rm -rf -- "$kept.part" && cp -a -- "$from" "$kept.part" &&
     mv -fT -- "$kept.part" "$kept" || fail "cannot keep the body of $path under /var/lib/forge/backups"
 }
 "#;
@@ -56,7 +67,18 @@ pub(super) struct Write<'a> {
 
 /// Returns the action that puts a body at a path in one step: readers see the old file or the new one.
 pub(super) fn write_file(write: &Write<'_>) -> Fragment {
-    let action = private()
+    close(prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE).code(GO_LIVE))
+}
+
+/// Returns the action that gives a file whose body is as declared its owner and mode. Where others may replace the file, it is
+/// written anew: what is at its name need not be what was judged, and its owner may hold it open for writing.
+pub(super) fn give_file(write: &Write<'_>) -> Fragment {
+    let action = prepare(written(write)).code(GIVE).code("stage\n");
+    close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).code(GO_LIVE))
+}
+
+fn written(write: &Write<'_>) -> Fragment {
+    private()
         .word(write.path)
         .word(format!("{}:{}", write.owner, write.group))
         .word(super::support::octal(write.mode))
@@ -64,35 +86,36 @@ pub(super) fn write_file(write: &Write<'_>) -> Fragment {
         .word(yes(write.backup))
         .word(write.validate)
         .code("\npath=$1 own=$2 mode=$3 run=$4 keep=$5 validate=$6")
-        .code(PREPARE)
-        .then(candidate(write.body))
-        .code(GIVE_CANDIDATE)
-        .code(GO_LIVE);
-    close(action)
 }
 
-/// Writes a body beside `$path`, as `$tmp`.
+const GIVE: &str = r#"if [ -z "$shared" ]; then
+  if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+  chown -h -- "$own" "./$name" || fail "cannot give $path to $own"
+  chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+  exit 0
+fi
+"#;
+
+/// Writes a body into the box, as `./$name`.
 fn candidate(body: &[u8]) -> Fragment {
     Fragment::new()
-        .code("tmp=$dir/.$name.forge-$run\nrm -f -- \"$tmp\"\n")
-        .code("trap 'rm -f -- \"$tmp\"' EXIT\ntrap 'exit 143' HUP INT TERM\n")
-        // `set -C` opens the candidate with O_EXCL: nobody can plant a link at its name.
+        // `set -C` opens with O_EXCL: what is written is new.
         .code("set -C\nprintf %s")
         .data(body)
-        .code(" | base64 -d > \"$tmp\" || fail \"cannot write $tmp\"\nset +C\n")
+        .code(" | base64 -d > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
 }
 
-const GIVE_CANDIDATE: &str = r#"chown -- "$own" "$tmp" || fail "cannot give $path to $own"
-chmod -- "$mode" "$tmp" || fail "cannot set the mode of $path"
+const GIVE_CANDIDATE: &str = r#"chown -- "$own" "./$name" || fail "cannot give $path to $own"
+chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 "#;
 
 const GO_LIVE: &str = r#"if [ -n "$validate" ]; then
-  FORGE_FILE=$tmp FORGE_RUN=$validate sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"' || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
+  FORGE_FILE=$dir/$box/$name FORGE_RUN=$validate sh -c 'c=$FORGE_RUN; unset FORGE_RUN; cd / && eval "$c"' || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
 fi
 keep
-sync -- "$tmp" || fail "cannot sync $tmp"
-mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
-sync -- "$dir/" || fail "cannot sync $dir"
+sync -- "./$name" || fail "cannot sync $dir/$box/$name"
+mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
+sync -- .. || fail "cannot sync $dir"
 "#;
 
 /// Returns the action that puts an edited body at a path in one step, with the owner and mode of the file that is
@@ -100,14 +123,12 @@ sync -- "$dir/" || fail "cannot sync $dir"
 /// at `$from`.
 pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static str, words: [String; N]) -> Fragment {
     let action = words.into_iter().fold(private().word(path).word(run), Fragment::word);
-    let action = action
-        .code("\npath=$1 run=$2 keep=yes validate=\nshift 2")
+    let action = prepare(action.code("\npath=$1 run=$2 keep=yes validate=\nshift 2"))
+        .code("stage\n")
+        .code(OLD_FILE)
         .code(OF_OLD)
-        .code(PREPARE)
-        .code("tmp=$dir/.$name.forge-$run\nrm -f -- \"$tmp\"\n")
-        .code("trap 'rm -f -- \"$tmp\"' EXIT\ntrap 'exit 143' HUP INT TERM")
         .code(edit)
-        .code("set -C\nedit \"$@\" > \"$tmp\" || fail \"cannot write $tmp\"\nset +C\n")
+        .code("set -C\nedit \"$@\" > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
         .code(GIVE_CANDIDATE)
         .code(GO_LIVE);
     close(action)
@@ -133,34 +154,45 @@ pub(super) fn rewrite_file(write: &Rewrite<'_>) -> Fragment {
         .word(write.run)
         .word(yes(write.backup))
         .word(write.validate)
-        .code("\npath=$1 old=$2 run=$3 keep=$4 validate=$5")
-        .code(PREPARE)
-        .code(SAME)
-        .then(candidate(write.body))
-        .code(INHERIT)
-        .code(GO_LIVE);
-    close(action)
+        .code("\npath=$1 old=$2 run=$3 keep=$4 validate=$5");
+    close(
+        prepare(action)
+            .code("stage\n")
+            .code(OLD_FILE)
+            .code(SAME)
+            .then(candidate(write.body))
+            .code(INHERIT)
+            .code(GO_LIVE),
+    )
 }
 
+/// Sets `from` to the file that is at the path, or to `/dev/null` if there is none.
+const OLD_FILE: &str = r#"
+from=/dev/null
+if [ -e "../$name" ] || [ -L "../$name" ]; then
+  pin
+  if [ -L "$from" ]; then fail "$path is a symbolic link"; fi
+  [ -f "$from" ] || fail "$path is not a regular file"
+fi
+"#;
+
 const OF_OLD: &str = r#"
-if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
-own=root:root mode=0644 from=/dev/null
-if [ -e "$path" ]; then
-  own=$(stat -c %u:%g -- "$path") && mode=$(stat -c %a -- "$path") && from=$path || fail "cannot read $path"
+own=root:root mode=0644
+if [ "$from" != /dev/null ]; then
+  own=$(stat -c %u:%g -- "$from") && mode=$(stat -c %a -- "$from") || fail "cannot read $path"
 fi
 "#;
 
 /// Ends unless the body at `$path` has the digest `$old`, or nothing is there when that is empty.
-pub(super) const SAME: &str = r#"if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
-have=
-if [ -e "$path" ]; then have=$(sha256sum < "$path") || fail "cannot read $path"; fi
+const SAME: &str = r#"have=
+if [ "$from" != /dev/null ]; then have=$(sha256sum < "$from") || fail "cannot read $path"; fi
 [ "${have%% *}" = "$old" ] || fail "$path has changed since it was looked at: nothing was written"
 "#;
 
 const INHERIT: &str = r#"if [ -n "$old" ]; then
-  cp --attributes-only --preserve=all -T -- "$path" "$tmp" && touch -- "$tmp" || fail "cannot give $tmp the attributes of $path"
+  cp --attributes-only --preserve=all -T -- "$from" "./$name" && touch -- "./$name" || fail "cannot give $dir/$box/$name the attributes of $path"
 else
-  chmod 0644 -- "$tmp" || fail "cannot set the mode of $path"
+  chmod 0644 -- "./$name" || fail "cannot set the mode of $path"
 fi
 "#;
 
@@ -183,22 +215,18 @@ pub(super) fn relink(link: &Relink<'_>) -> Fragment {
         .word(link.own)
         .word(link.run)
         .word(yes(link.force))
-        .code("\npath=$1 target=$2 own=$3 run=$4 keep=$5")
-        .code(PREPARE)
-        .code(RELINK);
-    close(action)
+        .code("\npath=$1 target=$2 own=$3 run=$4 keep=$5");
+    close(prepare(action).code(RELINK))
 }
 
 /// A link cannot be synced by its name: with its folder it is.
-const RELINK: &str = r#"if [ "$keep" != yes ] && [ -e "$path" ] && [ ! -L "$path" ]; then fail "$path is not a link"; fi
-tmp=$dir/.$name.forge-$run
-trap 'rm -f -- "$tmp"' EXIT
-trap 'exit 143' HUP INT TERM
-ln -s -- "$target" "$tmp" || fail "cannot make $tmp"
-if [ -n "$own" ]; then chown -h -- "$own" "$tmp" || fail "cannot give $path to $own"; fi
+const RELINK: &str = r#"if [ "$keep" != yes ] && [ -e "./$name" ] && [ ! -L "./$name" ]; then fail "$path is not a link"; fi
+stage
+ln -s -- "$target" "./$name" || fail "cannot make $dir/$box/$name"
+if [ -n "$own" ]; then chown -h -- "$own" "./$name" || fail "cannot give $path to $own"; fi
 keep
-mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
-sync -- "$dir/" || fail "cannot sync $dir"
+mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
+sync -- .. || fail "cannot sync $dir"
 "#;
 
 /// Returns an action that fails with `why`.
@@ -206,49 +234,56 @@ pub(super) fn refuse(why: &str) -> Fragment {
     close(usual().word(why).code("\nfail \"$1\"\n"))
 }
 
-/// Ends if a file system is mounted at `$1` or below it, one from elsewhere in the same file system too: what is
-/// removed there would be another's.
+/// Opens an action about a directory: `path`, with `own`, `mode` and `run` where they count.
+pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> Fragment {
+    private()
+        .word(path)
+        .word(own)
+        .word(super::support::octal(mode))
+        .word(run)
+        .code("\npath=$1 own=$2 mode=$3 run=$4")
+        .code(safe_path::ENTER)
+        .code(safe_path::STAGE)
+        .code("dir=${path%/*} name=${path##*/}\nenter \"$dir\"\n")
+}
+
+/// Ends if a file system is mounted at `./$name` or below it, one from elsewhere in the same file system too: what is
+/// removed there would be another's. The kernel tells where this is.
 pub(super) const NO_MOUNTS: &str = r#"
-real=$(readlink -f -- "$1") || fail "cannot resolve $1"
+real=$(readlink -n /proc/self/cwd; printf x)
+real=${real%x}
+real=${real%/}/$name
 while read -r _ _ _ _ at _; do
   case $at in *\\*) at=$(printf '%b' "$at") ;; esac
   case $at in "$real"|"$real"/*) fail "a file system is mounted at $at: nothing was removed" ;; esac
 done < /proc/self/mountinfo
 "#;
 
-const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "$1" || fail "cannot remove $1"
+const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "./$name" || fail "cannot remove $path"
 "#;
 
 /// Returns the action that removes a directory with everything in it.
 pub(super) fn remove_tree(path: &str) -> Fragment {
-    let refuse = "\nif [ -L \"$1\" ]; then fail \"$1 is a symbolic link\"; fi";
-    close(private().word(path).code(refuse).code(NO_MOUNTS).code(REMOVE_TREE))
+    let refuse = "if [ -L \"./$name\" ]; then fail \"$path is a symbolic link\"; fi";
+    close(at_directory(path, "", 0, "").code(refuse).code(NO_MOUNTS).code(REMOVE_TREE))
 }
-
-/// Returns the action that changes owner and mode of what stands at a path and is no link.
-pub(super) fn give(path: &str, owner: &str, group: &str, mode: u32) -> Fragment {
-    let action = private().word(path).word(format!("{owner}:{group}")).word(super::support::octal(mode)).code(GIVE);
-    close(action)
-}
-
-const GIVE: &str = r#"
-if [ -L "$1" ]; then fail "$1 is a symbolic link"; fi
-chown -- "$2" "$1" || fail "cannot give $1 to $2"
-chmod -- "$3" "$1" || fail "cannot set the mode of $1"
-"#;
 
 /// Returns the action that removes a file, keeping its body when `backup` says so.
 pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> Fragment {
-    let action = private()
-        .word(path)
-        .word(run)
-        .word(yes(backup))
-        .code("\npath=$1 run=$2 keep=$3")
-        .code(PREPARE)
-        .code("keep\nrm -f -- \"$path\" || fail \"cannot remove $path\"\n")
-        .code("sync -- \"$dir/\" || fail \"cannot sync $dir\"\n");
+    let action = private().word(path).word(run).word(yes(backup)).code("\npath=$1 run=$2 keep=$3");
+    let action = prepare(action).code(if backup { REMOVE_KEPT } else { REMOVE });
     close(action)
 }
+
+const REMOVE: &str = r#"rm -f -- "./$name" || fail "cannot remove $path"
+sync -- . || fail "cannot sync $dir"
+"#;
+
+const REMOVE_KEPT: &str = r#"stage
+keep
+rm -f -- "../$name" || fail "cannot remove $path"
+sync -- .. || fail "cannot sync $dir"
+"#;
 
 fn yes(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }

@@ -147,14 +147,9 @@ dir=${1%/*}
 [ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
 "#;
 
-/// systemd tells a unit's type from its file's name, so the candidate is judged under its real one.
+/// systemd tells a unit's type from its file's name, which the candidate has.
 const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
-name=${FORGE_FILE##*/.}
-name=${name%.forge-*}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf -- "$dir"' EXIT
-cp -- "$FORGE_FILE" "$dir/$name" || exit 1
-systemd-analyze verify --man=no "$dir/$name""#;
+systemd-analyze verify --man=no "$FORGE_FILE""#;
 
 /// Reloads the manager where one runs.
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod fragment;
+pub mod safe_path;
 
 pub use assemble::{Script, Token};
 pub use fragment::{Fragment, FragmentError};

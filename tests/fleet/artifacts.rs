@@ -64,7 +64,7 @@ fn a_large_artifact_is_sent_and_gone_on_with_after_a_kill() {
     child.wait().unwrap();
     let sent = sent.expect("it tells how far it is");
     assert!(!sent.contains("200.0 of"), "it was killed too late: {sent}");
-    let part = "set -- /opt/.driver.run.forge-*.part; stat -c '%i %s' \"$1\"";
+    let part = "set -- /opt/.driver.run.forge-*.part/driver.run; stat -c '%i %s' \"$1\"";
     assert!(!node.exists("/opt/driver.run"));
     let left = node.must(part);
     let (inode, bytes) = left.trim().split_once(' ').unwrap();
@@ -146,7 +146,9 @@ fn a_host_fetches_by_itself_and_shows_credentials_to_nobody_else() {
     assert!(!node.exists("/opt/x.run"));
     let project = with(&digest);
     // What an earlier try left is gone on with.
-    node.write(&format!("/opt/.x.run.forge-{}.part", &digest[..16]), &body[..1_000_000]);
+    let part = format!("/opt/.x.run.forge-{}.part", &digest[..16]);
+    node.must(&format!("mkdir -m 700 {part}"));
+    node.write(&format!("{part}/x.run"), &body[..1_000_000]);
     let out = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(

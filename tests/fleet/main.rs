@@ -14,6 +14,7 @@ mod access;
 mod all_kinds;
 mod all_recipes;
 mod artifacts;
+mod attacker;
 mod careless;
 mod cluster;
 mod converge;

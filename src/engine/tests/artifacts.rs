@@ -34,8 +34,10 @@ fn a_file_is_sent_and_then_as_declared() {
 fn what_an_earlier_try_left_is_gone_on_with() {
     let stage = stage(2);
     let part = format!(".x.forge-{}.part", &digest(BODY)[..16]);
-    std::fs::write(stage.root("n1").join(&part), &BODY[..8]).unwrap();
-    std::fs::write(stage.root("n2").join(&part), "of another").unwrap();
+    for (host, came) in [("n1", &BODY[..8]), ("n2", "of another")] {
+        std::fs::create_dir(stage.root(host).join(&part)).unwrap();
+        std::fs::write(stage.root(host).join(&part).join("x"), came).unwrap();
+    }
     let ran = stage.run();
     assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
     assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));

@@ -31,8 +31,9 @@ are left alone, until it is unpacked again: the plan then names them as lost.
 
 **A change** lists the archive first. Refused with the member's name, before anything is unpacked, are absolute names, `..`,
 devices and pipes, set-user-id and set-group-id bits, links that lead outside of `into` or whose target climbs with
-`..` behind another name, and members below a link. Then it is unpacked beside `into`, given to `owner` and `group`, and
-renamed into its place: nobody sees half an archive. Modes are those of the archive; the directory `into` itself has 0755.
+`..` behind another name, and members below a link. Then it is unpacked in a directory beside `into` that only root
+may enter, given to `owner` and `group`, and renamed into its place: nobody sees half an archive. An archive on the host that others can
+change is copied there first. Modes are those of the archive; the directory `into` itself has 0755.
 The old directory is removed afterwards. Between the two renames nothing stands at `into` for a moment.
 
 **Disruption** is what the step's `disruption` says. `restart_on` restarts a service when it was unpacked again.

@@ -2,7 +2,7 @@
 
 use super::{Archive, From};
 use crate::resource::{Context, Judgement, shell};
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
 /// Seconds that looking at the members may take.
 pub(super) const STATE_LIMIT: u64 = 60;
@@ -113,43 +113,64 @@ END {
 }
 "#;
 
-/// Clears what killed runs left, and makes a private place beside `into`.
+/// Enters the directory above `into`, clears what killed runs left, and makes a box beside `into`.
 const PREPARE: &str = r#"
-into=$1 stamp=$2 own=$3 strip=$4 run=$5 note=$6 wanted=$7 archive=$8 check=$9
-dir=${into%/*} name=${into##*/}
-[ -d "$dir/" ] || fail "directory $dir does not exist"
-if [ -L "$into" ]; then fail "$into is a symbolic link"; fi
-rm -rf --one-file-system -- "$dir/.$name.forge-"????????T*
-place=$dir/.$name.forge-$run
-trap 'rm -rf -- "$place"' EXIT
-trap 'exit 143' HUP INT TERM
-mkdir -m 0700 -- "$place" "$place/new" || fail "cannot make $place"
+path=$1 stamp=$2 own=$3 strip=$4 run=$5 note=$6 wanted=$7 archive=$8 check=$9
+dir=${path%/*} name=${path##*/}
+enter "$dir"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+sweep
+if [ -e "./$name" ]; then
+"#;
+
+const BOX: &str = r#"fi
+stage
+mkdir -m 0700 -- "./$name" || fail "cannot make $dir/$box/$name"
+"#;
+
+/// Copies an archive that others may change while it is looked at and unpacked. Nothing else is read in its place: no link,
+/// and no pipe, which would never end.
+const COPY: &str = r#"
+private_copy() (
+  enter "${archive%/*}"
+  archive=./${archive##*/}
+  set -- $(stat -L -c '%u %f' -- "$archive")
+  if [ $# -eq 2 ] && [ -z "$shared$foreign" ] && owned "$1" && [ $((0x$2 & 0x12)) -eq 0 ]; then exit 3; fi
+  exec dd if="$archive" iflag=nofollow,nonblock bs=1M status=none
+)
+private_copy > "./$name.tar"
+case $? in
+  0) archive=./$name.tar ;;
+  3) ;;
+  *) fail "cannot read $archive" ;;
+esac
 "#;
 
 const UNPACK: &str = r#"
 have=$(sha256sum < "$archive") || fail "cannot read $archive"
 [ "${have%% *}" = "$wanted" ] || fail "$archive has changed since it was looked at: nothing was unpacked"
 export LC_ALL=C
-tar -tvPf "$archive" --quoting-style=c --numeric-owner --full-time > "$place/list" || fail "tar cannot read the archive"
-awk -v strip="$strip" "$check" "$place/list" || fail "the archive is refused: nothing was unpacked"
-tar -xf "$archive" -C "$place/new" --strip-components="$strip" --no-same-owner --same-permissions --no-overwrite-dir ||
-  fail "tar cannot unpack the archive: $into was left as it was"
-chown -hR -- "$own" "$place/new" || fail "cannot give the members to $own"
-chmod 0755 -- "$place/new" || fail "cannot set the mode of $into"
-{ printf '%s\n' "$note"; ( list "$place/new" ); } > "$place/note" || fail "cannot note what was unpacked"
-sync -f -- "$place/new" || fail "cannot sync $place"
-mkdir -p -- "${stamp%/*}" && mv -fT -- "$place/note" "$stamp.part" && sync -- "$stamp.part" && mv -fT -- "$stamp.part" "$stamp" ||
+tar -tvPf "$archive" --quoting-style=c --numeric-owner --full-time > "./$name.list" || fail "tar cannot read the archive"
+awk -v strip="$strip" "$check" "./$name.list" || fail "the archive is refused: nothing was unpacked"
+tar -xf "$archive" -C "./$name" --strip-components="$strip" --no-same-owner --same-permissions --no-overwrite-dir ||
+  fail "tar cannot unpack the archive: $path was left as it was"
+chown -hR -- "$own" "./$name" || fail "cannot give the members to $own"
+chmod 0755 -- "./$name" || fail "cannot set the mode of $path"
+{ printf '%s\n' "$note"; ( list "./$name" ); } > "./$name.note" || fail "cannot note what was unpacked"
+sync -f -- "./$name" || fail "cannot sync $dir/$box"
+mkdir -p -- "${stamp%/*}" && mv -fT -- "./$name.note" "$stamp.part" && sync -- "$stamp.part" && mv -fT -- "$stamp.part" "$stamp" ||
   fail "cannot write $stamp"
 "#;
 
 /// The note stands before the members do: a run that is killed in between is seen as members that are missing.
 const SWAP: &str = r#"
-if [ -e "$into" ]; then mv -T -- "$into" "$place/old" || fail "cannot move $into away"; fi
-mv -T -- "$place/new" "$into" || { [ ! -e "$place/old" ] || mv -T -- "$place/old" "$into"; fail "cannot rename $place/new to $into"; }
-sync -- "$dir/" || fail "cannot sync $dir"
+if [ -e "../$name" ] || [ -L "../$name" ]; then mv -T -- "../$name" "./$name.old" || fail "cannot move $path away"; fi
+mv -T -- "./$name" "../$name" || { [ ! -e "./$name.old" ] || mv -T -- "./$name.old" "../$name"; fail "cannot rename $dir/$box/$name to $path"; }
+sync -- .. || fail "cannot sync $dir"
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("(child): xz: Cannot exec", "`xz` is missing: add a `package` step for `xz-utils` before this one"),
     ("(child): zstd: Cannot exec", "`zstd` is missing: add a `package` step for it before this one"),
     ("(child): bzip2: Cannot exec", "`bzip2` is missing: add a `package` step for it before this one"),
@@ -180,16 +201,19 @@ impl Archive {
             .word(CHECK)
             .code("\n")
             .code(LIST)
-            .code(PREPARE);
+            .code(safe_path::ENTER)
+            .code(safe_path::STAGE)
+            .code(PREPARE)
+            .code(shell::NO_MOUNTS)
+            .code(BOX);
         let action = match &self.from {
-            From::Host(_) => action,
+            From::Host(_) => action.code(COPY),
             From::Tree(body, _) => action
-                .code("archive=$place/archive\nprintf %s")
+                .code("archive=./$name.tar\nprintf %s")
                 .data(body.bytes())
-                .code(" | base64 -d > \"$archive\" || fail \"cannot write $archive\"\n"),
+                .code(" | base64 -d > \"$archive\" || fail \"cannot write $dir/$box/$name.tar\"\n"),
         };
-        let action = action.code(UNPACK).code("if [ -e \"$into\" ]; then set -- \"$into\"\n").code(shell::NO_MOUNTS);
-        shell::close(action.code("fi\n").code(SWAP))
+        shell::close(action.code(UNPACK).code(SWAP))
     }
 
     pub(super) fn remove(&self) -> Fragment {

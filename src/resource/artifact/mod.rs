@@ -28,11 +28,12 @@ error. **`via: host`**: the host fetches it with its own `curl`, as a long step 
 the controller sends it from its cache instead.
 
 **Compared** are type, SHA-256, owner, group and mode. The file is read as a whole only if its size, inode or a time of it is
-another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick. Nothing to do reads
+another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick; in a directory that others
+can write to it is always read. Nothing to do reads
 `content, owner and mode are as declared`.
 
-**A change** writes beside the target, compares the SHA-256 of what is there **on the host**, and only then gives it its
-owner and mode and renames it over the target: nothing is ever used that has another digest. A redirect that leaves https
+**A change** writes into a directory beside the target that only root may enter, compares the SHA-256 of what is there **on the host**, and
+only then gives it its owner and mode and renames it over the target: nothing is ever used that has another digest. A redirect that leaves https
 is refused, and credentials are never shown to another origin than that of `url`. They are given as secrets, and reach
 neither the command line of a program nor a log. The old file is not kept: it can be fetched again.
 
@@ -149,7 +150,7 @@ impl Resource for Artifact {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![content::probe(&self.path, true)];
+        let mut probes = vec![content::probe(&self.path, true), body::lead(&self.path)];
         if self.source.is_some() {
             probes.extend(super::support::parent(&self.path).map(bare));
         }
@@ -157,10 +158,10 @@ impl Resource for Artifact {
     }
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        let judged = match &self.source {
+        let judged = body::not_barred(seen, &self.path).and_then(|()| match &self.source {
             Some(source) => self.judge_present(source, seen, cx),
             None => self.judge_absent(seen),
-        };
+        });
         judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
     }
 
@@ -168,7 +169,7 @@ impl Resource for Artifact {
         let ownership = body::only_ownership(&judgement.changes);
         let body = match &self.source {
             None => self.remove(cx.run),
-            Some(_) if ownership => self.give(),
+            Some(source) if ownership => self.give(source, cx.run),
             Some(source) if source.by_host => self.fetch(source),
             Some(source) => self.receive(source),
         };

@@ -3,45 +3,50 @@
 use super::{Artifact, content};
 use crate::artifact::{Artifact as Source, Login, Source as From};
 use crate::resource::{shell, support};
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
-/// Checks where the file is to stand, and names what is still coming by its digest: what came of another one is
-/// removed. What says that the artifact cannot be had ends with [`LACKING`]. A part is gone on with only if it is a file of forge's own.
+/// Enters the directory of the file. What is still coming lies in a box of its own, named by the digest, until all of it is here;
+/// what came of another one is removed. What says that the artifact cannot be had ends with [`LACKING`].
 const PLACE: &str = r#"
 lacking() { printf 'forge: %s\n' "$*" >&2; exit 69; }
-dir=${path%/*} name=${path##*/}
-[ -d "$dir/" ] || fail "directory $dir does not exist"
-if [ -d "$path" ] && [ ! -L "$path" ]; then fail "$path is a directory"; fi
-part=$dir/.$name.forge-$(printf %.16s "$wanted").part
-for old in "$dir/.$name.forge-"*.part; do
-  if [ "$old" != "$part" ]; then rm -f -- "$old"; fi
+dir=${path%/*} name=${path##*/} box=.${path##*/}.forge-$(printf %.16s "$wanted").part
+part=./$name shown=$dir/$box/$name
+enter "$dir"
+if [ -d "./$name" ] && [ ! -L "./$name" ]; then fail "$path is a directory"; fi
+for old in "./.$name.forge-"*.part; do
+  if [ "$old" != "./$box" ] || [ ! -d "$old" ] || [ -L "$old" ]; then clear_stray "$old"; fi
 done
 mine() { [ -f "$part" ] && [ ! -L "$part" ] && [ -O "$part" ]; }
-mine || rm -f -- "$part"
+"#;
+
+/// Goes to the box, which lasts until the file is in its place: the next run goes on with what is in it.
+const OPEN: &str = r#"
+[ -d "./$box" ] || mkdir -m 700 -- "./$box" || fail "cannot make $dir/$box"
+enter_box
+mine || rm -rf -- "$part"
 "#;
 
 /// Prints size and digest of what an earlier try left.
 const PART: &str = r#"
-if mine; then
-  sum=$(sha256sum <"$part") && printf '%s %s\n' "$(stat -c %s -- "$part")" "${sum%% *}" || fail "cannot read $part"
+if [ -d "./$box" ] && enter_box && mine; then
+  sum=$(sha256sum <"$part") && printf '%s %s\n' "$(stat -c %s -- "$part")" "${sum%% *}" || fail "cannot read $shown"
 else
   echo '0 -'
 fi
 "#;
 
-/// Takes the file from descriptor 7, from byte `$FORGE_OFFSET` on; the whole has `$FORGE_SIZE`. `set -C` opens a new part
-/// with O_EXCL: nobody can plant a link at its name.
+/// Takes the file from descriptor 7, from byte `$FORGE_OFFSET` on; the whole has `$FORGE_SIZE`.
 const RECEIVE: &str = r#"
 if [ "$FORGE_OFFSET" = 0 ]; then
   rm -f -- "$part"
   set -C
-  cat <&7 >"$part" || fail "cannot write $part"
+  cat <&7 >"$part" || fail "cannot write $shown"
   set +C
 else
-  mine && [ "$(stat -c %s -- "$part")" = "$FORGE_OFFSET" ] || fail "$part is not what it was when it was looked at"
-  cat <&7 >>"$part" || fail "cannot write $part"
+  mine && [ "$(stat -c %s -- "$part")" = "$FORGE_OFFSET" ] || fail "$shown is not what it was when it was looked at"
+  cat <&7 >>"$part" || fail "cannot write $shown"
 fi
-have=$(stat -c %s -- "$part") || fail "cannot read $part"
+have=$(stat -c %s -- "$part") || fail "cannot read $shown"
 if [ "$have" -lt "$FORGE_SIZE" ]; then fail "only $have of $FORGE_SIZE bytes came: the next run goes on from there"; fi
 "#;
 
@@ -69,7 +74,7 @@ get() {
 }
 if ! whole; then
   umask 077
-  [ -e "$part" ] || { set -C; : >"$part"; set +C; } || fail "cannot write $part"
+  [ -e "$part" ] || { set -C; : >"$part"; set +C; } || fail "cannot write $shown"
   get
   status=$?
   if [ "$status" -ne 0 ] && mine && [ -s "$part" ]; then
@@ -83,38 +88,56 @@ if ! whole; then
 fi
 "#;
 
-/// Puts the part in its place once it is what it must be.
+/// Puts the part in its place once it is what it must be. Where others may replace the file, nothing is noted of it: it is read
+/// each time.
 const GO_LIVE: &str = r#"
-was=$(stat -c '%s|%i|%.9Y' -- "$part") || fail "cannot read $part"
-found=$(sha256sum <"$part") || fail "cannot read $part"
+was=$(stat -c '%s|%i|%.9Y' -- "$part") || fail "cannot read $shown"
+found=$(sha256sum <"$part") || fail "cannot read $shown"
 found=${found%% *}
 if [ "$found" != "$wanted" ]; then
   rm -f -- "$part"
+  cd .. && rmdir -- "./$box"
   lacking "what came has the sha256 $found, declared is $wanted: nothing was put in place"
 fi
 chown -- "$own" "$part" || fail "cannot give $path to $own"
 chmod -- "$mode" "$part" || fail "cannot set the mode of $path"
-sync -- "$part" || fail "cannot sync $part"
-mv -fT -- "$part" "$path" || fail "cannot rename $part to $path"
-sync -- "$dir/" || fail "cannot sync $dir"
-if [ "$(stat -c '%s|%i|%.9Y' -- "$path")" = "$was" ]; then note "$wanted"; fi
+sync -- "$part" || fail "cannot sync $shown"
+mv -fT -- "$part" "../$name" || fail "cannot rename $shown to $path"
+sync -- .. || fail "cannot sync $dir"
+cd .. && rmdir -- "./$box"
+if [ -z "$shared$foreign" ] && [ "$(stat -c '%s|%i|%.9Y' -- "./$name")" = "$was" ]; then note "$wanted"; fi
 "#;
 
-/// Gives the file to its owner. A note that was true stays true.
+/// Gives the file to its owner. A note that was true stays true. Where others may replace the file, a copy that is what is
+/// declared takes its place.
 const GIVE: &str = r#"
-if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
+dir=${path%/*} name=${path##*/}
+enter "$dir"
+if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
+if [ -n "$shared" ]; then
+  sweep
+  stage
+  pin
+  if [ -L "$from" ] || [ ! -f "$from" ]; then fail "$path is not a regular file"; fi
+  cp --reflink=auto -T -- "$from" "./$name" && sum=$(sha256sum <"./$name") || fail "cannot copy $path"
+  [ "${sum%% *}" = "$wanted" ] || fail "$path has changed since it was looked at: nothing was written"
+  chown -- "$own" "./$name" || fail "cannot give $path to $own"
+  chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+  sync -- "./$name" && mv -fT -- "./$name" "../$name" && sync -- .. || fail "cannot put $path in its place"
+  exit 0
+fi
 sum=
 while read -r seen noted; do
   if [ "$seen" = "$(now)" ]; then sum=$noted; fi
 done 2>/dev/null <"$note"
-chown -- "$own" "$path" || fail "cannot give $path to $own"
-chmod -- "$mode" "$path" || fail "cannot set the mode of $path"
-if [ -n "$sum" ]; then note "$sum"; fi
+chown -h -- "$own" "./$name" || fail "cannot give $path to $own"
+chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
+if [ -z "$foreign" ] && [ -n "$sum" ]; then note "$sum"; fi
 "#;
 
 /// Notes what the file is, so that it need not be read to be known. Without the note it is read: no reason to fail.
 const NOTE: &str = r#"
-now() { stat -c '%s|%i|%.9Y|%.9Z|%u|%g' -- "$path"; }
+now() { stat -c '%s|%i|%.9Y|%.9Z|%u|%g' -- "./$name"; }
 note() {
   mkdir -p -- "${note%/*}" && printf '%s %s\n' "$(now)" "$1" >"$note.part" && mv -fT -- "$note.part" "$note" ||
     printf 'forge: cannot write %s\n' "$note" >&2
@@ -125,6 +148,7 @@ note() {
 pub(super) const LACKING: i32 = 69;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
+    shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("No space left on device", "the file system is full; the old file is untouched"),
@@ -144,26 +168,27 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 
 impl Artifact {
     fn placed(&self, source: &Source) -> Fragment {
+        self.named(source)
+            .code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5")
+            .code(safe_path::ENTER)
+            .code(safe_path::STAGE)
+            .code(NOTE)
+            .code(PLACE)
+    }
+
+    fn named(&self, source: &Source) -> Fragment {
         shell::private()
             .word(&self.path)
             .word(source.sha256.as_str())
             .word(format!("{}:{}", self.owner, self.group))
             .word(support::octal(self.mode))
             .word(content::note(&self.path))
-            .code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5")
-            .code(NOTE)
-            .code(PLACE)
     }
 
     /// Returns the script that changes owner and mode only.
-    pub(super) fn give(&self) -> Fragment {
-        let action = shell::private()
-            .word(&self.path)
-            .word(format!("{}:{}", self.owner, self.group))
-            .word(support::octal(self.mode))
-            .word(content::note(&self.path))
-            .code("\npath=$1 own=$2 mode=$3 note=$4");
-        shell::close(action.code(NOTE).code(GIVE))
+    pub(super) fn give(&self, source: &Source, run: &str) -> Fragment {
+        let action = self.named(source).word(run).code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5 run=$6");
+        shell::close(action.code(safe_path::ENTER).code(safe_path::STAGE).code(NOTE).code(GIVE))
     }
 
     /// Returns the script that removes the file and its note.
@@ -179,7 +204,7 @@ impl Artifact {
 
     /// Returns the script that takes the file from the session.
     pub(super) fn receive(&self, source: &Source) -> Fragment {
-        shell::close(self.placed(source).code(RECEIVE).code(GO_LIVE))
+        shell::close(self.placed(source).code(OPEN).code(RECEIVE).code(GO_LIVE))
     }
 
     /// Returns the script that fetches the file.
@@ -199,6 +224,7 @@ impl Artifact {
             .word(password)
             .word(token)
             .code("\nurl=$1 proto=$2 user=$3 password=$4 token=$5\nset --")
+            .code(OPEN)
             .code(FETCH);
         shell::close(action.code(GO_LIVE))
     }

@@ -29,6 +29,7 @@ match, the step is `unknown`. Nothing to do reads `560.35.03 is installed`.
 
 **A change** runs `path` with `args`, by `sh` where it is not executable, as a long step that outlives a lost connection:
 root, umask 022, stdin closed, each argument as it was written. With `sha256` the program is compared on the host first.
+A program that others than root can change or replace is not run: put it where only root can write.
 It must be able to run over an installation that broke half-way, since it may be killed. Then `probe` is asked again: an exit
 status of 0 that leaves another version fails the step. **Secrets belong into `env`**: what stands in an argument everybody
 on the host sees, so it is refused there.

@@ -3,7 +3,7 @@
 use super::Installer;
 use crate::artifact::Sha256;
 use crate::resource::shell;
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
 /// Failures of forge's own end with a status that no installer is known to use, so that no meaning is read into them.
 const READY: &str = r#"
@@ -11,6 +11,7 @@ program=$1 sha256=$2 cwd=$3 log=$4 codes=$5 fine=$6
 shift 6
 fail() { printf 'forge: %s\n' "$*" >&2; exit 99; }
 [ -f "$program" ] || fail "there is no program at $program"
+trusted "$program"
 if [ -n "$sha256" ]; then
   found=$(sha256sum <"$program") || fail "cannot read $program"
   found=${found%% *}
@@ -52,6 +53,7 @@ exit "$status"
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("there is no program at", "bring it with a step before this one, an `artifact` for instance"),
     ("it was not run", "take the right program, or the right digest"),
+    ("it is not used", "put it where only root can write, for instance with an `artifact` step under `/opt`"),
     (
         "No space left on device",
         "a file system is full; the installation may be incomplete, and is begun anew by the next run",
@@ -75,7 +77,8 @@ impl Installer {
             .word(&self.log)
             .word(lines.join("\n"))
             .word(fine.join(" "));
-        let opened = self.program.args.iter().fold(opened, |action, arg| action.word(arg)).code(READY);
+        let opened = self.program.args.iter().fold(opened, |action, arg| action.word(arg));
+        let opened = opened.code("\n").code(safe_path::ENTER).code(safe_path::TRUSTED).code(READY);
         let with_env = self
             .env
             .iter()

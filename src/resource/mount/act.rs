@@ -5,7 +5,7 @@ use crate::resource::parts::part;
 use crate::resource::shell;
 use crate::resource::support::octal;
 use crate::resource::{Context, Judgement};
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
 /// Prints who uses what is mounted at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root, a program or an
 /// open file. Only links are read, never what they lead to.
@@ -18,8 +18,13 @@ done
 exit 0
 "#;
 
-const MAKE_POINT: &str = r#"
-[ -d "$1" ] || mkdir -m "$2" -- "$1" || fail "cannot make the mount point $1"
+/// `mount` goes by the name of the mount point: nobody else may put a link there in between.
+const MAKE_POINT: &str = r#"path=$1 mode=$2
+name=${path##*/}
+enter "${path%/*}"
+[ -d "./$name" ] || [ -L "./$name" ] || mkdir -m "$mode" -- "./$name" || fail "cannot make the mount point $path"
+owner=$(stat -c %u -- "./$name") || fail "cannot look at the mount point $path"
+if [ -n "$foreign" ] || ! fixed "$owner"; then fail "others than root can replace the mount point $path: nothing was mounted"; fi
 "#;
 
 /// A server that does not answer must not hold the step up for ever.
@@ -57,6 +62,7 @@ const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then syst
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("cannot make the mount point", "add a `directory` step for the directory above it"),
+    ("can replace the mount point", "mount in a directory that only root can write to"),
     (
         "unknown filesystem type",
         "the kernel has no such file system: add the `kernel_module` or `package` step that brings it",
@@ -87,7 +93,8 @@ pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> F
 }
 
 fn mount(want: &Mount) -> Fragment {
-    let point = shell::usual().word(&want.path).word(octal(want.mode)).code(MAKE_POINT);
+    let point =
+        shell::usual().word(&want.path).word(octal(want.mode)).code("\n").code(safe_path::ENTER).code(MAKE_POINT);
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
     let words = shell::usual().word(&want.path).word(&want.fstype).word(options).word(&want.source);
     shell::close(point).code("[ $? -eq 0 ] &&\n").then(shell::close(words.code(MOUNT)))

@@ -34,7 +34,8 @@ compared for that reason; `mode` is for the mount point that forge makes.
 
 **A change** makes the mount point, mounts, and writes fstab only after that: an entry that does not work never gets
 there. Fstab is edited line by line and renamed into place whole; systemd is told about it. Other options are taken over by
-`mount -o remount`, D1. The directory above the mount point must exist.
+`mount -o remount`, D1. The directory above the mount point must exist, and only root may write
+to it.
 
 **Blocked**: something else is mounted there; a disk that is read-only without a declared `ro`, which is what the kernel does
 to one that fails; and **busy**, for an unmount, where processes or mounts below use it: they are named, and never killed.

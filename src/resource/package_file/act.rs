@@ -5,7 +5,7 @@ use crate::model::Value;
 use crate::probe::Manager;
 use crate::resource::package::{act as apt, dnf};
 use crate::resource::{Action, Judgement, shell};
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 
 pub(super) fn action(want: &PackageFile, judgement: &Judgement) -> Action {
     let text = |key: &str| judgement.basis.get(key).and_then(Value::as_str);
@@ -49,7 +49,12 @@ fn install(want: &PackageFile, judgement: &Judgement, name: &str, action: Fragme
 /// Leaves the path of the file in `$file`.
 fn place(want: &PackageFile, action: Fragment) -> Fragment {
     match &want.from {
-        From::Path(path) => action.code("set --").word(path).code("\nfile=$1\n"),
+        From::Path(path) => action
+            .code(safe_path::ENTER)
+            .code(safe_path::TRUSTED)
+            .code("set --")
+            .word(path)
+            .code("\nfile=$1\n[ -f \"$file\" ] || fail \"there is no file at $file\"\ntrusted \"$file\"\n"),
         From::Source(body) => {
             let ends = if want.manager.is_dpkg() { ".deb" } else { ".rpm" };
             let action = action.code(FOLDER).code("set --").word(ends).code("\nfile=$folder/package$1\nprintf %s");

@@ -9,7 +9,7 @@ use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::script::Fragment;
+use crate::script::{Fragment, safe_path};
 use key::Key;
 use serde_json::json;
 
@@ -131,6 +131,8 @@ impl SshAuthorizedKey {
             .word(edit.old.as_deref().unwrap_or_default())
             .word(cx.run)
             .word(if self.absent { "absent" } else { "" })
+            .code("\n")
+            .code(safe_path::ENTER)
             .code(ENTER)
             .code("printf %s")
             .data(edit.body.as_bytes())
@@ -142,7 +144,7 @@ impl SshAuthorizedKey {
 }
 
 /// What stands in a home may be replaced by its account at any time: root only gives away what is there, by its own
-/// name, and keeps a copy; all else is done as the account.
+/// name in directories that it has entered, and keeps a copy; all else is done as the account.
 const ENTER: &str = r#"
 user=$1 old=$2 run=$3 absent=$4
 # Without its account a key opens nothing: an earlier step of a removal may have taken that.
@@ -153,12 +155,18 @@ dir=$home/.ssh path=$home/.ssh/authorized_keys
 as() {
   if [ "$user" = "$(id -un)" ]; then "$@"; else setpriv --reuid="$user" --regid="$group" --init-groups "$@"; fi
 }
-if [ -L "$dir" ] || [ -L "$path" ]; then fail "$dir or what is in it is a symbolic link"; fi
-if [ -d "$dir" ]; then chown -h -- "$user" "$dir"; else as mkdir -m 0700 -- "$dir"; fi || fail "cannot make $dir"
-if [ -f "$path" ]; then
-  chown -h -- "$user" "$path" || fail "cannot give $path to $user"
+enter "$home"
+home_id=$here
+if [ -L ./.ssh ]; then fail "$dir or what is in it is a symbolic link"; fi
+if [ -d ./.ssh ]; then chown -h -- "$user" ./.ssh; else as mkdir -m 0700 -- ./.ssh; fi || fail "cannot make $dir"
+cd -P ./.ssh || fail "cannot enter $dir"
+set -- $(stat -c '%d:%i' -- . .. ../.ssh)
+[ $# -eq 3 ] && [ "$2" = "$home_id" ] && [ "$3" = "$1" ] || fail "$dir was replaced while forge entered it"
+if [ -L ./authorized_keys ]; then fail "$dir or what is in it is a symbolic link"; fi
+if [ -f ./authorized_keys ]; then
+  chown -h -- "$user" ./authorized_keys || fail "cannot give $path to $user"
   kept=/var/lib/forge/backups/$run$path
-  [ -e "$kept" ] || { mkdir -p -- "${kept%/*}" && cp -aT -- "$path" "$kept"; } || fail "cannot keep the body of $path"
+  [ -e "$kept" ] || { mkdir -p -- "${kept%/*}" && cp -aT -- ./authorized_keys "$kept"; } || fail "cannot keep the body of $path"
 fi
 "#;
 

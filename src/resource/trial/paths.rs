@@ -1,0 +1,170 @@
+//! Paths in the directory of somebody else: a link there leads no kind to what is root's.
+
+use super::{SHELLS, Trial, is_root};
+use crate::model::{BlockClass, Value, Verdict};
+use crate::resource::Resource;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+/// Somebody who is not root.
+const OTHER: u32 = 65_534;
+
+const BODY: &str = "ours\n";
+
+/// A home of somebody else with a folder in it, and a folder of root's with the same names in it.
+fn trial() -> Trial {
+    let trial = Trial::new();
+    for (folder, owner) in [("home", OTHER), ("home/d", OTHER), ("vault", 0)] {
+        std::fs::create_dir(trial.path(folder)).unwrap();
+        chown(trial.path(folder), Some(owner), Some(owner)).unwrap();
+    }
+    for folder in ["home/d", "vault"] {
+        std::fs::create_dir(trial.path(&format!("{folder}/tree"))).unwrap();
+        for name in ["tree/inner", "edited", "old", "owned"] {
+            let body = if name == "owned" { BODY } else { "theirs\n" };
+            std::fs::write(trial.path(&format!("{folder}/{name}")), body).unwrap();
+        }
+    }
+    trial
+}
+
+/// Every kind whose path a recipe chooses, with a change to make below `home/d`.
+fn steps(trial: &Trial) -> Vec<(&'static str, Value, bool)> {
+    let at = |name: &str| trial.path(&format!("home/d/{name}"));
+    vec![
+        ("file", json!({ "path": at("new"), "content": BODY, "owner": "nobody" }), false),
+        ("file", json!({ "path": at("old"), "content": BODY, "owner": "nobody" }), false),
+        ("file", json!({ "path": at("owned"), "content": BODY, "owner": "nobody", "mode": "0666" }), false),
+        ("file", json!({ "path": at("old") }), true),
+        ("line", json!({ "path": at("edited"), "line": "ours" }), false),
+        ("block", json!({ "path": at("edited"), "name": "x", "content": "ours" }), false),
+        ("directory", json!({ "path": at("made"), "owner": "nobody" }), false),
+        ("directory", json!({ "path": at("tree"), "owner": "nobody", "mode": "0777" }), false),
+        ("directory", json!({ "path": at("tree"), "recursive": true }), true),
+        ("absent", json!({ "paths": [at("tree"), at("old")], "recursive": true }), false),
+        ("link", json!({ "path": at("pointer"), "target": "/etc" }), false),
+    ]
+}
+
+fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
+    steps(trial).iter().map(|(kind, written, absent)| trial.build(kind, written, *absent)).collect()
+}
+
+/// Returns everything below a folder, with owner, mode, time of change and body.
+fn below(folder: &Path, seen: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let info = std::fs::symlink_metadata(&path).unwrap();
+        let body = if info.is_file() { std::fs::read_to_string(&path).unwrap() } else { String::new() };
+        let row = format!("{} {:o} {}.{} {body}", info.uid(), info.mode(), info.ctime(), info.ctime_nsec());
+        seen.insert(path.to_str().unwrap().to_owned(), row);
+        if info.is_dir() {
+            below(&path, seen);
+        }
+    }
+}
+
+fn vault(trial: &Trial) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    below(Path::new(&trial.path("vault")), &mut seen);
+    assert_eq!(seen.len(), 5);
+    seen
+}
+
+fn lead_elsewhere(trial: &Trial) {
+    std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
+    symlink(trial.path("vault"), trial.path("home/d")).unwrap();
+}
+
+#[test]
+fn no_kind_plans_through_a_link_of_somebody_else() {
+    if !is_root() {
+        return;
+    }
+    let trial = trial();
+    lead_elsewhere(&trial);
+    let link = trial.path("home/d");
+    for resource in built(&trial) {
+        let judgement = trial.judge(resource.as_ref());
+        let told = format!("{}: {:?}", resource.kind(), judgement.reason);
+        assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host), "{told}");
+        let why = format!("{link} is a symbolic link that user nobody can replace: forge does not follow it");
+        assert_eq!(judgement.reason.raw().trim_start_matches(&format!("`{link}/tree`: ")), why, "{told}");
+        assert!(judgement.hint.is_some(), "{told}");
+    }
+}
+
+#[test]
+fn no_kind_acts_through_a_link_that_came_after_the_plan() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = trial();
+        let judged: Vec<_> =
+            built(&trial).into_iter().map(|resource| (trial.judge(resource.as_ref()), resource)).collect();
+        lead_elsewhere(&trial);
+        let before = vault(&trial);
+        for (judgement, resource) in judged {
+            assert_eq!(judgement.verdict, Verdict::Change, "{}: {:?}", resource.kind(), judgement.reason);
+            let output = trial.act(shell, resource.act(&judgement, &trial.context()).body);
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
+            assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.kind());
+            assert_eq!(vault(&trial), before, "{shell} {}", resource.kind());
+        }
+    }
+}
+
+#[test]
+fn every_kind_works_in_a_folder_of_somebody_else() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        for number in 0..steps(&trial()).len() {
+            let trial = trial();
+            trial.converge(shell, built(&trial)[number].as_ref());
+            let left: Vec<_> =
+                std::fs::read_dir(trial.path("home/d")).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with('.')), "{number}: {left:?}");
+        }
+    }
+}
+
+/// Its owner may hold the old file open for writing.
+#[test]
+fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
+    if !is_root() {
+        return;
+    }
+    let trial = trial();
+    let path = trial.path("home/d/owned");
+    let old = std::fs::metadata(&path).unwrap().ino();
+    let file = trial.build("file", &json!({ "path": path, "content": BODY, "mode": "4755" }), false);
+    trial.converge("dash", file.as_ref());
+    assert_ne!(std::fs::metadata(&path).unwrap().ino(), old);
+}
+
+/// A box of a killed run is emptied by its names only, and only if it is root's own.
+#[test]
+fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
+    if !is_root() {
+        return;
+    }
+    let trial = trial();
+    let left = |name: &str| trial.path(&format!("home/d/.new.forge-20250101T000000-{name}"));
+    for name in ["ours", "theirs"] {
+        std::fs::create_dir(left(name)).unwrap();
+        std::fs::set_permissions(left(name), PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::write(format!("{}/new", left(name)), "half").unwrap();
+    }
+    chown(left("theirs"), Some(OTHER), Some(OTHER)).unwrap();
+    symlink(trial.path("vault"), left("link")).unwrap();
+    let before = vault(&trial);
+    trial.converge("dash", built(&trial)[0].as_ref());
+    assert!(!Path::new(&left("ours")).exists() && Path::new(&left("theirs")).join("new").exists());
+    assert_eq!(vault(&trial), before);
+}

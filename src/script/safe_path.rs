@@ -1,0 +1,172 @@
+//! Shell that reaches a path without being led elsewhere, and works on it where nobody else can interfere.
+//!
+//! Whoever may write to a directory can put a link at any name in it at any moment. A program of root's that uses the
+//! name then acts on what the link leads to. So an action first *enters* the directory of its path: the kernel keeps a working
+//! directory whatever becomes of its name. Links are followed only where root, or the account that forge acts as, has put
+//! them. A new body is written and given away in a *box*: a directory beside the path that only this account may enter.
+
+/// Needs `fail`. `enter DIRECTORY` makes it the working directory and sets
+/// - `me`: the number of the account that this runs as;
+/// - `here`: device and inode of the directory;
+/// - `shared`: empty if only root and this account place entries in it, else `sticky` or `all`;
+/// - `foreign`: `yes` if others may replace a part of the path.
+///
+/// One `stat` answers for all the parts of a path that others cannot change; `walk` goes part by part through the rest. No shell's own
+/// `pwd` is used: bash answers it from the name, which may be somebody else's by then.
+pub const ENTER: &str = r#"
+owned() { [ "$1" = 0 ] || [ "$1" = "$me" ]; }
+# Sets `open` by owner and raw mode of a directory: who else may place entries in it.
+above() {
+  if ! owned "$1"; then open=all
+  elif [ $((0x$2 & 0x12)) -eq 0 ]; then open=
+  elif [ $((0x$2 & 0x200)) -ne 0 ]; then open=sticky
+  else open=all; fi
+}
+# Whether nobody else can replace an entry of owner `$1` in such a directory.
+fixed() {
+  case $open in
+    '') return 0 ;;
+    sticky) owned "$1" ;;
+    *) return 1 ;;
+  esac
+}
+enter() {
+  asked=${1:-/} left=${1#/} at='' foreign=''
+  [ -d "$1/" ] || missing_directory
+  cd -P -- "$1/" || fail "cannot enter directory $asked"
+  set -- /proc/self/ /
+  while [ -n "$left" ]; do
+    at=$at/${left%%/*}
+    set -- "$@" "$at"
+    case $left in */*) left=${left#*/} ;; *) left= ;; esac
+  done
+  parts=$#
+  set -- $(stat -c '%u %f %d:%i' -- "$@")
+  [ $# -eq $((3 * parts)) ] || fail "cannot look at directory $asked"
+  me=$1
+  above "$4" "$5"
+  here=$6
+  shift 6
+  while [ $# -gt 0 ]; do
+    if [ $((0x$2 & 0xf000)) -ne 16384 ] || ! fixed "$1"; then walk; return; fi
+    above "$1" "$2"
+    here=$3
+    shift 3
+  done
+  shared=$open
+}
+# A directory may be missing because of a link that does not count.
+missing_directory() { me=$(id -u) && walk; fail "directory $asked does not exist"; }
+walk() {
+  left=$asked at='' hops=0 here='' foreign=''
+  cd / || fail "cannot enter /"
+  while :; do
+    left=${left#"${left%%[!/]*}"}
+    [ -n "$left" ] || break
+    entry=${left%%/*}
+    left=${left#"$entry"}
+    case $entry in
+      .) continue ;;
+      ..) cd -P .. || fail "cannot enter the directory above $at"
+        at=${at%/*} here=''
+        continue ;;
+    esac
+    # What is mounted on demand is mounted now: it is the mounted directory that counts.
+    [ -d "./$entry/." ] || :
+    set -- $(stat -c '%u %f %d:%i' -- . "./$entry" 2>/dev/null)
+    [ $# -eq 6 ] || fail "directory $asked does not exist"
+    [ "${here:-$3}" = "$3" ] || fail "$at was replaced while forge entered it"
+    above "$1" "$2"
+    if [ -z "$foreign" ] && ! fixed "$4"; then foreign=yes holder=$1; fi
+    case $((0x$5 & 0xf000)) in
+      16384) cd -P -- "./$entry" || fail "cannot enter $at/$entry"
+        at=$at/$entry here=$6 ;;
+      40960) [ -z "$foreign" ] || barred "$at/$entry is a symbolic link that $(holders) can replace: forge does not follow it"
+        hops=$((hops + 1))
+        [ "$hops" -le 40 ] || fail "$asked leads through too many symbolic links"
+        target=$(readlink -n -- "./$entry"; printf x)
+        target=${target%x}
+        case $target in /*) cd / && at='' || fail "cannot enter /" ;; esac
+        here='' left=$target/$left ;;
+      *) fail "$at/$entry is not a directory" ;;
+    esac
+  done
+  set -- $(stat -c '%u %f %d:%i' -- .)
+  [ $# -eq 3 ] && [ "${here:-$3}" = "$3" ] || fail "$at was replaced while forge entered it"
+  above "$1" "$2"
+  here=$3 shared=$open
+}
+barred() { fail "$@"; }
+# Who may replace the entries of the directory whose owner is `$holder`.
+holders() {
+  if owned "$holder"; then printf 'other users'; else printf 'user %s' "$(id -nu -- "$holder" 2>/dev/null || printf %s "$holder")"; fi
+}
+"#;
+
+/// Needs [`ENTER`], and `path`, `dir`, `name` and `run` of an entry in the directory that was entered. `stage` makes the box
+/// and goes there: what will be at the path is `./$name` then, the path itself is `../$name`. Nobody else can move the box to
+/// another directory, since that takes leave to write to it.
+pub const STAGE: &str = r#"
+# Whether the working directory is a box of our own in the directory that was entered, and no link led here.
+boxed() {
+  set -- $(stat -c '%u %f %d:%i' -- . .. "../$1" 2>/dev/null)
+  [ $# -eq 9 ] && [ "$1" = "$me" ] && [ $((0x$2 & 0xf1ff)) -eq 16832 ] && [ "$6" = "$here" ] && [ "$9" = "$3" ]
+}
+enter_box() {
+  cd -P -- "./$box" || fail "cannot enter $dir/$box"
+  [ -z "$shared" ] || boxed "$box" || fail "$dir/$box was replaced: nothing was written"
+}
+stage() {
+  box=.$name.forge-$run
+  mkdir -m 700 -- "./$box" || fail "cannot make $dir/$box"
+  enter_box
+  trap unstage EXIT
+  trap 'exit 143' HUP INT TERM
+}
+empty_box() {
+  rm -rf --one-file-system -- "./$name" "./$name.old" "./$name.list" "./$name.note" "./$name.tar"
+}
+unstage() {
+  rmdir -- "../$box" 2>/dev/null || { empty_box; cd .. && rmdir -- "./$box"; }
+}
+# Removes what killed runs left. Where others may place entries, a box counts only if it is ours.
+sweep() {
+  for stray in "./.$name.forge-"????????T*; do clear_stray "$stray"; done
+}
+clear_stray() {
+  if [ -f "$1" ] || [ -L "$1" ]; then rm -f -- "$1"
+  elif [ ! -d "$1" ]; then :
+  elif [ -z "$shared" ]; then rm -rf --one-file-system -- "$1"
+  else ( cd -P -- "$1" && boxed "${1#./}" && empty_box && cd .. && rmdir -- "$1" ) 2>/dev/null
+  fi
+}
+# Sets `from` to what is at the path now. Where others may replace it, that is a hard link in the box, which stays.
+pin() {
+  if [ -z "$shared" ]; then from=../$name; return 0; fi
+  from=./$name.old
+  [ -e "$from" ] || [ -L "$from" ] || ln -P -T -- "../$name" "$from" || fail "cannot link $path to $dir/$box"
+}
+"#;
+
+/// Needs [`ENTER`]. `trusted FILE` enters the directory of a file that root is about to run or install, and ends if somebody
+/// else could change or replace the file between the check of its digest and its use.
+pub const TRUSTED: &str = r#"
+trusted() {
+  enter "${1%/*}"
+  set -- "$1" $(stat -c '%u %f' -- "./${1##*/}" 2>/dev/null)
+  [ $# -eq 3 ] || fail "there is no file at $1"
+  if [ -n "$foreign" ] || ! fixed "$2"; then fail "others than root can replace $1: it is not used"; fi
+  if [ $((0x$3 & 0xf000)) -eq 40960 ]; then
+    link=$1
+    set -- "$(readlink -f -- "./${1##*/}"; printf x)"
+    set -- "${1%?x}"
+    [ -e "$1" ] || fail "there is no file at $link"
+    trusted "$1"
+    return
+  fi
+  owned "$2" && [ $((0x$3 & 0x12)) -eq 0 ] || fail "others than root can change $1: it is not used"
+}
+"#;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Paths through real shells: where they lead, what they are refused for, and who may place entries there.
+
+use super::*;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+const SHELLS: [&[&str]; 3] = [&["dash"], &["bash"], &["bash", "--posix"]];
+
+/// Somebody who is not root.
+const OTHER: u32 = 65_534;
+
+/// Enters `path` and returns where that is, and what was found of it; or why not.
+fn enter(shell: &[&str], path: &str) -> String {
+    let code = format!(
+        "set -u\nfail() {{ printf '%s' \"$*\"; exit 1; }}\n{ENTER}\nenter \"$1\"\n\
+         printf '%s shared=%s foreign=%s' \"$(readlink /proc/self/cwd)\" \"$shared\" \"$foreign\"\n\
+         [ \"$here\" = \"$(stat -c %d:%i .)\" ] || printf ' which is another'\n"
+    );
+    let output = Command::new(shell[0]).args(&shell[1..]).args(["-c", &code, "sh", path]).output().expect("it starts");
+    assert!(output.stderr.is_empty(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A home of somebody else and a folder that everybody may write to, below a place of root's.
+fn place() -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().expect("a place");
+    let at = |name: &str| dir.path().join(name);
+    for name in ["home/sub/roots", "odd/-a b/\u{fc}\nn", "sticky/mine", "group", "vault"] {
+        std::fs::create_dir_all(at(name)).expect("a folder");
+    }
+    let links = [
+        ("/etc", "home/d"),
+        ("/", "home/sub/roots/up"),
+        ("vault", "to-vault"),
+        ("./odd/../to-vault", "twice"),
+        ("b", "a"),
+        ("a", "b"),
+        ("mine", "sticky/roots"),
+        ("mine", "sticky/theirs"),
+        ("home/sub", "to-home"),
+        ("../vault", "group/link"),
+    ];
+    for (target, name) in links {
+        symlink(target, at(name)).expect("a link");
+    }
+    std::fs::write(at("file"), "").expect("a file");
+    std::fs::set_permissions(at("sticky"), PermissionsExt::from_mode(0o1777)).expect("a mode");
+    std::fs::set_permissions(at("group"), PermissionsExt::from_mode(0o775)).expect("a mode");
+    let given = ["home", "home/sub"].iter().all(|name| chown(at(name), Some(OTHER), Some(OTHER)).is_ok());
+    let link = Command::new("chown").args(["-h", "65534"]).arg(at("sticky/theirs")).status();
+    (given && link.is_ok_and(|status| status.success())).then_some(dir)
+}
+
+fn cases(root: &str) -> Vec<(String, String)> {
+    let at = |name: &str| format!("{root}/{name}");
+    let is = |name: &str, shared: &str, foreign: &str| format!("{} shared={shared} foreign={foreign}", at(name));
+    let barred = |name: &str, who: &str| {
+        format!("{} is a symbolic link that {who} can replace: forge does not follow it", at(name))
+    };
+    vec![
+        (at("vault"), is("vault", "", "")),
+        (at("odd/-a b/\u{fc}\nn"), is("odd/-a b/\u{fc}\nn", "", "")),
+        (at("to-vault"), is("vault", "", "")),
+        (at("twice"), is("vault", "", "")),
+        (at("home"), is("home", "all", "")),
+        (at("home/sub"), is("home/sub", "all", "yes")),
+        (at("home/sub/roots"), is("home/sub/roots", "", "yes")),
+        (at("to-home"), is("home/sub", "all", "yes")),
+        (at("home/d"), barred("home/d", "user nobody")),
+        (at("home/d/ssh"), barred("home/d", "user nobody")),
+        (at("home/d/nothing"), barred("home/d", "user nobody")),
+        (at("home/sub/roots/up"), barred("home/sub/roots/up", "user nobody")),
+        (at("group"), is("group", "all", "")),
+        (at("group/link"), barred("group/link", "other users")),
+        (at("sticky"), is("sticky", "sticky", "")),
+        (at("sticky/mine"), is("sticky/mine", "", "")),
+        (at("sticky/roots"), is("sticky/mine", "", "")),
+        (at("sticky/theirs"), barred("sticky/theirs", "other users")),
+        (at("a/x"), format!("{} leads through too many symbolic links", at("a/x"))),
+        (at("nothing/x"), format!("directory {} does not exist", at("nothing/x"))),
+        (at("file/x"), format!("{} is not a directory", at("file"))),
+    ]
+}
+
+#[test]
+fn links_are_followed_only_where_nobody_else_can_place_them() {
+    let Some(dir) = place().filter(|_| rustix::process::geteuid().is_root()) else { return };
+    let cases = cases(dir.path().to_str().expect("text"));
+    for shell in SHELLS {
+        for (path, expected) in &cases {
+            assert_eq!(enter(shell, path), *expected, "{shell:?} {path:?}");
+        }
+        assert_eq!(enter(shell, ""), "/ shared= foreign=");
+    }
+}
+
+/// The link of Debian's that most paths of old programs lead through.
+#[test]
+fn a_link_of_the_system_is_followed() {
+    let Ok(target) = std::fs::read_link("/var/run") else { return };
+    assert!(Path::new("/var").join(target).ends_with("run"));
+    assert_eq!(enter(&["sh"], "/var/run"), "/run shared= foreign=");
+}

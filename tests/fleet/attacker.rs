@@ -1,0 +1,191 @@
+//! Somebody without rights on a host against forge: every kind that writes works in a directory of theirs, while a program
+//! of theirs replaces by links to root's files whatever appears there. Then the host is asked, not forge.
+
+use crate::support::{Fleet, Node, Nodes, Output, Project};
+use std::fmt::Write as _;
+use std::process::Command;
+
+/// How often all steps run against the attacker.
+const ROUNDS: usize = 4;
+
+/// Steps of one kind in a run.
+const EACH: usize = 4;
+
+const TOOL: &str = "d5a4d9788655cd454b3067d18b475a2fa811a474ccb00980f1a85fb1538c29b7";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDyQrJIcu9fm6FWdSJJKP5oA5sBgPbzPhjtF5uNlDC9J one@desk";
+
+/// The account, files of root's that it would like to have, and what recipes find in its home.
+const BEFORE: &str = r#"
+useradd --create-home --shell /bin/sh mallory
+mkdir -p /srv/vault/tree /srv/vault/.ssh /srv/build/bin
+for f in file tree/file x edited authorized_keys .ssh/authorized_keys; do echo root > /srv/vault/$f; done
+chmod 600 /srv/vault/* /srv/vault/*/*
+chmod 755 /srv/vault/tree /srv/vault/.ssh
+echo tool > /srv/build/bin/tool; tar -czf /srv/tool.tar.gz -C /srv/build bin
+su mallory -c 'cd; umask 022; mkdir p sub .ssh; ln -s /srv/vault p.flip; ln -s /srv/vault link; ln -s /srv/vault .ssh.flip; chmod 700 .ssh'
+"#;
+
+/// What steps that only run once need again.
+const AGAIN: &str = r#"
+su mallory -c 'cd; for i in 0 1 2 3; do
+  rm -rf tree$i owned$i swapped$i made$i; mkdir -p tree$i/deep made$i; echo x > tree$i/deep/x; echo x > gone$i
+  echo constant > owned$i; ln -sf /srv/vault/file owned$i.flip; ln -sfn /srv/vault/tree made$i.flip
+  [ -e edited$i ] || echo first > edited$i; ln -sf /srv/vault/edited edited$i.flip
+done'
+rm -rf /home/mallory/.got-*
+"#;
+
+/// One recipe per step: one that fails stops no other.
+fn steps(round: usize) -> Vec<String> {
+    let mut steps = Vec::new();
+    for i in 0..EACH {
+        let mode = if round.is_multiple_of(2) { "0600" } else { "0640" };
+        let folder = if round.is_multiple_of(2) { "0700" } else { "0750" };
+        let own = "owner: mallory, group: mallory";
+        let home = "/home/mallory";
+        steps.extend([
+            format!("file: {{ path: {home}/new{i}, content: round {round}, {own}, mode: \"0600\" }}"),
+            format!("file: {{ path: {home}/owned{i}, content: \"constant\\n\", {own}, mode: \"{mode}\" }}"),
+            format!("line: {{ path: {home}/edited{i}, line: round {round}, match: ^round }}"),
+            format!("block: {{ path: {home}/edited{i}, name: x, content: round {round} }}"),
+            format!("directory: {{ path: {home}/dir{round}-{i}, {own} }}"),
+            format!("directory: {{ path: {home}/made{i}, {own}, mode: \"{folder}\" }}"),
+            format!("absent: {{ path: {home}/tree{i}, recursive: true }}"),
+            format!("absent: {{ path: {home}/gone{i} }}"),
+            format!("link: {{ path: {home}/pointer{i}, target: /round/{round}, {own} }}"),
+            format!("artifact: {{ path: {home}/tool{round}-{i}, file: files/tool, sha256: {TOOL}, {own} }}"),
+            format!("archive: {{ path: /srv/tool.tar.gz, into: {home}/unpacked{round}-{i}, {own} }}"),
+            format!("file: {{ path: {home}/p/x, content: round {round} {i}, {own} }}"),
+            format!("line: {{ path: {home}/p/edited, line: round {round} {i}, create: true }}"),
+            format!("directory: {{ path: {home}/p/tree, {own}, mode: \"0777\" }}"),
+            format!("absent: {{ path: {home}/p/tree, recursive: true }}"),
+        ]);
+    }
+    steps.push(format!("ssh_authorized_key: {{ user: mallory, key: {KEY}{round} }}"));
+    steps
+}
+
+fn recipes(project: &Project, steps: &[String]) {
+    let mut apply = "apply:\n".to_owned();
+    for (number, step) in steps.iter().enumerate() {
+        let recipe = format!("recipe: r{number}\nsummary: Under attack\nsteps:\n  - name: step\n    {step}\n");
+        fs_err::write(project.path(&format!("recipes/r{number}.yaml")), recipe).expect("a recipe");
+        writeln!(apply, "  - {{ recipe: r{number}, on: all }}").expect("text");
+    }
+    project.rewrite(&apply);
+}
+
+fn apply(project: &Project) -> Output {
+    project.forge(["apply", "inventory.yaml", "--yes"])
+}
+
+/// The host and its attacker's program, which was built here.
+fn host() -> Option<Nodes> {
+    let nodes = Fleet::take(1)?;
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("attacker");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/attacker/attacker.c");
+    let built = Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(source).status();
+    assert!(built.expect("a C compiler").success());
+    nodes[0].must(BEFORE);
+    nodes[0].write("/usr/local/bin/attacker", fs_err::read(&program).expect("the program"));
+    nodes[0].must("chmod 755 /usr/local/bin/attacker; touch /run/mark");
+    Some(nodes)
+}
+
+fn project(nodes: &[Node]) -> Project {
+    Project::new(nodes).file("recipes/files/tool", "#!/bin/sh\necho tool 1.2\n").file("recipes/.keep", "")
+}
+
+/// Everything of root's that a link may lead to, with owner, mode and the time of its last change.
+fn vault(node: &Node) -> String {
+    node.must(
+        "find /srv/vault -printf '%p %U %G %m %C@\\n' | sort; find /srv/vault -type f -exec sha256sum {} + | sort",
+    )
+}
+
+/// What the account has outside of its home, and what changed of root's.
+fn gained(node: &Node) -> String {
+    node.must(
+        "find / -xdev -user mallory -not -path '/home/mallory*' -not -path '/var/lib/forge/*' -not -path '/proc/*' -not -path /run/attacked;
+         find /etc /root /usr /srv /boot -cnewer /run/mark",
+    )
+}
+
+#[test]
+fn a_race_in_their_own_directory_gains_nothing() {
+    let Some(nodes) = host() else { return };
+    let node = &nodes[0];
+    let project = project(&nodes);
+    let before = vault(node);
+    node.must("touch /run/attacked; chown mallory /run/attacked");
+    let mut tries = 0;
+    for round in 0..ROUNDS {
+        node.must(AGAIN);
+        let steps = steps(round);
+        recipes(&project, &steps);
+        tries += steps.len();
+        node.must(
+            "for d in /home/mallory /home/mallory/p; do setsid setpriv --reuid=mallory --regid=mallory --clear-groups \
+             attacker $d /run/attacked /srv/vault/file /srv/vault/tree /srv/vault >/dev/null 2>&1 </dev/null & done",
+        );
+        let out = apply(&project);
+        node.must(
+            "for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" != attacker ] || kill -9 ${p#/proc/}; done",
+        );
+        assert!(!out.to_string().contains("panic"), "{out}");
+        assert_eq!(vault(node), before, "round {round}: {out}");
+    }
+    let counts = node.must("cat /run/attacked");
+    let (grabbed, flipped) = counts.trim().split_once(' ').expect("two numbers");
+    assert!(
+        tries > 200 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
+        "{tries} tries, {grabbed} grabs, {flipped} flips"
+    );
+    assert_eq!(gained(node), "");
+    // Left alone, everything comes to be as it is declared.
+    node.must("cd /home/mallory; rm -rf .got-* *.flip .ssh.flip p .ssh made* owned* edited*; su mallory -c 'cd; mkdir p; echo first > edited0'");
+    node.must("su mallory -c 'cd; for i in 0 1 2 3; do echo first > edited$i; done; echo > p/edited'");
+    let out = apply(&project);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(vault(node), before);
+}
+
+/// A link that was there before: nothing is done through it, and nothing of it is called as declared.
+#[test]
+fn a_link_of_theirs_leads_nowhere() {
+    let Some(nodes) = host() else { return };
+    let node = &nodes[0];
+    let project = project(&nodes);
+    let before = vault(node);
+    let at = "/home/mallory/link";
+    let steps: Vec<String> = [
+        format!("file: {{ path: {at}/new, content: theirs }}"),
+        format!("file: {{ path: {at}/file, content: \"root\\n\", owner: mallory, mode: \"0600\" }}"),
+        // As it is: but who says that it stays so?
+        format!("file: {{ path: {at}/x, content: \"root\\n\", mode: \"0600\" }}"),
+        format!("line: {{ path: {at}/edited, line: theirs }}"),
+        format!("block: {{ path: {at}/edited, name: x, content: theirs }}"),
+        format!("directory: {{ path: {at}/made, owner: mallory }}"),
+        format!("directory: {{ path: {at}/tree, owner: mallory }}"),
+        format!("absent: {{ path: {at}/tree, recursive: true }}"),
+        format!("link: {{ path: {at}/pointer, target: /tmp }}"),
+        format!("artifact: {{ path: {at}/tool, file: files/tool, sha256: {TOOL} }}"),
+        format!("archive: {{ path: /srv/tool.tar.gz, into: {at}/unpacked }}"),
+        format!("archive: {{ path: {at}/tool.tar.gz, into: /opt/unpacked }}"),
+    ]
+    .into();
+    recipes(&project, &steps);
+    let why = format!("{at} is a symbolic link that user mallory can replace: forge does not follow it");
+    for verb in [&["plan"][..], &["apply", "--yes"], &["verify"], &["drift"]] {
+        let out = project.forge(verb.iter().chain(&["inventory.yaml"]));
+        assert!(out.stdout.contains(&why), "{out}");
+        assert!(![0, 1].contains(&out.code), "{verb:?} {out}");
+        assert_eq!(vault(node), before, "{out}");
+    }
+    let plan = project.forge(["plan", "inventory.yaml", "--json"]);
+    let plan: serde_json::Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    let text = plan.to_string();
+    assert_eq!(text.matches("\"verdict\":\"blocked\"").count(), steps.len(), "{text}");
+    assert_eq!(gained(node), "");
+}

