@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 /// How often all steps run against the attacker.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 
 /// Steps of one kind in a run.
 const EACH: usize = 4;
@@ -19,16 +19,19 @@ const BEFORE: &str = r#"
 useradd --create-home --shell /bin/sh mallory
 mkdir -p /srv/vault/tree /srv/vault/.ssh /srv/build/bin
 for f in file tree/file x edited authorized_keys .ssh/authorized_keys; do echo root > /srv/vault/$f; done
-chmod 600 /srv/vault/* /srv/vault/*/*
-chmod 755 /srv/vault/tree /srv/vault/.ssh
+for i in 0 1 2 3; do
+  mkdir -p /srv/vault/tree$i /srv/vault/old$i
+  for f in x$i edited$i tree$i/file old$i/file; do echo root > /srv/vault/$f; done
+done
+find /srv/vault -type f -exec chmod 600 {} +
 echo tool > /srv/build/bin/tool; tar -czf /srv/tool.tar.gz -C /srv/build bin
-su mallory -c 'cd; umask 022; mkdir p sub .ssh; ln -s /srv/vault p.flip; ln -s /srv/vault link; ln -s /srv/vault .ssh.flip; chmod 700 .ssh'
+su mallory -c 'cd; umask 022; mkdir p .ssh; ln -s /srv/vault p.flip; ln -s /srv/vault link; ln -s /srv/vault .ssh.flip; chmod 700 .ssh'
 "#;
 
 /// What steps that only run once need again.
 const AGAIN: &str = r#"
 su mallory -c 'cd; for i in 0 1 2 3; do
-  rm -rf tree$i owned$i swapped$i made$i; mkdir -p tree$i/deep made$i; echo x > tree$i/deep/x; echo x > gone$i
+  rm -rf tree$i owned$i made$i; mkdir -p tree$i/deep made$i; echo x > tree$i/deep/x; echo x > gone$i
   echo constant > owned$i; ln -sf /srv/vault/file owned$i.flip; ln -sfn /srv/vault/tree made$i.flip
   [ -e edited$i ] || echo first > edited$i; ln -sf /srv/vault/edited edited$i.flip
 done'
@@ -55,10 +58,10 @@ fn steps(round: usize) -> Vec<String> {
             format!("link: {{ path: {home}/pointer{i}, target: /round/{round}, {own} }}"),
             format!("artifact: {{ path: {home}/tool{round}-{i}, file: files/tool, sha256: {TOOL}, {own} }}"),
             format!("archive: {{ path: /srv/tool.tar.gz, into: {home}/unpacked{round}-{i}, {own} }}"),
-            format!("file: {{ path: {home}/p/x, content: round {round} {i}, {own} }}"),
-            format!("line: {{ path: {home}/p/edited, line: round {round} {i}, create: true }}"),
-            format!("directory: {{ path: {home}/p/tree, {own}, mode: \"0777\" }}"),
-            format!("absent: {{ path: {home}/p/tree, recursive: true }}"),
+            format!("file: {{ path: {home}/p/x{i}, content: round {round} {i}, {own} }}"),
+            format!("line: {{ path: {home}/p/edited{i}, line: round {round} {i}, create: true }}"),
+            format!("directory: {{ path: {home}/p/tree{i}, {own}, mode: \"0777\" }}"),
+            format!("absent: {{ path: {home}/p/old{i}, recursive: true }}"),
         ]);
     }
     steps.push(format!("ssh_authorized_key: {{ user: mallory, key: {KEY}{round} }}"));
@@ -107,7 +110,7 @@ fn vault(node: &Node) -> String {
 /// What the account has outside of its home, and what changed of root's.
 fn gained(node: &Node) -> String {
     node.must(
-        "find / -xdev -user mallory -not -path '/home/mallory*' -not -path '/var/lib/forge/*' -not -path '/proc/*' -not -path /run/attacked;
+        "find / -xdev -user mallory -not -path '/home/mallory*' -not -path '/var/lib/forge/*' -not -path '/proc/*' -not -path '/run/attacked-*';
          find /etc /root /usr /srv /boot -cnewer /run/mark",
     )
 }
@@ -118,7 +121,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
     let node = &nodes[0];
     let project = project(&nodes);
     let before = vault(node);
-    node.must("touch /run/attacked; chown mallory /run/attacked");
+    node.must("touch /run/attacked-mallory /run/attacked-p; chown mallory /run/attacked-*");
     let mut tries = 0;
     for round in 0..ROUNDS {
         node.must(AGAIN);
@@ -127,7 +130,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
         tries += steps.len();
         node.must(
             "for d in /home/mallory /home/mallory/p; do setsid setpriv --reuid=mallory --regid=mallory --clear-groups \
-             attacker $d /run/attacked /srv/vault/file /srv/vault/tree /srv/vault >/dev/null 2>&1 </dev/null & done",
+             attacker $d /run/attacked-${d##*/} /srv/vault/file /srv/vault/tree /srv/vault >/dev/null 2>&1 </dev/null & done",
         );
         let out = apply(&project);
         node.must(
@@ -136,16 +139,16 @@ fn a_race_in_their_own_directory_gains_nothing() {
         assert!(!out.to_string().contains("panic"), "{out}");
         assert_eq!(vault(node), before, "round {round}: {out}");
     }
-    let counts = node.must("cat /run/attacked");
+    let counts = node.must("cat /run/attacked-mallory");
     let (grabbed, flipped) = counts.trim().split_once(' ').expect("two numbers");
     assert!(
-        tries > 200 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
+        tries > 150 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
         "{tries} tries, {grabbed} grabs, {flipped} flips"
     );
     assert_eq!(gained(node), "");
     // Left alone, everything comes to be as it is declared.
-    node.must("cd /home/mallory; rm -rf .got-* *.flip .ssh.flip p .ssh made* owned* edited*; su mallory -c 'cd; mkdir p; echo first > edited0'");
-    node.must("su mallory -c 'cd; for i in 0 1 2 3; do echo first > edited$i; done; echo > p/edited'");
+    node.must("cd /home/mallory && rm -rf .got-* .ssh .ssh.flip made* owned* edited* p p.flip");
+    node.must("su mallory -c 'cd; mkdir p; for i in 0 1 2 3; do echo first > edited$i; done'");
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(vault(node), before);
@@ -168,7 +171,7 @@ fn a_link_of_theirs_leads_nowhere() {
         format!("block: {{ path: {at}/edited, name: x, content: theirs }}"),
         format!("directory: {{ path: {at}/made, owner: mallory }}"),
         format!("directory: {{ path: {at}/tree, owner: mallory }}"),
-        format!("absent: {{ path: {at}/tree, recursive: true }}"),
+        format!("absent: {{ path: {at}/.ssh, recursive: true }}"),
         format!("link: {{ path: {at}/pointer, target: /tmp }}"),
         format!("artifact: {{ path: {at}/tool, file: files/tool, sha256: {TOOL} }}"),
         format!("archive: {{ path: /srv/tool.tar.gz, into: {at}/unpacked }}"),
