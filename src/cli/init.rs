@@ -75,7 +75,9 @@ fn converted(
     output.diags(&converted.diags, &converted.sources)?;
     match converted.starting {
         Some(starting) if starting.hosts.is_empty() => {
-            Err(CliError::input(format!("`{path}` names no host; nothing was written")))
+            let error = CliError::input(format!("`{path}` names no host; nothing was written"));
+            let notes = converted.differences.iter().map(|other| format!("{}: {}", other.at.join(", "), other.what));
+            Err(notes.fold(error, CliError::note))
         }
         Some(starting) => Ok((starting, converted.differences)),
         None => {

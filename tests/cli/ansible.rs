@@ -1,6 +1,6 @@
 //! `init --from-ansible` agrees with `ansible-inventory --list` of Ansible itself.
 //!
-//! Each folder below `tests/ansible` is one inventory. Ansible is installed from PyPI into `target/ansible-venv`.
+//! Each folder below `tests/ansible` is one inventory. Ansible is installed from PyPI into `target/ansible-core-VERSION`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-const VERSION: &str = "ansible-core==2.18.19";
+const VERSION: &str = "ansible-core==2.19.14";
 
 /// Returns the folder of Ansible's programs, installed if need be, or why there is none.
 fn ansible() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ansible-venv");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/{}", VERSION.replace("==", "-")));
     let bin = root.join("bin");
     // Test processes run beside each other: one installs, the others wait.
     let lock = std::fs::File::create(root.with_extension("lock")).map_err(|error| error.to_string())?;

@@ -42,11 +42,11 @@ pub(super) fn read(path: &Utf8Path, reading: &mut Reading) -> Files {
 /// Levels of folders that are followed.
 const DEPTH: usize = 16;
 
-/// What Ansible passes over in a folder of inventories.
-const IGNORED: [&str; 18] = [
-    "pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "ini", "cfg", "retry", "pyd", "so", "dll", "exe",
-    "o", "a",
-];
+/// What Ansible ignores in a folder of inventories: `INVENTORY_IGNORE_EXTS` of ansible-core 2.19. Before, `.ini` was one of them.
+const IGNORED: [&str; 11] = ["pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "cfg", "retry"];
+
+/// Programs and libraries, of which Ansible warns that none of its plugins reads them.
+const BINARY: [&str; 6] = ["pyd", "so", "dll", "exe", "o", "a"];
 
 fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Reading) {
     for entry in entries(path, reading) {
@@ -56,7 +56,10 @@ fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Rea
             continue;
         }
         if IGNORED.contains(&ending) {
-            reading.differs("is not read: Ansible passes over files with this ending in a folder", entry.as_str());
+            let what = format!("is not read: Ansible ignores `.{ending}` in a folder of inventories");
+            reading.differs(what, entry.as_str());
+        } else if BINARY.contains(&ending) {
+            reading.differs("is not read: it is a program or a library, not an inventory", entry.as_str());
         } else if entry.is_dir() && depth < DEPTH {
             folder(&entry, depth + 1, into, reading);
         } else {

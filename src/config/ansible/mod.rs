@@ -1,6 +1,6 @@
 //! Ansible inventories, read as Ansible reads them and laid out as forge's own.
 //!
-//! Architecture Invariant: the rules are Ansible's (2.18), also where they surprise; what a host's variables come to
+//! Architecture Invariant: the rules are Ansible's (ansible-core 2.19), also where they surprise; what a host's variables come to
 //! is worked out first, and how they are spread over groups and hosts here follows from that. What cannot be carried
 //! is listed, never dropped in silence. Only `files` reads files; everything else is text in, value out.
 

@@ -50,7 +50,8 @@ fn vars(
     let mut all: IndexMap<String, Vars> = IndexMap::new();
     for (name, text) in files {
         if !is_known(name) {
-            reading.differs(format!("variables of a {what} that the inventory does not have"), text.path.as_str());
+            let variables = format!("variables of the {what} `{name}`, which the inventory does not have");
+            reading.differs(variables, text.path.as_str());
         } else {
             all.entry(name.clone()).or_default().extend(of_file(text, reading));
         }

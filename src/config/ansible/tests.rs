@@ -103,7 +103,7 @@ fn files_of_variables_beat_the_inventory() {
     assert_eq!(starting.groups["all"].vars["on"], json!(true));
     for expected in [
         "group_vars/all.yml:2: `mode`: `0644` is the number 420 in Ansible, and is written so",
-        "group_vars/none.yml: variables of a group that the inventory does not have",
+        "group_vars/none.yml: variables of the group `none`, which the inventory does not have",
         "host_vars/w1:2: `secret` is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`",
     ] {
         assert!(said.iter().any(|line| line == expected), "{expected}\nin {said:#?}");
