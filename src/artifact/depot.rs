@@ -2,7 +2,7 @@
 
 use super::cache::Part;
 use super::error::plain;
-use super::{Artifact, Cache, Client, FetchError, Held, Sha256, Source, file};
+use super::{Address, Artifact, Cache, Client, FetchError, Held, Sha256, Source, file};
 use crate::model::SecretStore;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -40,6 +40,14 @@ pub struct Fetched {
     pub held: Held,
     /// Whether it came just now; else it was here.
     pub new: bool,
+}
+
+/// An artifact whose digest nobody declared, and where its bytes came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learned {
+    pub fetched: Fetched,
+    /// The address after every redirect; `None` for a file of the inventory's tree.
+    pub over: Option<Address>,
 }
 
 impl Depot {
@@ -99,15 +107,18 @@ impl Depot {
     ///
     /// # Errors
     /// It cannot be had.
-    pub async fn learn(&self, source: &Source, secrets: &SecretStore, told: &Told) -> Result<Fetched, FetchError> {
+    pub async fn learn(&self, source: &Source, secrets: &SecretStore, told: &Told) -> Result<Learned, FetchError> {
         match source {
             Source::File(path) => {
                 let (own, path) = (source.clone(), path.clone());
                 let held = blocking(source, move || file::held(&own, &path, None)).await?;
-                Ok(Fetched { held, new: false })
+                Ok(Learned { fetched: Fetched { held, new: false }, over: None })
             }
-            Source::Url { .. } if self.offline => Err(FetchError::offline(source)),
-            Source::Url { .. } => Ok(Fetched { held: self.download(source, None, secrets, told).await?, new: true }),
+            Source::Url { .. } if self.offline => Err(FetchError::unknown_offline(source)),
+            Source::Url { .. } => {
+                let (held, over) = self.download(source, None, secrets, told).await?;
+                Ok(Learned { fetched: Fetched { held, new: true }, over })
+            }
         }
     }
 
@@ -129,7 +140,10 @@ impl Depot {
         }
         match self.offline {
             true => Err(FetchError::offline(source)),
-            false => Ok(Fetched { held: self.download(source, Some(sha256), secrets, told).await?, new: true }),
+            false => {
+                let (held, _) = self.download(source, Some(sha256), secrets, told).await?;
+                Ok(Fetched { held, new: true })
+            }
         }
     }
 
@@ -143,13 +157,14 @@ impl Depot {
         blocking(source, look).await
     }
 
+    /// Downloads into the cache. Returns what is there then, and the address that it came from, unless it was there before.
     async fn download(
         &self,
         source: &Source,
         declared: Option<&Sha256>,
         secrets: &SecretStore,
         told: &Told,
-    ) -> Result<Held, FetchError> {
+    ) -> Result<(Held, Option<Address>), FetchError> {
         let key = declared.map_or_else(|| name_of(source), |sha256| sha256.as_str().to_owned());
         let cache = self.cache.clone();
         let failed = move |error: &io::Error| FetchError::cache(cache.root(), error);
@@ -161,11 +176,16 @@ impl Depot {
             && let Some(held) = self.cached(source, sha256, false).await?
         {
             self.cache.discard(part).map_err(|error| failed(&error))?;
-            return Ok(held);
+            return Ok((held, None));
+        }
+        if declared.is_none() {
+            // What an earlier try left may be of another file, and no digest would tell.
+            part.clear().map_err(|error| failed(&error))?;
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
         loop {
-            part = self.patiently(source, part, secrets, told).await?;
+            let (came, over) = self.patiently(source, part, secrets, told).await?;
+            part = came;
             let (found, whole) = blocking(source, move || Ok((part.digest(), part))).await?;
             part = whole;
             let found = found.map_err(|error| failed(&error))?;
@@ -183,7 +203,7 @@ impl Depot {
                     let cache = self.cache.clone();
                     let keep =
                         move || cache.keep(part, &found).map_err(|error| FetchError::cache(cache.root(), &error));
-                    return blocking(source, keep).await;
+                    return Ok((blocking(source, keep).await?, Some(over)));
                 }
             }
         }
@@ -196,7 +216,7 @@ impl Depot {
         mut part: Part,
         secrets: &SecretStore,
         told: &Told,
-    ) -> Result<Part, FetchError> {
+    ) -> Result<(Part, Address), FetchError> {
         let mut tries = 0;
         loop {
             let before = part.len().unwrap_or(0);
@@ -209,7 +229,7 @@ impl Depot {
             let (own, result) = blocking(source, attempt).await?;
             part = own;
             let error = match result {
-                Ok(()) => return Ok(part),
+                Ok(over) => return Ok((part, over)),
                 Err(error) => error,
             };
             tries = if part.len().unwrap_or(0) > before { 1 } else { tries + 1 };
@@ -238,14 +258,14 @@ fn name_of(source: &Source) -> String {
     format!("of-{}", Sha256::of(hasher).short())
 }
 
-/// Fetches what is missing of a part, once.
+/// Fetches what is missing of a part, once. Returns the address that it came from.
 fn fetch(
     client: &Client,
     source: &Source,
     secrets: &SecretStore,
     part: &mut Part,
     told: &Told,
-) -> Result<(), FetchError> {
+) -> Result<Address, FetchError> {
     let here = |error: io::Error| FetchError::new(source, plain(&error));
     let from = part.len().map_err(here)?;
     let mut answer = client.get(source, secrets, from)?;
@@ -269,7 +289,7 @@ fn fetch(
     }
     match answer.total {
         Some(total) if total != done => Err(cut(source, done, answer.total, "the server ended it")),
-        _ => Ok(()),
+        _ => Ok(answer.address),
     }
 }
 

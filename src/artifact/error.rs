@@ -38,6 +38,15 @@ impl FetchError {
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
+    pub(super) fn unknown_offline(source: &Source) -> Self {
+        let message = format!(
+            "`{}` has no `sha256` to look for in the cache, and `--offline` forbids to fetch it",
+            source.name()
+        );
+        let hint = "write its `sha256`, or run `forge fetch` without `--offline`";
+        Self { message, hint: Some(hint.to_owned()), passing: false }
+    }
+
     /// The cache itself cannot be used.
     pub(super) fn cache(path: &camino::Utf8Path, error: &std::io::Error) -> Self {
         let hint = "choose another folder with `--state`";

@@ -26,6 +26,8 @@ pub struct Client {
 
 /// A body that begins at byte `from` of the file.
 pub(super) struct Answer {
+    /// Where it came from, once every redirect was followed.
+    pub address: Address,
     pub from: u64,
     /// Bytes of the whole file, where the server says so.
     pub total: Option<u64>,
@@ -73,7 +75,7 @@ impl Client {
             let response = self.ask(&address, known, from).map_err(|error| broken(source, &error))?;
             match location(&response) {
                 Some(next) => address = address.follow(&next).map_err(|why| FetchError::new(source, why))?,
-                None => return answer(source, response, from),
+                None => return answer(source, response, from, address),
             }
         }
         Err(FetchError::new(source, format!("it is redirected more than {REDIRECTS} times")))
@@ -138,17 +140,17 @@ fn location(response: &Response<Body>) -> Option<String> {
     Some(value.to_str().unwrap_or_default().to_owned())
 }
 
-fn answer(source: &Source, response: Response<Body>, from: u64) -> Result<Answer, FetchError> {
+fn answer(source: &Source, response: Response<Body>, from: u64, address: Address) -> Result<Answer, FetchError> {
     let status = response.status().as_u16();
     let length = response.body().content_length();
     let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).and_then(range);
     let body = |response: Response<Body>| Box::new(response.into_body().into_reader());
     match (status, range) {
-        (200, _) => Ok(Answer { from: 0, total: length, body: body(response) }),
-        (206, Some((begins, total))) if begins == from => Ok(Answer { from, total, body: body(response) }),
+        (200, _) => Ok(Answer { address, from: 0, total: length, body: body(response) }),
+        (206, Some((begins, total))) if begins == from => Ok(Answer { address, from, total, body: body(response) }),
         (206, _) => Err(FetchError::new(source, "the server sent another part than it was asked for")),
         // What is here is as long as the file, or longer: begun anew.
-        (416, _) if from > 0 => Ok(Answer { from: 0, total: None, body: Box::new(std::io::empty()) }),
+        (416, _) if from > 0 => Ok(Answer { address, from: 0, total: None, body: Box::new(std::io::empty()) }),
         _ => Err(refused(source, status)),
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 
 pub use address::Address;
 pub use cache::{Cache, Held};
-pub use depot::{Depot, Fetched, Told};
+pub use depot::{Depot, Fetched, Learned, Told};
 pub use error::FetchError;
 pub use http::{Client, TRUST, distrust, trusted};
 pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};

@@ -300,7 +300,12 @@ async fn what_nobody_declared_is_learned_and_noted() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = Place::new();
     let own = artifact(&server.url("/x.run"), Login::None, b"");
-    let fetched = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    // What a broken try left may be of another file: without a digest nothing would tell.
+    let digest = sha256(server.url("/x.run").as_bytes());
+    std::fs::write(place.path().join(format!("of-{}.part", digest.short())), b"of another").unwrap();
+    let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    assert_eq!(learned.over.map(|address| address.to_string()), Some(server.url("/x.run")));
+    let fetched = learned.fetched;
     assert_eq!((fetched.held.sha256.clone(), fetched.new), (sha256(&body()), true));
     assert_eq!(place.files(), [fetched.held.sha256.to_string()]);
     let path = place.path().join("cluster.yaml.lock");

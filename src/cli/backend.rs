@@ -201,7 +201,7 @@ pub trait Backend {
     /// As [`load`](Self::load), for learning digests that nobody declared.
     fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
 
-    /// Fetches what is declared into the cache; with `learn`, notes digests beside the inventory.
+    /// Fetches what is declared into the cache; with `lock`, writes computed digests to the lock file of the inventory.
     ///
     /// # Errors
     /// They cannot be noted: why.
@@ -209,7 +209,7 @@ pub trait Backend {
         &self,
         project: &Self::Project,
         hosts: &[HostName],
-        learn: bool,
+        lock: bool,
         settings: &Settings,
         events: Events,
     ) -> impl Future<Output = Result<FetchReport, String>>;

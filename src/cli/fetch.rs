@@ -9,19 +9,23 @@ use super::run::{Cx, Ending, block_on};
 /// Fetch the artifacts that are declared into the cache; no host is contacted
 ///
 /// Each is fetched once and compared with its SHA-256; what lies in the cache is read again. A download whose connection
-/// broke goes on where it stopped. What depends on facts of hosts is named: `forge apply` fetches it. Ends with 69 where an
-/// artifact cannot be had or is not what is declared.
+/// broke goes on where it stopped. What depends on facts of hosts is named: `forge apply` fetches it.
+///
+/// If an artifact has no SHA-256, it is computed from the download, and the line to paste into the inventory is printed
+/// with the address that the bytes came from. Exits 65 then, since nothing is applied without a declared digest; with
+/// --lock the digest is written to INVENTORY.lock instead. Exits 69 if an artifact is not available or does not match
+/// its digest.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge fetch cluster.yaml
   forge fetch cluster.yaml --on canary --step nvidia-driver
-  forge fetch cluster.yaml --lock        note digests that steps leave out, in cluster.yaml.lock
+  forge fetch cluster.yaml --lock        write missing digests to cluster.yaml.lock
   forge fetch cluster.yaml --offline     look whether the cache has everything
   forge fetch cluster.yaml && forge apply cluster.yaml --offline")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
-    /// Take digests that are not declared from what comes, and write them into INVENTORY.lock
+    /// Write the computed digests of artifacts that declare none to INVENTORY.lock
     #[arg(long)]
     pub lock: bool,
     /// Fetch nothing: what is not in the cache is an error
@@ -34,10 +38,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let cx = &Cx { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
-    let (project, hosts) = match args.lock {
-        true => cx.load_with(&target, B::load_to_learn)?,
-        false => cx.load(&target)?,
-    };
+    let (project, hosts) = cx.load_with(&target, B::load_to_learn)?;
     block_on(async {
         let mut stop = Interrupts::catch()?;
         let work = cx.shown(&output, |events| cx.backend.fetch(&project, &hosts, args.lock, cx.settings, events));

@@ -94,6 +94,11 @@ fn depot(project: &Project, settings: &Settings) -> Arc<Depot> {
     Arc::new(Depot::new(Cache::new(folder), settings.offline))
 }
 
+/// Returns how every verb reads an inventory: built-in recipes are part of it, whatever it is read for.
+fn load_options(settings: &Settings) -> LoadOptions<'static> {
+    LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable }
+}
+
 fn simulated(project: &Project) -> Vec<HostName> {
     project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
 }
@@ -132,10 +137,7 @@ impl Backend for Library {
     type Cancel = Cancel;
 
     fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
-        config::load(
-            path,
-            &LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable },
-        )
+        config::load(path, &load_options(settings))
     }
 
     fn project<'p>(&self, project: &'p Project) -> &'p Project {
@@ -312,19 +314,18 @@ impl Backend for Library {
     }
 
     fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
-        let options = LoadOptions { trust: settings.trust, embedded: &[], env: &env::variable };
-        config::load_to_learn(path, &options)
+        config::load_to_learn(path, &load_options(settings))
     }
 
     async fn fetch(
         &self,
         project: &Project,
         hosts: &[HostName],
-        learn: bool,
+        lock: bool,
         settings: &Settings,
         events: Events,
     ) -> Result<FetchReport, String> {
-        engine::fetch(project, hosts, &self.options(project, settings), learn, &events).await
+        engine::fetch(project, hosts, &self.options(project, settings), lock, &events).await
     }
 
     async fn provision(

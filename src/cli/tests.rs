@@ -270,7 +270,7 @@ fn apply_asks_and_goes_on_with_a_yes() {
 fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
     let had = Had::Failed { why: "`https://h/x.run` cannot be fetched: no".into(), hint: Some("try later".into()) };
     let (steps, hosts) = (vec![crate::model::StepId::new("driver", "file")], vec![sample::host("node-01")]);
-    let line = ArtifactLine { name: "https://h/x.run".to_owned(), steps, hosts, had };
+    let line = ArtifactLine { name: "https://h/x.run".to_owned(), steps, hosts, had, computed: None };
     let fake = Fake { lacking: vec![line], ..changing() };
     let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
     assert_eq!(code, 69, "{text}");

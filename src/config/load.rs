@@ -10,7 +10,8 @@ use super::instances::{self, Applied, Library};
 use super::inventory::{self, Inventory, Resolved};
 use super::statics::{self, Place, World};
 use super::template::Programs;
-use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, links, member, recipe};
+use super::written::WrittenValues;
+use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, Step, links, member, recipe};
 use crate::diag::{Code, Diag, Diags, FileId, Severity, Sources, Span};
 use crate::graph::Graph;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -308,6 +309,7 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
     let exports = Exports::new();
     let known = Known { facts: FactSource::NotYet, exports: &exports };
     let mut claims = Claims::default();
+    let mut written = WrittenValues::new(project);
     for (name, own) in &project.instances {
         let Some(host) = project.hosts.get(name) else { continue };
         // Parameters that are missing or wrong are reported; what follows from that is not.
@@ -319,18 +321,20 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
         let mut turns = Vec::new();
         for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
             let expanded = expander.expand(host, instance, step, &known);
-            expanded.iter().for_each(|turn| mistakes(turn, instance, diags));
+            expanded.iter().for_each(|turn| mistakes(turn, instance, step, &mut written, diags));
             turns.push((step, expanded));
         }
         claims.host(host, &turns, diags);
     }
 }
 
-fn mistakes(turn: &Expanded, instance: &Instance, diags: &mut Diags) {
+fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut WrittenValues<'_>, diags: &mut Diags) {
     if let State::Invalid(found) = &turn.state {
         // That a command has no check is told at its step, applied or not.
         let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
-        diags.0.extend(new.map(|diag| applied_at(diag, instance)));
+        diags
+            .0
+            .extend(new.map(|diag| written.moved(diag, instance, step).unwrap_or_else(|| applied_at(diag, instance))));
     }
 }
 

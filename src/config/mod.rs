@@ -33,6 +33,7 @@ mod statics;
 mod table;
 mod template;
 mod unknown;
+mod written;
 mod yaml;
 
 pub use ansible::{Converted, Difference, from_ansible};
@@ -52,6 +53,7 @@ pub use schema::{inventory_schema, recipe_schema};
 pub use shelf::shelf;
 pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
 pub use template::{Eval, FactSource, Need, TemplateError};
+pub use written::WrittenValues;
 
 /// Returns the hosts that `selector` picks, in inventory order.
 ///

@@ -377,6 +377,21 @@ pub struct Step {
     pub body: Node,
 }
 
+impl Step {
+    /// Returns what was written for a field of its resource.
+    pub fn field(&self, name: &str) -> Option<&Node> {
+        self.body.get(name)
+    }
+}
+
+impl Node {
+    /// Returns the value of a key, where this is a map that has it.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        let Data::Map(entries) = &self.data else { return None };
+        entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
+    }
+}
+
 /// How a configured step gets into force, and how that is seen.
 #[derive(Clone, Debug)]
 pub struct Effective {

@@ -34,6 +34,9 @@ pub struct Diag {
     pub others: Vec<(Span, String)>,
     pub notes: Vec<String>,
     pub hint: Option<String>,
+    /// The field of a resource that it is about, for whoever knows where fields were written.
+    #[serde(skip)]
+    pub field: Option<&'static str>,
 }
 
 impl Diag {
@@ -47,6 +50,7 @@ impl Diag {
             others: Vec::new(),
             notes: Vec::new(),
             hint: None,
+            field: None,
         }
     }
 
@@ -61,6 +65,12 @@ impl Diag {
 
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Names the field of a resource that it is about.
+    pub fn about(mut self, field: &'static str) -> Self {
+        self.field = Some(field);
         self
     }
 

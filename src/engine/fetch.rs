@@ -4,8 +4,8 @@ use super::event::Event;
 use super::observe::Observed;
 use super::progress::Pace;
 use super::run::{Events, Options};
-use crate::artifact::{Artifact, FetchError, Fetched, Lock, Sha256, Source, Told, lock_path};
-use crate::config::{Expander, Exports, FactSource, Known, Project, State};
+use crate::artifact::{Artifact, FetchError, Fetched, Learned, Lock, Sha256, Source, Told, lock_path};
+use crate::config::{Expander, Exports, FactSource, Known, Project, State, WrittenValues};
 use crate::model::{ExitCode, HostName, SecretStore, StepId, Untrusted};
 use crate::plan::{Case, Plan};
 use futures_util::StreamExt;
@@ -39,6 +39,22 @@ pub struct ArtifactLine {
     pub hosts: Vec<HostName>,
     #[serde(flatten)]
     pub had: Had,
+    /// The digest that nobody declared, computed from what came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub computed: Option<ComputedDigest>,
+}
+
+/// A digest that says what was downloaded, and not that it is what the publisher made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ComputedDigest {
+    /// The line to paste: `sha256: "…"`.
+    pub line: String,
+    /// Where it belongs, `file:line:col`: the values that say where the artifact comes from.
+    pub places: Vec<String>,
+    /// The address that the bytes came from, after every redirect; nothing for a file of the inventory's tree.
+    pub over: Option<String>,
+    /// Whether nobody on the way could change it: TLS, this machine itself or a file of it.
+    pub protected: bool,
 }
 
 /// What `fetch` came to.
@@ -57,10 +73,17 @@ pub struct FetchReport {
 impl FetchReport {
     /// Returns the exit code that the printed report means.
     pub fn exit_code(&self) -> ExitCode {
-        match self.failed().next() {
-            Some(_) => ExitCode::Artifact,
-            None => ExitCode::Done,
+        match (self.failed().next(), self.undeclared().next()) {
+            (Some(_), _) => ExitCode::Artifact,
+            // What has no digest is not applied: it is the inventory that lacks something.
+            (None, Some(_)) => ExitCode::Input,
+            (None, None) => ExitCode::Done,
         }
+    }
+
+    /// Returns the artifacts whose digest stands neither in a step nor in the lock file.
+    pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactLine> {
+        self.artifacts.iter().filter(|line| self.lock.is_none() && line.computed.is_some())
     }
 
     /// Returns what could not be had.
@@ -74,12 +97,14 @@ impl FetchReport {
 struct Users {
     steps: BTreeSet<StepId>,
     hosts: BTreeSet<HostName>,
+    /// Where its source is written, if its digest is not.
+    places: BTreeSet<String>,
 }
 
 type Wanted = BTreeMap<(Source, Sha256), (Artifact, Users)>;
 
-/// Fetches what the steps of `hosts` declare and checks what is there. With `learn`, digests that nobody declared are
-/// taken from what comes, and written beside the inventory; `project` was loaded for that then.
+/// Fetches what the steps of `hosts` declare and checks what is there. `project` was loaded to learn: digests that nobody
+/// declared are computed from what comes. With `lock`, they are written to the lock file of the inventory.
 ///
 /// # Errors
 /// The lock file cannot be written: why.
@@ -87,7 +112,7 @@ pub async fn fetch(
     project: &Project,
     hosts: &[HostName],
     options: &Options,
-    learn: bool,
+    lock: bool,
     events: &Events,
 ) -> Result<FetchReport, String> {
     let (wanted, open) = declared(project, hosts, options);
@@ -100,7 +125,7 @@ pub async fn fetch(
         }
     });
     let done: Vec<_> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
-    let lock = if learn { note(project, &done)? } else { None };
+    let lock = if lock { note(project, &done)? } else { None };
     let artifacts = done.into_iter().map(|(artifact, users, had)| line(&artifact, users, had)).collect();
     let cache = options.depot.cache().root().to_string();
     Ok(FetchReport { cluster: project.cluster.clone(), cache, artifacts, open: open.into_iter().collect(), lock })
@@ -111,6 +136,7 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> (Wanted
     let expander = Expander::new(project);
     let exports = Exports::new();
     let known = Known { facts: FactSource::NotYet, exports: &exports };
+    let mut written = WrittenValues::new(project);
     let (mut wanted, mut open) = (Wanted::new(), BTreeSet::new());
     for host in hosts.iter().filter_map(|name| project.hosts.get(name)) {
         let own = project.instances.get(&host.name).into_iter().flatten();
@@ -118,7 +144,13 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> (Wanted
         for (instance, step) in steps.filter(|(i, step)| options.filter.admits(&i.recipe.name, &step.name)) {
             for turn in expander.expand(host, instance, step, &known).iter() {
                 match &turn.state {
-                    State::Resource(resource) => want(&mut wanted, resource.artifact(), &turn.id, &host.name),
+                    State::Resource(resource) => {
+                        let users = want(&mut wanted, resource.artifact(), &turn.id, &host.name);
+                        if let Some((artifact, users)) = users.filter(|(artifact, _)| artifact.sha256.is_unknown()) {
+                            let field = if matches!(artifact.source, Source::File(_)) { "file" } else { "url" };
+                            users.places.extend(written.place_of_field(instance, step, field));
+                        }
+                    }
                     State::Deferred(deferred) if deferred.kind == "artifact" => {
                         open.insert(turn.id.clone());
                     }
@@ -130,12 +162,18 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> (Wanted
     (wanted, open)
 }
 
-fn want(wanted: &mut Wanted, artifact: Option<&Artifact>, step: &StepId, host: &HostName) {
-    let Some(artifact) = artifact else { return };
+fn want<'w>(
+    wanted: &'w mut Wanted,
+    artifact: Option<&Artifact>,
+    step: &StepId,
+    host: &HostName,
+) -> Option<&'w mut (Artifact, Users)> {
+    let artifact = artifact?;
     let key = (artifact.source.clone(), artifact.sha256.clone());
-    let (_, users) = wanted.entry(key).or_insert_with(|| (artifact.clone(), Users::default()));
-    users.steps.insert(step.clone());
-    users.hosts.insert(host.clone());
+    let entry = wanted.entry(key).or_insert_with(|| (artifact.clone(), Users::default()));
+    entry.1.steps.insert(step.clone());
+    entry.1.hosts.insert(host.clone());
+    Some(entry)
 }
 
 async fn one(
@@ -143,14 +181,14 @@ async fn one(
     options: &Options,
     secrets: &SecretStore,
     events: &Events,
-) -> Result<Fetched, FetchError> {
+) -> Result<Learned, FetchError> {
     let (depot, told) = (&options.depot, told(&artifact.source.name(), events));
     let began = Instant::now();
     let had = match artifact.sha256.is_unknown() {
         true => depot.learn(&artifact.source, secrets, &told).await,
-        false => depot.checked(artifact, secrets, &told).await,
+        false => depot.checked(artifact, secrets, &told).await.map(|fetched| Learned { fetched, over: None }),
     };
-    if let Ok(Fetched { held, new: true }) = &had {
+    if let Ok(Learned { fetched: Fetched { held, new: true }, .. }) = &had {
         let (what, bytes) = (artifact.source.name().into(), held.bytes);
         // Nobody listens any more only when the process is about to end.
         let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
@@ -168,21 +206,33 @@ pub(super) fn told(name: &str, events: &Events) -> Told {
     })
 }
 
-fn line(artifact: &Artifact, users: Users, had: Result<Fetched, FetchError>) -> ArtifactLine {
+fn line(artifact: &Artifact, users: Users, had: Result<Learned, FetchError>) -> ArtifactLine {
+    let Users { steps, hosts, places } = users;
+    let learned = had.as_ref().ok().filter(|_| artifact.sha256.is_unknown());
+    let computed = learned.map(|learned| computed(learned, places));
     let had = match had {
-        Ok(Fetched { held, new }) => {
+        Ok(Learned { fetched: Fetched { held, new }, .. }) => {
             let (sha256, bytes) = (held.sha256.to_string(), held.bytes);
             if new { Had::New { sha256, bytes } } else { Had::Here { sha256, bytes } }
         }
         Err(error) => Had::Failed { why: error.message.into(), hint: error.hint.map(Untrusted::from) },
     };
-    let Users { steps, hosts } = users;
     let (steps, hosts) = (steps.into_iter().collect(), hosts.into_iter().collect());
-    ArtifactLine { name: artifact.source.name(), steps, hosts, had }
+    ArtifactLine { name: artifact.source.name(), steps, hosts, had, computed }
+}
+
+fn computed(learned: &Learned, places: BTreeSet<String>) -> ComputedDigest {
+    let over = learned.over.as_ref();
+    ComputedDigest {
+        line: format!("sha256: \"{}\"", learned.fetched.held.sha256),
+        places: places.into_iter().collect(),
+        over: over.map(ToString::to_string),
+        protected: over.is_none_or(|address| address.is_https() || address.is_this_machine()),
+    }
 }
 
 /// Writes digests that were learned into the lock file.
-fn note(project: &Project, done: &[(Artifact, Users, Result<Fetched, FetchError>)]) -> Result<Option<String>, String> {
+fn note(project: &Project, done: &[(Artifact, Users, Result<Learned, FetchError>)]) -> Result<Option<String>, String> {
     let learned: Vec<_> = done.iter().filter(|(artifact, ..)| artifact.sha256.is_unknown()).collect();
     if learned.is_empty() {
         return Ok(None);
@@ -190,8 +240,8 @@ fn note(project: &Project, done: &[(Artifact, Users, Result<Fetched, FetchError>
     let path = lock_path(&project.inventory);
     let mut lock = Lock::read(&path).map_err(|error| error.to_string())?;
     for (artifact, _, had) in learned {
-        if let Ok(fetched) = had {
-            lock.note(&artifact.source, project.root(), &fetched.held.sha256);
+        if let Ok(learned) = had {
+            lock.note(&artifact.source, project.root(), &learned.fetched.held.sha256);
         }
     }
     lock.write(&path).map_err(|error| error.to_string())?;

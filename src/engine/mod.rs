@@ -59,7 +59,7 @@ pub use doctor::{Checkup, Finding, HostHealth, Weight, doctor};
 pub use drift::{drift, drift_history};
 pub use event::{DrainedNode, Event, Failure, NodeNews, Rebooted, StepResult, VerifyResult};
 pub use exec::{Command, EXEC_LIMIT, ExecHost, ExecReport, exec};
-pub use fetch::{ArtifactLine, FetchReport, Had, fetch, provision};
+pub use fetch::{ArtifactLine, ComputedDigest, FetchReport, Had, fetch, provision};
 pub use history::{Comparison, Difference, PastRun, compare, read as read_run, report as read_report};
 pub use keeper::keep;
 pub use notify::{Errand, Errands, delivery, errands};

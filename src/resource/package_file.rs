@@ -128,7 +128,7 @@ fn digest(text: &str) -> Result<String, Diag> {
     let text = text.to_ascii_lowercase();
     match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => Ok(text),
-        false => Err(bad_value("`sha256` is not 64 hex digits")),
+        false => Err(bad_value("`sha256` is not 64 hex digits").about("sha256")),
     }
 }
 

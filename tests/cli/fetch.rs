@@ -63,7 +63,7 @@ fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
     let without = place.forge(&["validate"]);
     assert!(without.starts_with("exit 65\n") && without.contains("an artifact needs its `sha256`"), "{without}");
     assert!(
-        without.contains("hint: write it down, or let `forge fetch --lock` note it beside the inventory"),
+        without.contains("`forge fetch` computes it and prints the line to paste, and `forge fetch --lock` writes it"),
         "{without}"
     );
     let locked = place.forge(&["fetch", "--lock", "-q"]);
@@ -99,4 +99,63 @@ fn a_file_of_the_inventory_is_read_and_compared() {
     assert!(place.forge(&["fetch"]).starts_with("exit 69\n"));
     let outside = self::place(&format!("{{ path: /opt/x, file: ../../etc/hostname, sha256: {DIGEST} }}"));
     assert!(outside.forge(&["fetch"]).contains("leaves the inventory's tree"));
+}
+
+/// An inventory that gives a built-in recipe an installer.
+fn driver(runfile: &str) -> String {
+    format!(
+        "cluster: lab\nhosts: [node-1, node-2]\napply:\n  - recipe: nvidia-driver\n    on: all\n    with:\n      method: runfile\n      \
+         flavor: open\n      version: \"580.65.06\"\n      runfile:\n{runfile}"
+    )
+}
+
+#[test]
+fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/driver.run" => Reply::redirect("/mirror/driver.run"),
+        _ => Reply::file(BODY, request),
+    });
+    let url = server.url("/driver.run");
+    let source = format!("        url: \"{url}\"\n");
+    let place = Place::new().file("inventory.yaml", &driver(&source));
+    let told = place.forge(&["fetch", "-q"]);
+    let expected = format!(
+        "exit 65\n--- stdout\nfetched {url} (8 bytes, sha256 {DIGEST})\n  computed from what was downloaded from {}; compare it with \
+         the publisher's digest, then paste:\n    sha256: \"{DIGEST}\"\n  next to inventory.yaml:11:14\nmissing: 1 artifact without a \
+         declared sha256: nothing is applied until it is\n1 artifact at hand; the cache is `.forge/lab/artifacts`\n--- stderr\n",
+        server.url("/mirror/driver.run")
+    );
+    assert_eq!(told, expected);
+    // Nothing was trusted silently.
+    let still = place.forge(&["validate"]);
+    assert!(still.starts_with("exit 65\n") && still.contains("--> inventory.yaml:11:14"), "{still}");
+    let pasted = format!("{source}        sha256: \"{DIGEST}\"\n");
+    let place = place.file("inventory.yaml", &driver(&pasted));
+    assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
+    let here = place.forge(&["fetch", "--offline", "-q"]);
+    assert!(here.starts_with("exit 0\n--- stdout\nhere "), "{here}");
+    let place = place.file("inventory.yaml", &driver(&source));
+    let locked = place.forge(&["fetch", "--lock", "-q"]);
+    assert!(locked.starts_with("exit 0\n") && locked.contains("written: inventory.yaml.lock\n"), "{locked}");
+    assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
+}
+
+#[test]
+fn mistakes_of_artifacts_point_at_the_users_parameter() {
+    let place = Place::new().file("inventory.yaml", &driver("        url: ftp://h/x\n        sha256: abc\n"));
+    let told = place.forge(&["validate"]);
+    assert!(told.contains("`url` is neither http nor https\n   --> inventory.yaml:11:14"), "{told}");
+    assert!(told.contains("::: <built in>/nvidia-driver.yaml:"), "{told}");
+    let place = place.file("inventory.yaml", &driver("        url: https://h/x\n        sha256: abc\n"));
+    let told = place.forge(&["validate"]);
+    assert!(told.contains("`sha256` is not 64 hexadecimal digits\n   --> inventory.yaml:12:17"), "{told}");
+    // The installer reads the same value: one mistake, one error.
+    assert_eq!(told.matches("error[").count(), 1, "{told}");
+    // Through a stack that passes its own parameter on, and from a variable of a group.
+    let stack = "recipe: node\nparams: { installer: { type: map } }\nuses:\n  - recipe: nvidia-driver\n    \
+                 with: { method: runfile, flavor: open, version: \"580.65.06\", runfile: \"{{ params.installer }}\" }\n";
+    let inventory = "cluster: lab\nhosts: [node-1]\ngroups:\n  all:\n    vars:\n      installer:\n        url: https://h/x\n        sha256: abc\napply: [{ recipe: node, on: all }]\n";
+    let place = Place::new().file("recipes/node.yaml", stack).file("inventory.yaml", inventory);
+    let told = place.forge(&["validate"]);
+    assert!(told.contains("`sha256` is not 64 hexadecimal digits\n   --> inventory.yaml:8:17"), "{told}");
 }

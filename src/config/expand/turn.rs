@@ -228,7 +228,10 @@ enum When {
 fn placed(diag: Diag, step: &Step) -> Diag {
     match diag.span {
         Some(_) => diag,
-        None => diag.at(step.body.span),
+        None => {
+            let span = diag.field.and_then(|field| step.field(field)).map_or(step.body.span, |node| node.span);
+            diag.at(span)
+        }
     }
 }
 

@@ -126,7 +126,7 @@ fn pinned(fields: &Fields) -> Result<Option<String>, Diag> {
     let Some(text) = fields.text("sha256") else { return Ok(None) };
     match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => Ok(Some(text.to_ascii_lowercase())),
-        false => Err(bad_value("`sha256` is not 64 hexadecimal digits")),
+        false => Err(bad_value("`sha256` is not 64 hexadecimal digits").about("sha256")),
     }
 }
 

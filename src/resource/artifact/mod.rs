@@ -93,7 +93,9 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn source(fields: &Fields) -> Result<Source, Diag> {
     let login = login(fields)?;
     let from = match (fields.text("url"), fields.text("file")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`url` and `file` exclude each other")),
+        (Some(_), Some(_)) => {
+            return Err(Diag::error(Code::Exclusive, "`url` and `file` exclude each other").about("file"));
+        }
         (None, None) => return Err(Diag::error(Code::MissingKey, "an artifact needs `url` or `file`")),
         (Some(url), None) => From::Url { address: address(url)?, login },
         (None, Some(_)) if login != Login::None => {
@@ -113,10 +115,12 @@ fn source(fields: &Fields) -> Result<Source, Diag> {
 fn address(url: &str) -> Result<Address, Diag> {
     if SecretStore::mentions(url) {
         return Err(bad_value("a secret cannot stand in `url`: addresses are shown")
+            .about("url")
             .hint("give it as `token`, or as `user` and `password`"));
     }
-    Address::parse(url)
-        .map_err(|why| bad_value(format!("`url` {why}")).hint("write it as `https://mirror.example/x.run`"))
+    Address::parse(url).map_err(|why| {
+        bad_value(format!("`url` {why}")).about("url").hint("write it as `https://mirror.example/x.run`")
+    })
 }
 
 fn login(fields: &Fields) -> Result<Login, Diag> {
@@ -132,12 +136,16 @@ fn login(fields: &Fields) -> Result<Login, Diag> {
     }
 }
 
+/// What to do where a digest is missing.
+const NO_DIGEST: &str = "copy it from the publisher; `forge fetch` computes it and prints the line to paste, \
+                         and `forge fetch --lock` writes it to the lock file of the inventory";
+
 fn digest(fields: &Fields) -> Result<Sha256, Diag> {
     let Some(text) = fields.text("sha256") else {
-        return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`")
-            .hint("write it down, or let `forge fetch --lock` note it beside the inventory"));
+        let source = if fields.has("url") { "url" } else { "file" };
+        return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`").about(source).hint(NO_DIGEST));
     };
-    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits"))
+    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
 }
 
 impl Resource for Artifact {

@@ -164,9 +164,9 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
     let version = fields.text("version").ok_or_else(|| {
         Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("`helm show chart` tells it")
     })?;
-    let sha256 = fields
-        .text("sha256")
-        .map(|text| Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits")));
+    let sha256 = fields.text("sha256").map(|text| {
+        Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+    });
     let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
     Ok(Some(ChartAsked { from, version: version.to_owned(), sha256 }))
 }

@@ -163,7 +163,7 @@ fn pattern(text: &str) -> Result<Regex, Diag> {
 }
 
 fn digest(text: &str) -> Result<Sha256, Diag> {
-    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits"))
+    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
 }
 
 fn exit_codes(fields: &Fields) -> Result<BTreeMap<i32, String>, Diag> {

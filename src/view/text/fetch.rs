@@ -1,7 +1,7 @@
 //! Artifacts: what is here now, what came, what cannot be had.
 
 use super::Text;
-use crate::engine::{ArtifactLine, FetchReport, Had};
+use crate::engine::{ArtifactLine, ComputedDigest, FetchReport, Had};
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, UNKNOWN, paint};
 use crate::view::{count, escape, size, words};
 use std::io::{self, Write};
@@ -19,6 +19,11 @@ pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Resu
     if let Some(lock) = &report.lock {
         writeln!(out, "{} {}", paint(GOOD, "written:"), escape::line(lock))?;
     }
+    let undeclared = report.undeclared().count();
+    if undeclared > 0 {
+        let what = count(undeclared, "artifact");
+        writeln!(out, "{} {what} without a declared sha256: nothing is applied until it is", paint(BAD, "missing:"))?;
+    }
     let failed = report.failed().count();
     let here = count(report.artifacts.len() - failed, "artifact");
     let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
@@ -35,6 +40,7 @@ fn line(text: &Text, artifact: &ArtifactLine, out: &mut dyn Write) -> io::Result
             hint.iter().try_for_each(|hint| writeln!(out, "  hint: {}", escape::line(hint.raw())))?;
         }
     }
+    artifact.computed.iter().try_for_each(|computed| computed_digest(computed, out))?;
     if text.verbose > 0 || matches!(artifact.had, Had::Failed { .. }) {
         let steps: Vec<String> =
             artifact.steps.iter().map(|step| escape::line(&step.to_string()).into_owned()).collect();
@@ -42,6 +48,18 @@ fn line(text: &Text, artifact: &ArtifactLine, out: &mut dyn Write) -> io::Result
         writeln!(out, "  {}", paint(DIM, users))?;
     }
     Ok(())
+}
+
+/// Says what a computed digest is worth, and where its line belongs.
+fn computed_digest(computed: &ComputedDigest, out: &mut dyn Write) -> io::Result<()> {
+    let source = match &computed.over {
+        Some(over) => format!("from what was downloaded from {}", escape::line(over)),
+        None => "from the file".to_owned(),
+    };
+    let unprotected = if computed.protected { "" } else { " without TLS, where anybody on the way can change it" };
+    writeln!(out, "  computed {source}{unprotected}; compare it with the publisher's digest, then paste:")?;
+    writeln!(out, "    {}", escape::line(&computed.line))?;
+    computed.places.iter().try_for_each(|place| writeln!(out, "  next to {}", escape::line(place)))
 }
 
 fn told(word: impl std::fmt::Display, name: &str, sha256: &str, bytes: u64, out: &mut dyn Write) -> io::Result<()> {

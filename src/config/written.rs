@@ -1,0 +1,110 @@
+//! Where somebody wrote the value that a template gives a field: through parameters and stacks to the text of an inventory.
+
+use super::scalar::is_template;
+use super::template::{Form, Root};
+use super::{Data, Instance, Node, Project, Recipe, Sourced, Step, Through, yaml};
+use crate::diag::{Diag, FileId, Span};
+use std::collections::{BTreeMap, HashMap};
+
+/// Looks values up in the texts of a project; each text is parsed at most once.
+#[derive(Debug)]
+pub struct WrittenValues<'p> {
+    project: &'p Project,
+    trees: HashMap<FileId, Option<Node>>,
+}
+
+impl<'p> WrittenValues<'p> {
+    pub fn new(project: &'p Project) -> Self {
+        Self { project, trees: HashMap::new() }
+    }
+
+    /// Returns the place, `file:line:col`, of the value that gives a step's field on the hosts of `instance`: that of the
+    /// parameter where one gives it, else the field's own.
+    pub fn place_of_field(&mut self, instance: &Instance, step: &Step, field: &str) -> Option<String> {
+        let node = step.field(field)?;
+        let span = self.origin(instance, step, node.span).unwrap_or(node.span);
+        Some(self.project.sources.place(span))
+    }
+
+    /// Moves a mistake of a field to the parameter whose value it is about; `None` where it stands in the step itself.
+    pub(super) fn moved(&mut self, diag: &Diag, instance: &Instance, step: &Step) -> Option<Diag> {
+        let field = diag.span?;
+        let span = self.origin(instance, step, field)?;
+        Some(diag.clone().at(span).also(field, format!("used here by `{}/{}`", instance.recipe.name, step.name)))
+    }
+
+    /// Returns the place of the parameter's value that decides the field at `field`. `None` where several decide it, or
+    /// none that anybody gave.
+    fn origin(&mut self, instance: &Instance, step: &Step, field: Span) -> Option<Span> {
+        let path = self.only_param(scalar_at(&step.body, field)?)?;
+        self.param(&path, &instance.recipe, &instance.params, instance.through.as_deref())
+    }
+
+    fn param(
+        &mut self,
+        path: &[String],
+        recipe: &Recipe,
+        params: &BTreeMap<String, Sourced>,
+        through: Option<&Through>,
+    ) -> Option<Span> {
+        let (name, inner) = path.split_first()?;
+        let default = recipe.params.get(name)?.span;
+        let given = params.get(name)?.span.filter(|span| *span != default)?;
+        let (mut node, mut rest) = (self.node(given)?, inner);
+        while let Some((key, after)) = rest.split_first()
+            && let Some(value) = node.get(key)
+        {
+            (node, rest) = (value, after);
+        }
+        let span = node.span;
+        let Data::Scalar { text, .. } = &node.data else { return Some(span) };
+        if !is_template(text) {
+            return Some(span);
+        }
+        // A stack passes its own parameter on.
+        let text = text.clone();
+        let outer = through.zip(self.only_param(&text)).and_then(|(stack, mut path)| {
+            path.extend_from_slice(rest);
+            self.param(&path, &stack.stack, &stack.params, stack.outer.as_deref())
+        });
+        outer.or(Some(span))
+    }
+
+    /// Returns the parameter that alone decides what a template comes to.
+    fn only_param(&self, text: &str) -> Option<Vec<String>> {
+        let program = self.project.programs.get(text, Form::Template);
+        let reads = program.as_ref().as_ref().ok()?.reads();
+        let (first, others) = reads.split_first()?;
+        let only = first.root == Root::Params
+            && others.iter().all(|read| (&read.root, &read.path) == (&first.root, &first.path));
+        only.then(|| first.path.clone())
+    }
+
+    /// Returns the value that was written at `span`.
+    fn node(&mut self, span: Span) -> Option<&Node> {
+        let sources = &self.project.sources;
+        let tree = self.trees.entry(span.file).or_insert_with(|| {
+            // Its mistakes were told when it was read.
+            yaml::parse(span.file, sources.text(span.file), &mut Vec::new())
+        });
+        node_at(tree.as_ref()?, span)
+    }
+}
+
+fn scalar_at(tree: &Node, span: Span) -> Option<&str> {
+    match &node_at(tree, span)?.data {
+        Data::Scalar { text, .. } if is_template(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn node_at(tree: &Node, span: Span) -> Option<&Node> {
+    if tree.span == span {
+        return Some(tree);
+    }
+    match &tree.data {
+        Data::Seq(items) => items.iter().find_map(|item| node_at(item, span)),
+        Data::Map(entries) => entries.iter().find_map(|(_, node)| node_at(node, span)),
+        _ => None,
+    }
+}
