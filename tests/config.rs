@@ -9,6 +9,8 @@
     reason = "a test looks from outside, and one that panics has failed"
 )]
 
+#[path = "config/kinds.rs"]
+mod kinds;
 #[path = "config/pages.rs"]
 mod pages;
 #[path = "config/schemas.rs"]

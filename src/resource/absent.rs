@@ -13,6 +13,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "absent",
     summary: "Nothing stands at a path, or at several.",
+    example: include_str!("examples/absent.yaml"),
     doc: "\
 For what a package, an older recipe or a hand has left. What a recipe makes itself is removed by that recipe, with
 `ensure: absent` or `otherwise: absent`.

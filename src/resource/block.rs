@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "block",
     summary: "Lines between two markers in a text file whose other lines are somebody else's.",
+    example: include_str!("examples/block.yaml"),
     doc: "\
 The block stands between `# BEGIN forge NAME` and `# END forge NAME`; `comment` and `comment_end` say what makes these
 lines comments in that file.

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "command",
     summary: "A command that runs when its check says that it must.",
+    example: include_str!("examples/command.yaml"),
     doc: "\
 For what no other kind can say. All parts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
 

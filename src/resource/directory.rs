@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "directory",
     summary: "A directory with its owner and mode.",
+    example: include_str!("examples/directory.yaml"),
     doc: "\
 **Compared** are type, owner, group and mode of the directory itself; what lies in it is not looked at.
 Nothing to do reads `owner and mode are as declared`.

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "file",
     summary: "A regular file with its content, owner and mode.",
+    example: include_str!("examples/file.yaml"),
     doc: "\
 The body is given as `content` (in the recipe), `template` (a file beside the recipe, rendered) or `source`
 (a file beside the recipe, taken byte for byte, also binary).

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "group",
     summary: "A group of accounts: number and members.",
+    example: include_str!("examples/group.yaml"),
     doc: "\
 **Compared** are the number and the members, where they are declared. Nothing to do names what was compared:
 `the group exists, and its gid and members are as declared`.

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "line",
     summary: "One line of a text file whose other lines are somebody else's.",
+    example: include_str!("examples/line.yaml"),
     doc: "\
 For a file that a package or an administrator owns. A file that is yours as a whole is declared with `file`: then
 nothing in it can differ unseen.

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "link",
     summary: "A symbolic link with its target.",
+    example: include_str!("examples/link.yaml"),
     doc: "\
 **Compared** are the target, as it is written in the link, and owner and group where they are declared. Nothing to do
 reads `the link points to TARGET, as declared`.

@@ -17,8 +17,9 @@ use std::collections::BTreeSet;
 pub(super) const KIND: Kind = Kind {
     name: "manifest",
     summary: "Objects of the cluster's API: applied server-side, pruned when they are no longer declared.",
+    example: include_str!("examples/manifest.yaml"),
     doc: "\
-Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host. Objects stand in `objects`, in a `file` of YAML documents,
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. Objects stand in `objects`, in a `file` of YAML documents,
 or in both. A `List` counts as what is in it.
 
 **Compared** is what the API says that a server-side apply as `forge` would come to, so that quantities, defaults and what webhooks add are no

@@ -165,6 +165,8 @@ pub struct Kind {
     pub name: &'static str,
     /// One sentence for the reference.
     pub summary: &'static str,
+    /// Steps in YAML that show it, as they stand below `steps:` of a recipe.
+    pub example: &'static str,
     /// Several paragraphs of Markdown for the reference: behaviour, what a no-op means, proof.
     pub doc: &'static str,
     pub fields: &'static [Field],

@@ -11,8 +11,9 @@ use serde_json::{Map, json};
 pub(super) const KIND: Kind = Kind {
     name: "namespace",
     summary: "A namespace of the cluster: labels and annotations.",
+    example: include_str!("examples/namespace.yaml"),
     doc: "\
-Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host.
 
 **Compared** is what the API says that a server-side apply as `forge` would come to. Nothing to do says `Namespace web is
 as declared`, and nothing is written. Labels and annotations that others set stay; what somebody added with `kubectl` or another

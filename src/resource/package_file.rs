@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "package_file",
     summary: "A package out of a `.deb` or `.rpm` file, with what it depends on.",
+    example: include_str!("examples/package_file.yaml"),
     doc: "\
 The file is `source`, a file of the inventory's tree of at most 16 MiB, or `path`, a file on the host (for large ones,
 which an earlier step brings). Of a file on the host, name and version are read from it; for a `source` both

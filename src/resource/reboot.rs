@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "reboot",
     summary: "Whether the host was booted since something changed, and runs the kernel that it should.",
+    example: include_str!("examples/reboot.yaml"),
     doc: "\
 It says for what a host has to be rebooted where no single step can tell by itself. Without fields it needs
 `restart_on`.

@@ -3,9 +3,10 @@
 use super::{Field, Kind, Type};
 use std::fmt::Write;
 
-/// Returns the page as Markdown: summary, behaviour, a table of fields.
+/// Returns the page as Markdown: summary, an example, behaviour, a table of fields.
 pub fn markdown(kind: &Kind) -> String {
-    let mut page = format!("# `{}`\n\n{}\n\n{}\n\n## Fields\n\n", kind.name, kind.summary, kind.doc);
+    let Kind { name, summary, example, doc, .. } = kind;
+    let mut page = format!("# `{name}`\n\n{summary}\n\n```yaml\n{example}```\n\n{doc}\n\n## Fields\n\n");
     table(&mut page, kind.fields);
     for (field, inner) in kind.fields.iter().filter_map(|f| inner(&f.ty).map(|inner| (f, inner))) {
         let _ = writeln!(page, "\n### Inside `{}`\n", field.name);

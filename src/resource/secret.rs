@@ -12,8 +12,9 @@ use serde_json::{Map, json};
 pub(super) const KIND: Kind = Kind {
     name: "secret",
     summary: "A Secret of the cluster: keys and their values, which nobody else sees.",
+    example: include_str!("examples/secret.yaml"),
     doc: "\
-Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host.
 
 **Compared** is what the API says that a server-side apply as `forge` would come to, as for a [manifest](manifest.md). Of values only is told
 whether they differ; plans, journals and records hold none of them, and the API gets them over TLS, never as an argument or a file. A key that

@@ -13,6 +13,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "unit",
     summary: "A unit file of systemd, or a drop-in for one, that the manager has read.",
+    example: include_str!("examples/unit.yaml"),
     doc: "\
 With `content` the whole unit stands in `/etc/systemd/system/NAME`; with `drop_in` a part of it stands in
 `/etc/systemd/system/NAME.d/DROPIN.conf`.

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "user",
     summary: "An account of the host: number, groups, home, shell, lock.",
+    example: include_str!("examples/user.yaml"),
     doc: "\
 **Compared** are only the attributes that are declared. Nothing to do names what was
 compared: `the account exists, and its uid and shell are as declared`.

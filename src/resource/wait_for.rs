@@ -12,6 +12,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "wait_for",
     summary: "Waits until a port, a path, a unit or a command is ready.",
+    example: include_str!("examples/wait_for.yaml"),
     doc: "\
 It changes nothing: later steps go on once it holds. Exactly one of `port`, `path`, `unit` and `command` says what is
 waited for.

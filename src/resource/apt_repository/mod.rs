@@ -17,6 +17,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "apt_repository",
     summary: "A repository of apt with its key, and its index.",
+    example: include_str!("../examples/apt_repository.yaml"),
     doc: "\
 Writes `/etc/apt/sources.list.d/NAME.sources` and the key that it is signed by, `/etc/apt/keyrings/NAME.asc` (or `.gpg`,
 when the key is not armored). The key is `key`, a file of the inventory's tree, `key_text`, or `key_path`, a key that

@@ -15,6 +15,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "archive",
     summary: "What is in a tar archive, unpacked under a directory of its own.",
+    example: include_str!("../examples/archive.yaml"),
     doc: "\
 The archive is a file of the inventory's tree (`source`) or one that lies on the host (`path`): tar, plain or packed
 with gzip, bzip2, xz or zstd, which the host's `tar` needs the program for. Zip archives are refused.

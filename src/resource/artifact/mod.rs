@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "artifact",
     summary: "A large file by its SHA-256, sent by the controller or fetched by the host.",
+    example: include_str!("../examples/artifact.yaml"),
     doc: "\
 For installers, drivers and archives that are too large for a `file`. The artifact comes from `url` (http or https) or
 is `file`, a file of the inventory's tree of any size. **`sha256` is mandatory**, in the step or in the lock file beside

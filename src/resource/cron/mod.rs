@@ -15,6 +15,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "cron",
     summary: "A job of cron, in a file of its own.",
+    example: include_str!("../examples/cron.yaml"),
     doc: "\
 The job stands in `/etc/cron.d/NAME`, which belongs to root and has mode 0644 (0600 where it holds a secret): cron
 passes over files that others may write. It passes over names with other characters than letters, digits, `_` and `-` too,

@@ -15,6 +15,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "helm_release",
     summary: "A chart, installed in a cluster by the `helm` program.",
+    example: include_str!("../examples/helm_release.yaml"),
     doc: "\
 Of scope `cluster`. The `helm` of the controller is used, Helm 3.16 or newer, or Helm 4; it gets a home of its own, and neither plugins
 nor `HELM_*` variables reach it. Values go to it through stdin, never as arguments. The chart is `chart` in `repository`,

@@ -13,6 +13,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "initramfs",
     summary: "The images that kernels begin with: what is inside, and that the host booted with it.",
+    example: include_str!("../examples/initramfs.yaml"),
     doc: "\
 **Compared** is the content of the images of the running kernel and of the one that is booted next, as the programs that make
 them read it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. That a rebuild once ran counts for nothing.

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 pub(super) const KIND: Kind = Kind {
     name: "installer",
     summary: "A program that installs one version of something, run where a probe finds another.",
+    example: include_str!("../examples/installer.yaml"),
     doc: "\
 For software that comes as a program of its own: a driver as `.run` file, `mlnxofedinstall`, a vendor's setup script. An
 earlier step brings the program to the host, an [`artifact`](artifact.md) for instance.

@@ -16,8 +16,9 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "job",
     summary: "A bounded workload that proves something of the cluster, and is taken away again.",
+    example: include_str!("../examples/job.yaml"),
     doc: "\
-Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host. `object` is a Job, a Pod, a job of Volcano, a PyTorchJob or
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. `object` is a Job, a Pod, a job of Volcano, a PyTorchJob or
 whatever says of itself how it ended. Each run makes it under a name of its own, waits until it ended, reads the logs of its
 pods, and takes it away: after a success, a failure, at the end of its time, and when the user stops the run. What a killed run left is
 found by its labels, told by the plan, and taken away by the next apply.

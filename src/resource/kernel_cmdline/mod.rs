@@ -22,6 +22,7 @@ const NEXT: &str = "next boot";
 pub(super) const KIND: Kind = Kind {
     name: "kernel_cmdline",
     summary: "Arguments of the kernel: loaded now, and configured for the next boot.",
+    example: include_str!("../examples/kernel_cmdline.yaml"),
     doc: "\
 **Compared**, each by itself, are
 

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub(super) const KIND: Kind = Kind {
     name: "kernel_module",
     summary: "A kernel module: loaded or not, its options, whether it is loaded at boot or never.",
+    example: include_str!("../examples/kernel_module.yaml"),
     doc: "\
 **Compared**, each by itself, are
 

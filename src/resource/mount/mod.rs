@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "mount",
     summary: "A file system: its entry in fstab, and whether it is mounted now.",
+    example: include_str!("../examples/mount.yaml"),
     doc: "\
 **Compared**, each by itself, are
 

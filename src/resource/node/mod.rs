@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const KIND: Kind = Kind {
     name: "node",
     summary: "Labels, annotations and taints of a node of the cluster.",
+    example: include_str!("../examples/node.yaml"),
     doc: "\
-Runs through the cluster's API (see [docs/cluster.md](../../docs/cluster.md)), on no host. A node joins by itself: one that is not there is never made, and
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. A node joins by itself: one that is not there is never made, and
 the step is blocked. With `each`, one step speaks of many nodes; several steps may speak of one node, each of its own labels.
 
 **Compared** is each declared label, annotation and taint by itself. What differs is set, and a plan says who set it otherwise, where the

@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "package",
     summary: "Packages of apt or dnf: present, absent, at an exact version, held.",
+    example: include_str!("../examples/package.yaml"),
     doc: "\
 All names of a step go through one transaction of apt, or of dnf on a host where dpkg has no packages.
 

@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "service",
     summary: "A systemd unit: running or stopped, enabled or not, and running what is declared now.",
+    example: include_str!("../examples/service.yaml"),
     doc: "\
 **Compared** are the unit's active state, its enablement when `enabled` is declared, whether systemd has read
 its files (`NeedDaemonReload`), and whether the running process has its inputs. Nothing to do reads

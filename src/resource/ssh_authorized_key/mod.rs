@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "ssh_authorized_key",
     summary: "Public keys in the `authorized_keys` of an account.",
+    example: include_str!("../examples/ssh_authorized_key.yaml"),
     doc: "\
 The file is `.ssh/authorized_keys` in the home that the account database names. An `AuthorizedKeysFile` of
 sshd's configuration that says otherwise is not looked at.

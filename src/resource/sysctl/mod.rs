@@ -18,6 +18,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "sysctl",
     summary: "A kernel setting: in force now, and configured for the next boot.",
+    example: include_str!("../examples/sysctl.yaml"),
     doc: "\
 **Compared**, each by itself, are
 

@@ -16,6 +16,7 @@ use serde_json::json;
 pub(super) const KIND: Kind = Kind {
     name: "timer",
     summary: "A command that systemd runs at given times: a timer with its service.",
+    example: include_str!("../examples/timer.yaml"),
     doc: "\
 `/etc/systemd/system/NAME.service` (a oneshot) runs `command` with the shell, `NAME.timer` starts it. With `calendar`
 it runs at times that `systemd-analyze calendar` understands and that come again, to the minute; with `every` that long after the

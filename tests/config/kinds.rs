@@ -1,0 +1,54 @@
+//! The example at the head of each kind's page is one that forge takes: read, checked and built as on any host.
+
+use camino::Utf8Path;
+use forge::config::{self, Expander, Exports, FactSource, Known, LoadOptions, State};
+use forge::resource::{self, kinds};
+
+/// Returns a project of two hosts whose only recipe has these steps.
+fn recipe(steps: &str) -> String {
+    let steps: String = steps.lines().map(|line| format!("  {line}\n")).collect();
+    format!("recipe: example\nparams: {{ token: {{ type: secret }} }}\nsteps:\n{steps}")
+}
+
+const INVENTORY: &str = "cluster: lab\nkubernetes: { kubeconfig: kubeconfig, context: lab }\nhosts: [gpu-01, gpu-02]\n\
+                         apply: [{ recipe: example, on: all, with: { token: { env: TOKEN } } }]\n";
+
+#[test]
+fn the_example_of_every_kind_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    std::fs::create_dir(root.join("recipes")).unwrap();
+    std::fs::write(root.join("inventory.yaml"), INVENTORY).unwrap();
+    std::fs::write(root.join("kubeconfig"), "").unwrap();
+    let env = |name: &str| (name == "TOKEN").then(|| "hunter2".to_owned());
+    for kind in kinds() {
+        std::fs::write(root.join("recipes/example.yaml"), recipe(kind.example)).unwrap();
+        let options = LoadOptions { trust: false, embedded: &[], env: &env };
+        let (project, diags, sources) = config::load(&root.join("inventory.yaml"), &options);
+        assert!(diags.0.is_empty(), "{}:\n{}", kind.name, super::rendered(&diags, &sources, root));
+        let project = project.unwrap();
+        let expander = Expander::new(&project);
+        let exports = Exports::new();
+        let known = Known { facts: FactSource::NotYet, exports: &exports };
+        let built = project.instances.iter().flat_map(|(host, own)| own.iter().map(move |instance| (host, instance)));
+        let mut found = 0;
+        for (host, instance) in built {
+            for step in &instance.recipe.steps {
+                for turn in expander.expand(&project.hosts[host], instance, step, &known).iter() {
+                    let State::Resource(resource) = &turn.state else { panic!("{}: {:?}", kind.name, turn.state) };
+                    assert!(!resource.probes().is_empty(), "{}: a plan asks about it", kind.name);
+                    found += usize::from(resource.kind() == kind.name);
+                }
+            }
+        }
+        assert_ne!(found, 0, "the example of `{}` has no step of it", kind.name);
+    }
+}
+
+#[test]
+fn the_page_of_every_kind_begins_with_its_example() {
+    for kind in kinds() {
+        let head = format!("# `{}`\n\n{}\n\n```yaml\n{}```\n", kind.name, kind.summary, kind.example);
+        assert!(resource::reference::markdown(kind).starts_with(&head), "{}", kind.name);
+    }
+}
