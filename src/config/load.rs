@@ -172,7 +172,7 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
 }
 
 /// Returns the built-in recipes that a text names. Only these are read: a recipe that nobody names costs nothing.
-fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
+pub(super) fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let words: HashSet<&str> = text.split(|c| !is_part(c)).collect();
     embedded.iter().copied().filter(|(name, _)| words.contains(name)).collect()
@@ -234,7 +234,7 @@ fn shown(beside: &Utf8Path, root: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
     file.strip_prefix(root).map_or_else(|_| file.to_owned(), |inner| beside.join(inner))
 }
 
-fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
+pub(super) fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> {
     let mut files = Vec::new();
     for entry in folder.read_dir_utf8().map_err(|error| plain(&error))? {
         let path = entry.map_err(|error| plain(&error))?.into_path();

@@ -1,0 +1,13 @@
+# Completion of forge for bash. It asks forge itself, which reads the inventory of the command line and contacts nothing.
+_forge() {
+    local candidate
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        COMPREPLY+=("$candidate")
+    done < <(command forge completions bash --complete "$COMP_CWORD" -- "${COMP_WORDS[@]}" 2>/dev/null)
+    # A flag that ends in `=` goes on with its value.
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+complete -o bashdefault -o default -F _forge forge

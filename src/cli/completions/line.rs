@@ -1,0 +1,126 @@
+//! A command line that is being typed: its words as forge would get them, and how a candidate is put into it.
+
+use clap_complete::Shell;
+
+/// Characters at which bash begins a new word; it replaces only what follows the last of them.
+const BREAKS: [char; 2] = [':', '='];
+
+/// The words before the cursor, and the one that it stands in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Whole words after the program's name.
+    pub before: Vec<String>,
+    /// What was typed of the word at the cursor.
+    pub current: String,
+    shell: Shell,
+    quoted: bool,
+}
+
+impl CommandLine {
+    /// Takes the words of a shell, of which the one at `at` is being typed.
+    pub fn new(shell: Shell, words: &[String], at: usize) -> Self {
+        let mut words: Vec<String> = words.iter().take(at + 1).cloned().collect();
+        words.resize(at + 1, String::new());
+        let words = if shell == Shell::Bash { joined(&words) } else { words };
+        let (current, before) =
+            words.split_last().map_or((String::new(), [].as_slice()), |(last, all)| (last.clone(), all));
+        let quoted = shell == Shell::Bash && current.starts_with(['\'', '"']);
+        // zsh and fish hand words over as the program would get them.
+        let plain = |word: &String| if shell == Shell::Bash { unquoted(word) } else { word.clone() };
+        Self { before: before.iter().skip(1).map(plain).collect(), current: plain(&current), shell, quoted }
+    }
+
+    /// Returns a candidate for the whole word as the shell is to insert it; `None` for one that no prompt should show.
+    pub fn inserted(&self, candidate: &str, about: Option<&str>) -> Option<String> {
+        if !candidate.starts_with(&self.current) || candidate.contains(char::is_control) {
+            return None;
+        }
+        match (self.shell, about) {
+            (Shell::Bash, _) if self.quoted => Some(candidate.to_owned()),
+            (Shell::Bash, _) => {
+                let kept = self.current.rfind(BREAKS).map_or(0, |at| at + 1);
+                Some(escaped(&candidate[kept..]))
+            }
+            (Shell::Fish, Some(about)) => Some(format!("{candidate}\t{about}")),
+            _ => Some(candidate.to_owned()),
+        }
+    }
+}
+
+/// Joins what bash took apart at `:` and `=`, which never stand alone in a command line of forge.
+fn joined(words: &[String]) -> Vec<String> {
+    let is_break = |word: &str| !word.is_empty() && word.chars().all(|c| BREAKS.contains(&c));
+    let mut all: Vec<String> = Vec::new();
+    let mut open = false;
+    for word in words {
+        match all.last_mut() {
+            Some(last) if open || is_break(word) => last.push_str(word),
+            _ => all.push(word.clone()),
+        }
+        open = is_break(word);
+    }
+    all
+}
+
+/// Takes the quotes of a word away; what they would expand is of no interest here.
+fn unquoted(word: &str) -> String {
+    let mut plain = String::new();
+    let mut quote = None;
+    let mut chars = word.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => plain.extend(chars.next()),
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            (c, _) => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Escapes what the shell would take for more than text.
+fn escaped(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c) || !c.is_ascii();
+    text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(shell: Shell, words: &[&str], at: usize) -> CommandLine {
+        CommandLine::new(shell, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), at)
+    }
+
+    #[test]
+    fn words_that_bash_took_apart_are_joined() {
+        let line = line(Shell::Bash, &["forge", "plan", "--on", "gpu", ":", "lo"], 5);
+        assert_eq!(line.before, ["plan", "--on"]);
+        assert_eq!(line.current, "gpu:lo");
+        assert_eq!(line.inserted("gpu:login", None).as_deref(), Some("login"));
+        assert_eq!(line.inserted("other", None), None);
+        let flag = self::line(Shell::Bash, &["forge", "plan", "--on", "="], 3);
+        assert_eq!((flag.current.as_str(), flag.inserted("--on=gpu", None).as_deref()), ("--on=", Some("gpu")));
+    }
+
+    #[test]
+    fn what_is_inserted_is_text_for_the_shell() {
+        let bash = line(Shell::Bash, &["forge", "plan", "--step", ""], 3);
+        assert_eq!(bash.inserted("web/reload now", None).as_deref(), Some("web/reload\\ now"));
+        assert_eq!(bash.inserted("a$(id)`id`", None).as_deref(), Some("a\\$\\(id\\)\\`id\\`"));
+        assert_eq!(bash.inserted("a\nb", None), None);
+        let typed = line(Shell::Bash, &["forge", "plan", "--step", "web/re\\ lo"], 3);
+        assert_eq!(typed.current, "web/re lo");
+        let quoted = line(Shell::Bash, &["forge", "plan", "--on", "'gpu:&ra"], 3);
+        assert_eq!(quoted.inserted("gpu:&rack_a", None).as_deref(), Some("gpu:&rack_a"));
+        let fish = line(Shell::Fish, &["forge", "pl"], 1);
+        assert_eq!(fish.inserted("plan", Some("Show it")).as_deref(), Some("plan\tShow it"));
+    }
+
+    #[test]
+    fn a_position_behind_the_last_word_begins_a_new_one() {
+        let line = line(Shell::Zsh, &["forge", "plan"], 2);
+        assert_eq!((line.before.as_slice(), line.current.as_str()), (["plan".to_owned()].as_slice(), ""));
+        assert_eq!(self::line(Shell::Bash, &[], 0).before, Vec::<String>::new());
+    }
+}

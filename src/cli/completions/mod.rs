@@ -1,0 +1,73 @@
+//! `forge completions`: the scripts, which ask forge itself for what can stand at the cursor.
+
+mod line;
+mod values;
+
+use super::output::Output;
+use super::run::{Cx, Ending};
+use crate::model::ExitCode;
+use clap_complete::Shell;
+use line::CommandLine;
+use std::ffi::OsString;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Nobody waits longer for a prompt: what was not found by then is not offered.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Print a completion script for a shell: verbs, flags, hosts, groups, steps, recipes and runs
+///
+/// The scripts of bash, zsh and fish ask forge at each completion. It reads the inventory that the command line names
+/// (-i FILE, the argument, $FORGE_INVENTORY, ./inventory.yaml) and contacts no host.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge completions bash > /etc/bash_completion.d/forge
+  forge completions zsh > ~/.zfunc/_forge        a folder of $fpath
+  forge completions fish > ~/.config/fish/completions/forge.fish
+  source <(forge completions bash)               in ~/.bashrc, for yourself")]
+pub struct Args {
+    /// The shell
+    pub shell: Shell,
+    /// Print what can stand at this position of the words
+    #[arg(long, hide = true, value_name = "POSITION", requires = "words")]
+    pub complete: Option<usize>,
+    /// The words of a command line
+    #[arg(last = true, hide = true)]
+    pub words: Vec<OsString>,
+}
+
+pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+    let output = Output { console: cx.console, settings: cx.settings, target: None };
+    let text = match args.complete {
+        None => script(args.shell),
+        Some(at) => candidates(cx, args, at).into_bytes(),
+    };
+    output.drawn(&|out| out.write_all(&text))?;
+    Ok(ExitCode::Done)
+}
+
+fn script(shell: Shell) -> Vec<u8> {
+    match shell {
+        Shell::Bash => include_bytes!("forge.bash").to_vec(),
+        Shell::Zsh => include_bytes!("forge.zsh").to_vec(),
+        Shell::Fish => include_bytes!("forge.fish").to_vec(),
+        other => {
+            // Made in memory: the generator panics where a pipe is closed on it.
+            let mut script = Vec::new();
+            clap_complete::generate(other, &mut super::command(), "forge", &mut script);
+            script
+        }
+    }
+}
+
+/// Returns one candidate a line. An inventory that takes too long to read has none.
+fn candidates<B>(cx: &Cx<'_, B>, args: &Args, at: usize) -> String {
+    let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let line = CommandLine::new(args.shell, &words, at);
+    let environment = cx.environment.clone();
+    let (send, receive) = mpsc::channel();
+    // The thread ends with the process.
+    std::thread::spawn(move || send.send(values::candidates(&line, &environment)));
+    let found = receive.recv_timeout(PATIENCE).unwrap_or_default();
+    found.iter().map(|text| format!("{text}\n")).collect()
+}

@@ -1,0 +1,237 @@
+//! What can stand at the cursor: verbs, flags, and names from the inventory that the command line speaks of.
+
+use super::super::env::Environment;
+use super::line::CommandLine;
+use crate::config::{self, DeclaredNames, declared_names};
+use crate::diag::Code;
+use crate::state;
+use crate::view::{manual_topics, schemas};
+use camino::{Utf8Path, Utf8PathBuf};
+use clap::{Arg, ArgAction, Command};
+
+/// Candidates that are offered at most.
+const MOST: usize = 1000;
+/// Runs that are offered: older ones are known by their names.
+const RUNS: usize = 50;
+
+/// Returns what can stand at the cursor, as the shell is to insert it.
+pub fn candidates(line: &CommandLine, environment: &Environment) -> Vec<String> {
+    let mut command = super::super::command();
+    command.build();
+    let typed = Typed::read(&command, &line.before);
+    let found = typed.candidates(&line.current, environment);
+    found.iter().filter_map(|found| line.inserted(&found.text, found.about.as_deref())).take(MOST).collect()
+}
+
+/// A word that can stand at the cursor.
+struct Candidate {
+    text: String,
+    about: Option<String>,
+}
+
+impl Candidate {
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), about: None }
+    }
+}
+
+/// What the words before the cursor mean.
+struct Typed<'c> {
+    /// The verb, or the whole program before there is one.
+    command: &'c Command,
+    /// The flag whose value comes next, and how many more may follow.
+    expected: Option<(&'c Arg, usize)>,
+    /// Positional arguments so far.
+    positionals: usize,
+    /// Whether `--` was typed: no flags come any more.
+    closed: bool,
+    inventory: Option<String>,
+    state: Option<String>,
+}
+
+impl<'c> Typed<'c> {
+    fn read(root: &'c Command, words: &[String]) -> Self {
+        let mut typed =
+            Self { command: root, expected: None, positionals: 0, closed: false, inventory: None, state: None };
+        words.iter().for_each(|word| typed.word(word));
+        typed
+    }
+
+    fn word(&mut self, word: &str) {
+        if let Some((arg, more)) = self.expected.take() {
+            self.expected = more.checked_sub(1).map(|more| (arg, more));
+            return self.note(arg, word);
+        }
+        match (self.closed, word.strip_prefix("--"), word.strip_prefix('-')) {
+            (false, Some(""), _) => self.closed = true,
+            (false, Some(long), _) => {
+                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(name));
+                self.flag(arg, value);
+            }
+            (false, None, Some(short)) if !short.is_empty() => self.shorts(short),
+            _ => self.positional(word),
+        }
+    }
+
+    fn shorts(&mut self, letters: &str) {
+        for (at, letter) in letters.char_indices() {
+            let arg = self.command.get_arguments().find(|arg| arg.get_short() == Some(letter));
+            if arg.is_some_and(takes_value) {
+                let rest = &letters[at + letter.len_utf8()..];
+                return self.flag(arg, Some(rest).filter(|rest| !rest.is_empty()));
+            }
+        }
+    }
+
+    fn flag(&mut self, arg: Option<&'c Arg>, value: Option<&str>) {
+        match (arg.filter(|arg| takes_value(arg)), value) {
+            (Some(arg), Some(value)) => self.note(arg, value),
+            (Some(arg), None) => self.expected = Some((arg, values_at_least(arg).saturating_sub(1))),
+            (None, None) => {}
+            (None, Some(_)) => {}
+        }
+    }
+
+    fn positional(&mut self, word: &str) {
+        if let Some(verb) = self.command.find_subcommand(word).filter(|_| self.positionals == 0) {
+            self.command = verb;
+            return;
+        }
+        if let Some(arg) = self.argument() {
+            self.note(arg, word);
+        }
+        self.positionals += 1;
+    }
+
+    /// Returns the positional argument that comes next; the last one may take several.
+    fn argument(&self) -> Option<&'c Arg> {
+        let all: Vec<&Arg> = self.command.get_positionals().filter(|arg| !arg.is_last_set()).collect();
+        let several = all.last().filter(|arg| matches!(arg.get_action(), ArgAction::Append));
+        all.get(self.positionals).or(several).copied()
+    }
+
+    fn note(&mut self, arg: &Arg, value: &str) {
+        match arg.get_id().as_str() {
+            "inventory" | "inventory_flag" | "given" => self.inventory = Some(value.to_owned()),
+            "state" => self.state = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+
+    fn candidates(&self, current: &str, environment: &Environment) -> Vec<Candidate> {
+        if let Some((arg, _)) = self.expected {
+            return self.values(arg, current, environment);
+        }
+        match (self.closed, current.split_once('=')) {
+            (false, Some((flag, value))) if flag.starts_with("--") => {
+                let arg = self.command.get_arguments().find(|arg| arg.get_long() == flag.get(2..));
+                let values = arg.map(|arg| self.values(arg, value, environment)).unwrap_or_default();
+                values.into_iter().map(|value| Candidate::plain(format!("{flag}={}", value.text))).collect()
+            }
+            (false, _) if current.starts_with('-') => flags(self.command),
+            (true, _) => Vec::new(),
+            _ => {
+                let mut found = if self.positionals == 0 { verbs(self.command) } else { Vec::new() };
+                found.extend(self.argument().iter().flat_map(|arg| self.values(arg, current, environment)));
+                found
+            }
+        }
+    }
+
+    /// Returns the values of an argument. One that is a file has none: the shell knows files.
+    fn values(&self, arg: &Arg, current: &str, environment: &Environment) -> Vec<Candidate> {
+        let names = || declared_names(&self.inventory(environment), config::shipped::RECIPES);
+        match (self.command.get_name(), arg.get_id().as_str()) {
+            (_, "on") | ("exec", "selector") => selectors(&names(), current),
+            (_, "step" | "skip") => steps(&names()),
+            ("recipes", "name") => recipes(&names()),
+            ("explain", "thing") => things(&names()),
+            ("schema", "name") => schemas::all().map(|schema| described(schema.name, schema.what)).collect(),
+            ("show", "run") | ("runs", "compare") => self.runs(environment),
+            _ => arg.get_possible_values().iter().filter(|value| !value.is_hide_set()).map(possible).collect(),
+        }
+    }
+
+    fn inventory(&self, environment: &Environment) -> Utf8PathBuf {
+        let typed = self.inventory.as_deref().map(|path| home(path, environment));
+        typed.or_else(|| environment.inventory.clone()).unwrap_or_else(|| "inventory.yaml".into())
+    }
+
+    fn runs(&self, environment: &Environment) -> Vec<Candidate> {
+        let typed = self.state.as_deref().map(|path| home(path, environment)).or_else(|| environment.state.clone());
+        let beside = || self.inventory(environment).parent().unwrap_or(Utf8Path::new("")).join(".forge");
+        let runs = state::runs(&typed.unwrap_or_else(beside)).unwrap_or_default();
+        let last = (!runs.is_empty()).then(|| Candidate::plain("last"));
+        let runs = runs.into_iter().take(RUNS).map(|run| described(&run.run, &run.cluster));
+        last.into_iter().chain(runs).collect()
+    }
+}
+
+/// Returns a path with the home directory in the place of `~`, which no shell has replaced yet.
+fn home(path: &str, environment: &Environment) -> Utf8PathBuf {
+    match (path.strip_prefix("~/"), &environment.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => path.into(),
+    }
+}
+
+fn values_at_least(arg: &Arg) -> usize {
+    arg.get_num_args().map_or(1, |count| count.min_values())
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|count| count.takes_values())
+}
+
+fn described(text: &str, about: &str) -> Candidate {
+    Candidate { text: text.to_owned(), about: Some(about.to_owned()) }
+}
+
+fn possible(value: &clap::builder::PossibleValue) -> Candidate {
+    Candidate { text: value.get_name().to_owned(), about: value.get_help().map(ToString::to_string) }
+}
+
+fn verbs(command: &Command) -> Vec<Candidate> {
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    shown
+        .map(|verb| Candidate { text: verb.get_name().to_owned(), about: verb.get_about().map(ToString::to_string) })
+        .collect()
+}
+
+fn flags(command: &Command) -> Vec<Candidate> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let long = |arg: &Arg| {
+        Some(Candidate { text: format!("--{}", arg.get_long()?), about: arg.get_help().map(ToString::to_string) })
+    };
+    shown.filter_map(long).collect()
+}
+
+/// Returns hosts and groups for the last term of a selector.
+fn selectors(names: &DeclaredNames, current: &str) -> Vec<Candidate> {
+    let term = current.rfind(':').map_or(0, |at| at + 1);
+    let sign = current[term..].chars().take_while(|c| matches!(c, '&' | '!')).count();
+    let head = &current[..term + sign];
+    names.groups.iter().chain(&names.hosts).map(|name| Candidate::plain(format!("{head}{name}"))).collect()
+}
+
+fn steps(names: &DeclaredNames) -> Vec<Candidate> {
+    let one = |recipe: &config::DeclaredRecipe| {
+        let steps = recipe.steps.iter().map(|step| Candidate::plain(format!("{}/{step}", recipe.name)));
+        std::iter::once(Candidate::plain(recipe.name.as_str())).chain(steps).collect::<Vec<_>>()
+    };
+    names.recipes.iter().flat_map(one).collect()
+}
+
+fn recipes(names: &DeclaredNames) -> Vec<Candidate> {
+    let own = names.recipes.iter().map(|recipe| recipe.name.as_str());
+    let all: std::collections::BTreeSet<&str> =
+        own.chain(config::shipped::RECIPES.iter().map(|(name, _)| *name)).collect();
+    all.into_iter().map(Candidate::plain).collect()
+}
+
+fn things(names: &DeclaredNames) -> Vec<Candidate> {
+    let steps = steps(names).into_iter().filter(|step| step.text.contains('/'));
+    let codes = Code::ALL.iter().map(|code| described(code.id(), code.title()));
+    steps.chain(manual_topics().map(Candidate::plain)).chain(codes).collect()
+}

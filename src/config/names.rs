@@ -1,0 +1,160 @@
+//! Names that an inventory and its recipes declare, read without judging them: a prompt completes also what has mistakes.
+
+use super::cx::{confined, read_text};
+use super::inventory::range::Pattern;
+use super::load::{mentioned, yaml_files};
+use super::{Data, Node, scalar, yaml};
+use crate::diag::{FileId, Span};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// Names that are kept of each sort; who has more hosts types the beginning of a name anyway.
+const MOST: usize = 20_000;
+/// Larger files are not read. Bytes.
+const LARGEST: u64 = 4 << 20;
+/// Recipes that are read at most.
+const RECIPES: usize = 500;
+
+/// What people name on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeclaredNames {
+    pub hosts: Vec<String>,
+    pub groups: Vec<String>,
+    /// The recipes of the inventory's tree, and those built in that it names, with their steps.
+    pub recipes: Vec<DeclaredRecipe>,
+}
+
+/// A recipe and the names of its steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredRecipe {
+    pub name: String,
+    pub steps: Vec<String>,
+}
+
+/// Reads the names of an inventory. What cannot be read has none; nothing but its files is looked at.
+pub fn declared_names(inventory: &Utf8Path, built_in: &[(&str, &str)]) -> DeclaredNames {
+    let Some((text, tree)) = read(inventory) else { return DeclaredNames::default() };
+    let mut names = DeclaredNames { hosts: hosts(&tree), groups: vec!["all".to_owned()], ..DeclaredNames::default() };
+    names.groups.extend(keys(tree.get("groups")).filter(|name| *name != "all").map(str::to_owned).take(MOST));
+    let mut texts = vec![text];
+    for file in recipe_files(inventory, &tree) {
+        if let Some((text, tree)) = read(&file) {
+            names.recipes.extend(recipe(&tree));
+            texts.push(text);
+        }
+    }
+    while let Some(text) = texts.pop() {
+        for (name, text) in mentioned(&text, built_in) {
+            if names.recipes.len() < RECIPES && !names.recipes.iter().any(|recipe| recipe.name == name) {
+                names.recipes.extend(parse(text).as_ref().and_then(recipe));
+                texts.push(text.to_owned());
+            }
+        }
+    }
+    names
+}
+
+fn read(path: &Utf8Path) -> Option<(String, Node)> {
+    let small = fs_err::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= LARGEST);
+    let text = small.then(|| read_text(path).ok())??;
+    let tree = parse(&text)?;
+    Some((text, tree))
+}
+
+fn parse(text: &str) -> Option<Node> {
+    yaml::parse(FileId(0), text, &mut Vec::new())
+}
+
+fn keys(node: Option<&Node>) -> impl Iterator<Item = &str> {
+    let entries = match node.map(|node| &node.data) {
+        Some(Data::Map(entries)) => entries.as_slice(),
+        _ => &[],
+    };
+    entries.iter().map(|(key, _)| key.text.as_str())
+}
+
+fn items(node: Option<&Node>) -> &[Node] {
+    match node.map(|node| &node.data) {
+        Some(Data::Seq(items)) => items,
+        _ => &[],
+    }
+}
+
+fn text(node: &Node) -> Option<&str> {
+    match &node.data {
+        Data::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn hosts(inventory: &Node) -> Vec<String> {
+    let node = inventory.get("hosts");
+    let mut found = Vec::new();
+    for pattern in keys(node).chain(items(node).iter().filter_map(text)) {
+        if found.len() >= MOST {
+            break;
+        }
+        found.extend(Pattern::parse(pattern).map(|pattern| pattern.expand()).unwrap_or_default());
+    }
+    found.truncate(MOST);
+    found
+}
+
+/// Returns the files of the folders of recipes, in the inventory's tree.
+fn recipe_files(inventory: &Utf8Path, tree: &Node) -> Vec<Utf8PathBuf> {
+    let beside = inventory.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
+    let Ok(root) = beside.canonicalize_utf8() else { return Vec::new() };
+    let named: Vec<&str> = match tree.get("recipes") {
+        None => vec!["recipes"],
+        Some(node) => text(node).into_iter().chain(items(Some(node)).iter().filter_map(text)).collect(),
+    };
+    let nowhere = Span { file: FileId(0), start: 0, end: 0 };
+    let folders = named.into_iter().filter_map(|name| confined(&root, name, nowhere).ok());
+    let files = folders.filter_map(|folder| yaml_files(&folder).ok()).flatten();
+    // A link among them leads as little out of the tree as any other file.
+    files.filter_map(|file| confined(&root, file.as_str(), nowhere).ok()).take(RECIPES).collect()
+}
+
+fn recipe(tree: &Node) -> Option<DeclaredRecipe> {
+    let name = text(tree.get("recipe")?)?.to_owned();
+    let steps = items(tree.get("steps")).iter().filter_map(|step| text(step.get("name")?));
+    Some(DeclaredRecipe { name, steps: steps.filter(|step| !scalar::is_template(step)).map(str::to_owned).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(inventory: &str, recipes: &[(&str, &str)]) -> DeclaredNames {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Utf8Path::from_path(folder.path()).unwrap();
+        std::fs::create_dir(root.join("recipes")).unwrap();
+        recipes.iter().for_each(|(name, text)| std::fs::write(root.join("recipes").join(name), text).unwrap());
+        std::fs::write(root.join("inventory.yaml"), inventory).unwrap();
+        declared_names(&root.join("inventory.yaml"), &[("shipped", "recipe: shipped\nsteps: [{ name: one }]\n")])
+    }
+
+    #[test]
+    fn names_are_read_from_inventories_with_mistakes_too() {
+        let web = "recipe: web\nsteps:\n  - { name: site, fiel: {} }\n  - { name: reload now }\n";
+        let inventory = "hosts:\n  gpu-[01:03]: {}\n  login: {}\ngroups: { gpu: { hosts: [\"gpu-*\"] }, all: {} }\n\
+                         apply: [{ recipe: web, onn: all }, { recipe: shipped, on: all }]\n";
+        let found = names(inventory, &[("web.yaml", web), ("broken.yaml", "recipe: [")]);
+        assert_eq!(found.hosts, ["gpu-01", "gpu-02", "gpu-03", "login"]);
+        assert_eq!(found.groups, ["all", "gpu"]);
+        let recipe = |name: &str, steps: &[&str]| DeclaredRecipe {
+            name: name.to_owned(),
+            steps: steps.iter().map(|step| (*step).to_owned()).collect(),
+        };
+        assert_eq!(found.recipes, [recipe("web", &["site", "reload now"]), recipe("shipped", &["one"])]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_no_names() {
+        assert_eq!(declared_names(Utf8Path::new("/nowhere/x.yaml"), &[]), DeclaredNames::default());
+        assert_eq!(declared_names(Utf8Path::new("/dev/zero"), &[]), DeclaredNames::default());
+        let many: String = (0..9).map(|at| format!("  h{at}-[00000:99999]: {{}}\n")).collect();
+        assert_eq!(names(&format!("hosts:\n{many}"), &[]).hosts.len(), MOST);
+        let outside = names("hosts: [a]\nrecipes: [/etc, ../..]\n", &[]);
+        assert_eq!(outside.recipes, []);
+    }
+}
