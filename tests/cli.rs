@@ -12,6 +12,8 @@
 mod ansible;
 #[path = "cli/ci.rs"]
 mod ci;
+#[path = "cli/completions.rs"]
+mod completions;
 #[path = "cli/drift.rs"]
 mod drift;
 #[path = "cli/examples.rs"]
@@ -28,6 +30,8 @@ mod hostile;
 mod images;
 #[path = "cli/init.rs"]
 mod init;
+#[path = "cli/manual.rs"]
+mod manual;
 #[path = "cli/notify.rs"]
 mod notify;
 #[path = "cli/offline.rs"]

@@ -11,6 +11,8 @@
     reason = "a test that panics has failed"
 )]
 
+#[path = "sandbox/documents.rs"]
+mod documents;
 #[path = "sandbox/host.rs"]
 mod host;
 #[path = "sandbox/machine.rs"]

@@ -9,14 +9,17 @@ use super::settings::Settings;
 use crate::config::{self, Project, ValueName};
 use crate::diag::{Code, did_you_mean};
 use crate::model::ExitCode;
+use crate::view::{ManualPage, manual_page, manual_topics};
 
-/// Say where a value came from, what a step is, or what an error code means; no host is contacted
+/// Explain a value, a step, a kind of resource, a topic or an error code; no host is contacted
 ///
 /// THING is one of
 ///   HOST:RECIPE.PARAM or HOST:vars.NAME   a value: who decides it, and who is overruled
 ///   RECIPE/STEP                           a step: what it comes to, what it reads, who waits for whom
-///   F0301                                 an error code: an example, and how to mend it
-/// HOST may be any selector; without it the hosts of --on count, or all.
+///   KIND                                  a kind of resource: an example, its behaviour and fields
+///   TOPIC                                 a page of the documentation, such as `rollout` or `security`
+///   F0301                                 an error code: an example, and how to fix it
+/// HOST may be any selector; without it the hosts of --on count, or all. `forge explain kinds` lists the kinds.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -25,10 +28,12 @@ use crate::model::ExitCode;
   forge explain nvidia-driver.version            on all hosts, equal ones together
   forge explain gpu-01:vars.rack -i cluster.yaml
   forge explain nvidia-driver/packages --on gpu  a step
+  forge explain file                             a kind of resource
+  forge explain rollout                          a topic
   forge explain F0301                            an error code"
 )]
 pub struct Args {
-    /// A value, a step or an error code
+    /// A value, a step, a kind, a topic or an error code
     pub thing: String,
 }
 
@@ -36,6 +41,7 @@ pub struct Args {
 #[derive(Debug, PartialEq)]
 enum Thing<'t> {
     Code(Code),
+    Page(ManualPage),
     Step { recipe: &'t str, step: &'t str },
     Value { on: Option<&'t str>, name: ValueName },
 }
@@ -45,6 +51,9 @@ impl<'t> Thing<'t> {
     fn parse(text: &'t str) -> Option<Self> {
         if let Some(code) = Code::parse(text) {
             return Some(Self::Code(code));
+        }
+        if let Some(page) = manual_page(text) {
+            return Some(Self::Page(page));
         }
         if let Some((recipe, step)) = text.split_once('/') {
             return Some(Self::Step { recipe, step });
@@ -60,14 +69,18 @@ impl<'t> Thing<'t> {
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     match Thing::parse(&args.thing) {
         Some(Thing::Code(code)) => {
-            let output = Output { console: cx.console, settings: cx.settings, target: None };
-            output.result(&|writer, out| writer.code(code, out))?;
+            without_inventory(cx).result(&|writer, out| writer.code(code, out))?;
         }
+        Some(Thing::Page(page)) => without_inventory(cx).result(&|writer, out| writer.page(&page, out))?,
         Some(Thing::Step { recipe, step }) => self::step(cx, recipe, step)?,
         Some(Thing::Value { on, name }) => value(cx, on, &name)?,
         None => return Err(unknown(cx, &args.thing)),
     }
     Ok(ExitCode::Done)
+}
+
+fn without_inventory<'c, B>(cx: &Cx<'c, B>) -> Output<'c> {
+    Output { console: cx.console, settings: cx.settings, target: None }
 }
 
 fn step<B: Backend>(cx: &Cx<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
@@ -106,17 +119,18 @@ fn narrowed(settings: &Settings, on: Option<&str>) -> Result<Settings, CliError>
 /// Names what is near, of everything that could be meant; an inventory that is not there has nothing.
 fn unknown<B: Backend>(cx: &Cx<'_, B>, thing: &str) -> CliError {
     let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
+    known.extend(manual_topics().map(str::to_owned));
     let loaded = cx.target(&InventoryArg::default()).ok();
     let project = loaded.and_then(|target| cx.backend.load(&target.path, cx.settings).0);
     if let Some(project) = &project {
         known.extend(things(cx.backend.project(project)));
     }
-    let error = CliError::usage(format!("`{thing}` is no value, step or error code"));
+    let error = CliError::usage(format!("`{thing}` is not a value, step, kind, topic or error code"));
     let recipe = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
     match did_you_mean(thing, known.iter().map(String::as_str)) {
         _ if recipe => error.hint(format!("`forge recipes {thing}` shows a recipe")),
         Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("write `HOST:recipe.param`, `HOST:vars.name`, `recipe/step` or a code like `F0301`"),
+        None => error.hint("write `HOST:recipe.param`, `HOST:vars.name`, `recipe/step`, a kind like `file`, a topic like `rollout` or a code like `F0301`"),
     }
 }
 
@@ -146,6 +160,8 @@ mod tests {
         assert_eq!(Thing::parse("gpu:&rack_a:web.v1.port"), value(Some("gpu:&rack_a"), "web.v1", "port"));
         let var = Thing::Value { on: None, name: ValueName::Var("rack".into()) };
         assert_eq!(Thing::parse("vars.rack"), Some(var));
+        assert!(matches!(Thing::parse("file"), Some(Thing::Page(page)) if page.topic == "file"));
+        assert!(matches!(Thing::parse("docs/rollout.md"), Some(Thing::Page(page)) if page.topic == "rollout"));
         assert_eq!(Thing::parse("web"), None);
         assert_eq!(Thing::parse("F9999"), None);
     }

@@ -20,8 +20,9 @@ use crate::view::schemas;
   forge schema inventory > schemas/inventory.json
   forge schema recipe > schemas/recipe.json
   forge schema file                              the fields of a kind of resource
+  forge schema document                          the documents of `--format json`, of every verb
 
-docs/editors.md shows how editors find them without that line."
+`forge explain editors` shows how editors find them without that line."
 )]
 pub struct Args {
     /// `inventory`, `recipe`, `plan`, `report`, … or a kind of resource

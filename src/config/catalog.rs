@@ -5,6 +5,7 @@ use super::shipped::RECIPES;
 use super::{Edge, Export, Param, ParamType, Project, Recipe, Rule, Step, Verify};
 use crate::model::{Disruption, HostName, Level, Phase, Scope, Value};
 use crate::resource::Provision;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 pub(super) const BUILT_IN: &str = "<built in>";
 
 /// A recipe in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RecipeLine {
     pub name: String,
     pub summary: String,
@@ -28,7 +29,7 @@ pub struct RecipeLine {
 }
 
 /// Everything that a recipe declares.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RecipePage {
     #[serde(flatten)]
     pub line: RecipeLine,
@@ -43,13 +44,13 @@ pub struct RecipePage {
 }
 
 /// What a program prints when it fails, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailsLine {
     pub text: String,
     pub cause: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ParamLine {
     pub name: String,
     /// `text`, `list of version`, `one of a, b`.
@@ -62,7 +63,7 @@ pub struct ParamLine {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RuleLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -79,7 +80,7 @@ pub struct RuleLine {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepLine {
     pub name: String,
     pub kind: &'static str,
@@ -100,13 +101,13 @@ pub struct StepLine {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExportLine {
     pub name: String,
     pub secret: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct VerifyLine {
     pub name: String,
     pub level: Level,
@@ -120,7 +121,7 @@ pub struct VerifyLine {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct UseLine {
     pub recipe: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,11 +4,12 @@ use super::{Edge, Project, Recipe, Share, Step, StepFilter};
 use crate::diag::Span;
 use crate::graph::{Endpoint, StepIndex, Why};
 use crate::model::{Disruption, HostName, Phase, Scope, StepId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps, in an order that respects every edge, and what they wait for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Chart {
     pub cluster: String,
     pub hosts: Vec<HostName>,
@@ -19,7 +20,7 @@ pub struct Chart {
 }
 
 /// One step of a chart.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartStep {
     pub recipe: String,
     pub step: String,
@@ -39,7 +40,7 @@ pub struct ChartStep {
 }
 
 /// One end of an edge: a step, or a recipe as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChartEnd {
     pub recipe: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,7 @@ pub struct ChartEnd {
 }
 
 /// `to` does not begin before `from` is in `phase`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartEdge {
     pub from: ChartEnd,
     pub to: ChartEnd,

@@ -1,11 +1,12 @@
 //! Error codes: stable names that `forge explain` and the docs speak of. Each has a page in `pages/`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 macro_rules! codes {
     ($($variant:ident = $code:literal, $title:literal;)*) => {
         /// A stable code of a diagnostic.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         pub enum Code {
             $(#[doc = $title] #[serde(rename = $code)] $variant,)*
         }

@@ -10,10 +10,11 @@ pub use render::{escape, render};
 pub use source::{FileId, Sources, Span};
 pub use suggest::did_you_mean;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How much a diagnostic matters. Only errors stop forge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Error,

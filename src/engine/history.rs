@@ -5,12 +5,13 @@ use super::report::{HostReport, Report, StepReport, VerifyReport};
 use crate::model::{HostName, Outcome, StepId};
 use crate::state::{RunFolder, RunInfo};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A run of the past.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PastRun {
     pub info: RunInfo,
     /// Whether it came to its end. One that did not is still going on, or its controller was stopped.
@@ -161,7 +162,7 @@ impl Trace {
 }
 
 /// What differs between two runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     pub from: RunInfo,
     pub to: RunInfo,
@@ -171,7 +172,7 @@ pub struct Comparison {
 }
 
 /// One thing that came to something else.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Difference {
     pub host: HostName,
     /// `recipe/step`, `recipe: name` of a verification; `None` for the host as a whole.

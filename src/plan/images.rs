@@ -2,11 +2,12 @@
 
 use super::{Plan, Reach, StepPlan};
 use crate::model::{HostName, Scope, StepId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which images the steps of a plan run, whether or not they change anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Images {
     /// By image, with the steps that run it.
     pub images: BTreeMap<String, BTreeSet<StepId>>,

@@ -9,6 +9,7 @@ pub mod escape;
 pub mod fold;
 mod init;
 mod json;
+mod manual;
 pub mod markdown;
 pub mod notify;
 mod odd;
@@ -26,6 +27,7 @@ mod words;
 pub use drawing::{dot, mermaid};
 pub use init::{Init, RecipeFile};
 pub use json::{Json, drift_messages, save};
+pub use manual::{ManualPage, manual_page, manual_topics};
 pub use text::Text;
 pub use validation::{CheckedInventory, Size, Validation};
 pub use words::{count, places, size, took};
@@ -84,6 +86,8 @@ pub trait Writer {
     fn step(&self, page: &StepPage, out: &mut dyn Write) -> io::Result<()>;
     /// Writes what an error code means.
     fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes a page of the documentation.
+    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()>;
     /// Writes which runs there were.
     fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()>;
     /// Writes what a run of the past came to.

@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{kinds, schema::kind_schema};
 use crate::state::{Record, RunInfo};
-use crate::view::json::DriftMessage;
+use crate::view::json::{DriftMessage, document_schema};
 use crate::{config, resource};
 
 /// A schema by its name.
@@ -29,9 +29,10 @@ enum Make {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn all() -> impl Iterator<Item = Schema> {
-    let files: [(&'static str, &'static str, Maker); 15] = [
+    let files: [(&'static str, &'static str, Maker); 16] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
+        ("document", "what every verb writes with `--format json`", document_schema),
         ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
             schemars::schema_for!(Plan).into()
         }),

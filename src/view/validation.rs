@@ -20,7 +20,7 @@ pub struct CheckedInventory {
 }
 
 /// How much an inventory declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Size {
     pub hosts: usize,
     /// Recipes that are applied to at least one host.

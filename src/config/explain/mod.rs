@@ -8,10 +8,11 @@ pub use value::{Origin, ValueName, ValuePage, explain_value};
 
 use crate::model::HostName;
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Something that is equal on some hosts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OnHosts<T> {
     pub hosts: Vec<HostName>,
     #[serde(flatten)]

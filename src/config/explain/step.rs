@@ -9,12 +9,13 @@ use crate::config::{Expanded, Expander, Exports, FactSource, Instance, Known, Pr
 use crate::config::{StepFilter, catalog};
 use crate::diag::{Code, Diag};
 use crate::model::{Disruption, HostName, Level, Scope, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Everything that is known of a step without asking a host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepPage {
     pub recipe: String,
     pub step: String,
@@ -44,7 +45,7 @@ pub struct StepPage {
 }
 
 /// What a turn of the step comes to on a host before anything is asked.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rendered {
     /// The turn of an `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +63,7 @@ pub struct Rendered {
 }
 
 /// Something that a template of the step reads.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Input {
     /// `params.version`, `facts.os.id`
     pub name: String,

@@ -5,6 +5,7 @@ use crate::config::template::{Form, Program, Root};
 use crate::config::{Instance, Project, Sourced, Through, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl ValueName {
 }
 
 /// One place that gives a value.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Origin {
     /// `with`, `stack gpu-node`, `host`, `group gpu`, `recipe default`.
     pub from: String,
@@ -44,7 +45,7 @@ pub struct Origin {
 }
 
 /// A value on a host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ValuePage {
     pub name: String,
     /// Who decides.

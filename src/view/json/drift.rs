@@ -8,13 +8,13 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct DriftBody<'a> {
     pub counts: Counts,
     pub drift: &'a Drift,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct HistoryBody<'a> {
     pub drift_history: &'a History,
 }

@@ -1,15 +1,17 @@
 //! The JSON writer: one document per result of a verb, with its form's version first.
 
 mod drift;
+mod envelope;
 mod formatter;
 mod offline;
 mod save;
 mod validation;
 
 pub use drift::{Message as DriftMessage, messages as drift_messages};
+pub use envelope::document_schema;
 pub use save::save;
 
-use super::{Init, Listed, Sandboxes, Validation, Writer};
+use super::{Init, Listed, ManualPage, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::drift::{Drift, History};
@@ -78,49 +80,49 @@ pub(super) fn compact(value: &impl Serialize) -> io::Result<String> {
     String::from_utf8(out).map_err(io::Error::other)
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PlanBody<'a> {
     counts: Counts,
     plan: &'a Plan,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ImagesBody<'a> {
     #[serde(flatten)]
     images: &'a Images,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ReportBody<'a> {
     report: &'a Report,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DoctorBody<'a> {
     doctor: &'a Checkup,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ExecBody<'a> {
     exec: &'a ExecReport,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FetchBody<'a> {
     fetch: &'a FetchReport,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct InitBody<'a> {
     init: &'a Init,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FactsBody<'a> {
     facts: Vec<HostFacts<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HostFacts<'a> {
     host: &'a HostName,
     reach: &'a Reach,
@@ -131,14 +133,14 @@ struct HostFacts<'a> {
 }
 
 /// A fact is a value or the reason why it is not known: never a null that could mean either.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Fact<'a> {
     Value(&'a Value),
     Unknown(&'a crate::probe::Unknown),
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct OutliersBody<'a> {
     outliers: &'a Outliers,
     /// Hosts that are not real, or whose hardware is a stand-in.
@@ -154,7 +156,7 @@ impl<'a> OutliersBody<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SandboxesBody<'a> {
     /// Whether they were ended just now.
     ended: bool,
@@ -162,7 +164,7 @@ struct SandboxesBody<'a> {
 }
 
 /// A sandbox as it was before; `pid` is null where none ran.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SandboxLine<'a> {
     host: &'a str,
     pid: Option<u32>,
@@ -232,6 +234,10 @@ impl Writer for Json {
 
     fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
         Document::write("code", ExitCode::Done, offline::CodeBody::of(code), out)
+    }
+
+    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
+        Document::write("page", ExitCode::Done, offline::PageBody { page }, out)
     }
 
     fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {

@@ -4,35 +4,36 @@ use super::Exit;
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::engine::{Comparison, PastRun};
-use crate::view::Listed;
+use crate::view::{Listed, ManualPage};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct GraphBody<'a> {
     pub graph: &'a Chart,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct RecipesBody<'a> {
     pub recipes: &'a [RecipeLine],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct RecipeBody<'a> {
     pub recipe: &'a RecipePage,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ValueBody<'a> {
     pub values: &'a [OnHosts<ValuePage>],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct StepBody<'a> {
     pub step: &'a StepPage,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct CodeBody {
     pub code: Code,
     title: &'static str,
@@ -46,23 +47,28 @@ impl CodeBody {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+pub struct PageBody<'a> {
+    pub page: &'a ManualPage,
+}
+
+#[derive(Serialize, JsonSchema)]
 pub struct RunBody<'a> {
     pub run: Past<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct RunsBody<'a> {
     pub runs: Vec<Line<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ComparisonBody<'a> {
     pub comparison: &'a Comparison,
 }
 
 /// A run with the exit code that it ended with.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Past<'a> {
     /// `None` while it is not finished.
     exit: Option<Exit>,
@@ -77,7 +83,7 @@ impl<'a> Past<'a> {
 }
 
 /// A run of the list, or why it cannot be read.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Line<'a> {
     Run(Past<'a>),

@@ -3,14 +3,15 @@
 use crate::diag::{Code, Diag, Severity, Sources, Span};
 use crate::view::Validation;
 use crate::view::validation::{CheckedInventory, Size};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Body<'a> {
     inventories: Vec<Inventory<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Inventory<'a> {
     path: &'a str,
     valid: bool,
@@ -19,7 +20,7 @@ struct Inventory<'a> {
     diagnostics: Vec<Diagnostic<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Diagnostic<'a> {
     code: Code,
     severity: Severity,
@@ -33,7 +34,7 @@ struct Diagnostic<'a> {
 }
 
 /// Lines and columns from 1; columns count characters.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Place<'a> {
     file: &'a str,
     line: usize,

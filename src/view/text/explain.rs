@@ -121,16 +121,23 @@ fn input(input: &Input, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Writes the page of an error code: prose as it is, examples indented.
+/// Writes the page of an error code.
 pub fn code(code: Code, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", paint(HEAD, format!("{}: {}", code.id(), code.title())))?;
+    markdown(code.page(), out)
+}
+
+/// Writes Markdown of forge's own: prose as it is, titles without their marks, examples indented.
+pub fn markdown(text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut inside = false;
-    for line in code.page().lines() {
-        match (line.starts_with("```"), inside) {
-            (true, _) => inside = !inside,
-            (false, true) if line.is_empty() => writeln!(out)?,
-            (false, true) => writeln!(out, "    {line}")?,
-            (false, false) => writeln!(out, "{line}")?,
+    for line in text.lines() {
+        let title = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'));
+        match (line.starts_with("```"), inside, title) {
+            (true, ..) => inside = !inside,
+            (false, true, _) if line.is_empty() => writeln!(out)?,
+            (false, true, _) => writeln!(out, "    {line}")?,
+            (false, false, Some(title)) => writeln!(out, "{}", paint(HEAD, title))?,
+            (false, false, None) => writeln!(out, "{line}")?,
         }
     }
     Ok(())

@@ -26,7 +26,7 @@ mod tests;
 mod validation;
 pub(super) mod windows;
 
-use super::{Init, Listed, Sandboxes, Validation, Writer};
+use super::{Init, Listed, ManualPage, Sandboxes, Validation, Writer};
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
 use crate::diag::Code;
 use crate::drift::{Drift, History};
@@ -109,6 +109,10 @@ impl Writer for Text {
 
     fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()> {
         explain::code(code, out)
+    }
+
+    fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
+        explain::markdown(&page.text, out)
     }
 
     fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {

@@ -1,0 +1,95 @@
+//! The documentation, built into the program: an installed `forge` shows every page that it speaks of.
+
+use crate::resource::{kind, kinds, reference};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A page of the documentation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ManualPage {
+    /// What `forge explain` calls it: `rollout`, or the name of a kind.
+    pub topic: String,
+    /// Markdown.
+    pub text: String,
+}
+
+/// The topics, with their files below `docs/` and their texts.
+const TOPICS: &[(&str, &str, &str)] = &[
+    ("ansible", "ansible.md", include_str!("../../docs/ansible.md")),
+    ("cluster", "cluster.md", include_str!("../../docs/cluster.md")),
+    ("drift", "drift.md", include_str!("../../docs/drift.md")),
+    ("editors", "editors.md", include_str!("../../docs/editors.md")),
+    ("exit-codes", "reference/exit-codes.md", include_str!("../../docs/reference/exit-codes.md")),
+    ("facts", "reference/facts.md", include_str!("../../docs/reference/facts.md")),
+    ("helm", "helm.md", include_str!("../../docs/helm.md")),
+    ("recipes", "recipes.md", include_str!("../../docs/recipes.md")),
+    ("review", "review.md", include_str!("../../docs/review.md")),
+    ("rollout", "rollout.md", include_str!("../../docs/rollout.md")),
+    ("sandbox", "sandbox.md", include_str!("../../docs/sandbox.md")),
+    ("security", "security.md", include_str!("../../docs/security.md")),
+];
+
+/// The topic that lists all kinds.
+const KINDS: &str = "kinds";
+const KINDS_FOLDER: &str = "reference/kinds";
+
+/// Returns the page of a topic or a kind, by its name or by its path in the repository (`docs/rollout.md`).
+pub fn manual_page(name: &str) -> Option<ManualPage> {
+    let file = name.strip_prefix("docs/").map(|path| path.split('#').next().unwrap_or_default().trim_end_matches('/'));
+    let topic = TOPICS.iter().find(|(topic, path, _)| file.map_or(*topic == name, |file| *path == file));
+    if let Some((topic, _, text)) = topic {
+        return Some(ManualPage { topic: (*topic).to_owned(), text: (*text).to_owned() });
+    }
+    let inner = file.and_then(|file| file.strip_prefix(KINDS_FOLDER));
+    match (file, inner) {
+        (None, _) if name == KINDS => Some(list_of_kinds()),
+        (None, _) => kind_page(name),
+        (Some(_), Some("" | "/README.md")) => Some(list_of_kinds()),
+        (Some(_), Some(inner)) => kind_page(inner.strip_prefix('/')?.strip_suffix(".md")?),
+        (Some(_), None) => None,
+    }
+}
+
+/// Returns every name that has a page.
+pub fn manual_topics() -> impl Iterator<Item = &'static str> {
+    let topics = TOPICS.iter().map(|(topic, ..)| *topic);
+    topics.chain([KINDS]).chain(kinds().iter().map(|kind| kind.name))
+}
+
+fn kind_page(name: &str) -> Option<ManualPage> {
+    kind(name).map(|kind| ManualPage { topic: kind.name.to_owned(), text: reference::markdown(kind) })
+}
+
+fn list_of_kinds() -> ManualPage {
+    let mut text =
+        String::from("# Kinds\n\nThe resources that a step can hold. `forge explain KIND` shows the page of one.\n\n");
+    for kind in kinds() {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "- `{}`: {}", kind.name, kind.summary);
+    }
+    ManualPage { topic: KINDS.to_owned(), text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_found_by_topic_kind_and_path() {
+        let topic = |name: &str| manual_page(name).map(|page| page.topic);
+        for (name, expected) in [
+            ("rollout", "rollout"),
+            ("docs/rollout.md", "rollout"),
+            ("docs/recipes.md#artifacts", "recipes"),
+            ("file", "file"),
+            ("docs/reference/kinds/file.md", "file"),
+            ("docs/reference/kinds", "kinds"),
+            ("docs/reference/exit-codes.md", "exit-codes"),
+        ] {
+            assert_eq!(topic(name).as_deref(), Some(expected), "{name}");
+        }
+        assert_eq!((topic("docs/file.md"), topic("nothing"), topic("docs/nothing.md")), (None, None, None));
+        assert!(manual_page("file").is_some_and(|page| page.text.starts_with("# `file`")));
+    }
+}

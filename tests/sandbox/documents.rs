@@ -1,0 +1,82 @@
+//! Every verb's `--format json`, from the real binary and simulated hosts, fits the schema that `forge schema document` prints.
+
+use super::host::{Lab, Who};
+use super::{ONE, RECIPE};
+use jsonschema::Validator;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Returns the `result` of a document, which has to fit the schema.
+fn result(lab: &Lab, schema: &Validator, arguments: &[&str]) -> String {
+    lab.shell("rm -f document.json");
+    let told = lab.forge(&[&["--json-into", "document.json"], arguments].concat());
+    let document: Value =
+        serde_json::from_str(&lab.shell("cat document.json")).unwrap_or_else(|_| panic!("{arguments:?}: {told}"));
+    let mistakes: Vec<String> = schema.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(mistakes.is_empty(), "{arguments:?}:\n{}\n{document:#}", mistakes.join("\n"));
+    document["result"].as_str().expect("every document says what it holds").to_owned()
+}
+
+#[test]
+fn the_documents_of_every_verb_fit_their_schema() {
+    let who = Who::all().into_iter().next().expect("this process is somebody");
+    let lab = match Lab::new(who, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox as {who:?}: {why}"),
+    };
+    let schema = lab.forge(&["schema", "document"]);
+    let schema: Value = serde_json::from_str(schema.strip_prefix("exit 0\n").expect("the schema")).unwrap();
+    let results: BTreeSet<String> = schema["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["properties"]["result"]["const"].as_str().unwrap().to_owned())
+        .collect();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    lab.file("inventory.yaml", &format!("{ONE}groups: {{ all: {{ vars: {{ x: 1 }} }} }}\n"));
+    lab.file("bad.yaml", "cluster: lab\nhosts: [a]\napply: [{ recipe: none, on: all }]\n");
+    lab.file("files/x", "x");
+    lab.file("fetched.yaml", &ONE.replace("recipe: r,", "recipe: fetched,"));
+    lab.file(
+        "recipes/fetched.yaml",
+        "recipe: fetched\nsteps: [{ name: x, artifact: { path: /opt/x, file: ../files/x } }]\n",
+    );
+    let mut seen = BTreeSet::new();
+    for arguments in [
+        vec!["init", "--into", "new.yaml", "a"],
+        vec!["validate"],
+        vec!["validate", "bad.yaml"],
+        vec!["plan", "bad.yaml"],
+        vec!["doctor"],
+        vec!["plan"],
+        vec!["plan", "--images"],
+        vec!["apply", "--yes"],
+        vec!["verify"],
+        vec!["drift"],
+        vec!["drift", "--history"],
+        vec!["facts"],
+        vec!["facts", "--outliers"],
+        vec!["fetch", "fetched.yaml"],
+        vec!["exec", "all", "--yes", "--", "true"],
+        vec!["graph"],
+        vec!["recipes"],
+        vec!["recipes", "nvidia-driver"],
+        vec!["explain", "vars.x"],
+        vec!["explain", "r/f"],
+        vec!["explain", "F0301"],
+        vec!["explain", "file"],
+        vec!["runs"],
+        vec!["show", "last"],
+        vec!["sandbox", "list"],
+    ] {
+        seen.insert(result(&lab, &schema, &arguments));
+    }
+    lab.inside("inventory.yaml", "a", "rm /etc/lab");
+    seen.insert(result(&lab, &schema, &["apply", "--yes"]));
+    let runs = lab.shell("ls .forge/lab/runs | sort | head -2");
+    let runs: Vec<&str> = runs.lines().collect();
+    seen.insert(result(&lab, &schema, &["runs", "--compare", runs[0], runs[1]]));
+    seen.insert(result(&lab, &schema, &["sandbox", "reset"]));
+    assert_eq!(seen, results, "each result is written by a verb of this test");
+    lab.nothing_is_left();
+}
