@@ -17,6 +17,8 @@ mod documents;
 mod host;
 #[path = "sandbox/machine.rs"]
 mod machine;
+#[path = "sandbox/tour.rs"]
+mod tour;
 #[path = "sandbox/trial.rs"]
 mod trial;
 #[path = "sandbox/tutorial.rs"]
@@ -105,33 +107,6 @@ fn harm_inside_stays_inside() {
         witness.kill().unwrap();
         witness.wait().unwrap();
         lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
-        before.is_unchanged();
-    });
-}
-
-/// The cards of a board, where this machine has none: facts tell them, and a plan is made for them.
-#[test]
-fn a_board_is_shown_and_this_machine_stays_as_it_is() {
-    as_everybody(|lab| {
-        let before = Machine::look();
-        lab.copy("inventories", "inventories");
-        let own = "inventories/h100-sandbox.yaml";
-        let facts = lab.forge(&["facts", own, "--on", "gpu-01", "--format", "json"]);
-        assert!(facts.starts_with("exit 0\n"), "{facts}");
-        assert_eq!(facts.matches("\"product\": \"H100 SXM\"").count(), 8, "{facts}");
-        let plan = lab.forge(&["plan", own]);
-        assert!(plan.contains("simulated, no real hardware: gpu-[01:02]\n"), "{plan}");
-        for step in ["mlnx-ofed/installed", "nvidia-driver/packages", "nvidia-gsp/module option"] {
-            assert!(plan.contains(step), "{step}: {plan}");
-        }
-        assert!(!plan.contains("on the PCI bus than the inventory counts"), "{plan}");
-        let other = std::fs::read_to_string("inventories/h100-sandbox.yaml").unwrap().replace("h100x8-ndr", "a100x8");
-        lab.file("inventories/h100-sandbox.yaml", &other);
-        let refused = lab.forge(&["facts", own, "--on", "gpu-01"]);
-        assert!(refused.contains("it runs with other hardware than the inventory declares"), "{refused}");
-        assert!(refused.contains("hint: forge sandbox reset gpu-01"), "{refused}");
-        lab.forge(&["sandbox", "reset", "-i", own]);
-        lab.nothing_is_left();
         before.is_unchanged();
     });
 }
@@ -298,6 +273,35 @@ fn a_program_that_gives_a_shell_is_a_host() {
     });
 }
 
+/// Two units of its own of which one is enabled, one of the machine's, a setting that is kept, and what memory holds.
+const BEFORE: &str = r#"
+mkdir -p /etc/systemd/system /etc/sysctl.d
+for u in kept lost; do printf '[Service]\nExecStart=/bin/sleep 600\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/$u.service; done
+systemctl enable --now kept; systemctl start lost
+echo 1 >/proc/sys/vm/swappiness; echo vm.dirty_ratio = 7 >/etc/sysctl.d/z.conf
+touch /run/here /tmp/here /etc/here /var/tmp/here
+cat /proc/sys/kernel/random/boot_id
+systemctl reboot; sleep 30; echo 'still here'
+"#;
+const AFTER: &str = "for t in $(seq 100); do [ \"$(cat /proc/sys/kernel/random/boot_id)\" = \"$B\" ] || ! systemctl is-system-running >/dev/null || break; sleep 0.1; done
+systemctl is-active kept lost; cat /proc/sys/vm/dirty_ratio; [ \"$(cat /proc/sys/vm/swappiness)\" = 1 ] || echo again
+ls /run/here /tmp/here /etc/here /var/tmp/here 2>/dev/null; cat /proc/sys/kernel/random/boot_id";
+
+#[test]
+fn a_reboot_ends_processes_and_forgets_memory_alone() {
+    as_everybody(|lab| {
+        let before = lab.inside("inventory.yaml", "a", BEFORE);
+        assert_eq!(before.lines().count(), 1, "{before}");
+        let boot = before.trim();
+        // Who enters while processes are being ended is ended too.
+        let ask = |_| lab.inside("inventory.yaml", "a", &format!("B={boot}; {AFTER}"));
+        let after = (0..20).map(ask).find(|after| !after.is_empty()).unwrap_or_default();
+        let (told, id) = after.trim_end().rsplit_once('\n').unwrap();
+        assert_eq!(told, "active\ninactive\n7\nagain\n/etc/here\n/var/tmp/here");
+        assert!(id.len() == 36 && id != boot, "{before} {after}");
+    });
+}
+
 /// What the stand-in for systemctl says of units that do all kinds of things.
 const UNITS: &str = r#"
 unit() { printf '[Unit]\nDescription=%s\n[Service]\n%s\n[Install]\nWantedBy=multi-user.target\n' "$1" "$2" >"/etc/systemd/system/$1.service"; }
@@ -326,7 +330,7 @@ cp /etc/systemd/system/some.timer /etc/systemd/system/up.timer; systemctl stop u
 systemctl show -p ActiveState,SubState,Type,MainPID up.timer; systemctl status up.timer | tail -n 2; state up
 systemctl stop up.timer; state up.timer
 systemctl start multi-user.target; systemctl stop multi-user.target; state multi-user.target
-systemctl reboot 2>&1
+systemctl poweroff 2>&1
 "#;
 
 #[test]
@@ -343,7 +347,7 @@ fn the_stand_in_for_systemctl_starts_stops_and_refuses() {
                         ActiveState=active\nSubState=waiting\n     Active: active (success), status=0\n    \
                         Trigger: never: nothing starts by itself in a sandbox\nup: inactive success\n\
                         up.timer: inactive success\nmulti-user.target: inactive success\n\
-                        forge sandbox: a sandbox does not reboot: `forge sandbox reset` makes it anew\n";
+                        forge sandbox: `systemctl poweroff` is not simulated: `forge sandbox reset` ends a sandbox\n";
         assert_eq!(said, expected);
     });
 }

@@ -2,8 +2,11 @@
 # The image's stamp is the digest of this file: any edit here makes `fleet base` build anew, no edit elsewhere does.
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
+# shellcheck source=hardware/pack.sh
+. "$HERE/../../hardware/pack.sh"
+
 readonly SUITE=bookworm
-readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
+readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common,nftables${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
 # What Debian has of the trade's own programs. No node has them at first: their repository is /srv/forge-repo/trade.
 readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge)
 readonly PASSWORD='correct horse'
@@ -149,33 +152,6 @@ build_trade() {
   index_repo "$trade"
 }
 
-begin() { rm -rf "$1/pkg" && mkdir -p "$1/pkg/DEBIAN"; }
-# Writes standard input to the file $2 of the package in $1 with mode $3.
-put() { install -Dm"${3:-644}" /dev/stdin "$1/pkg/$2"; }
-
-# Packs what was staged in $1 as package $2, version $3, with dependencies $4. Every file is dated 2001, as dpkg
-# keeps a package's build dates: only the ctime of an upgraded file is later than the start of its service.
-finish() {
-  {
-    printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: fleet <fleet@localhost>\n' "$2" "$3"
-    [[ -z ${4:-} ]] || printf 'Depends: %s\n' "$4"
-    printf 'Description: package of the forge test fleet\n'
-  } | put "$1" DEBIAN/control
-  find "$1/pkg" -exec touch --no-dereference --date=2001-02-03T04:05:06Z {} +
-  dpkg-deb --root-owner-group --build "$1/pkg" "$1/$2_$3_all.deb" >/dev/null
-}
-
-index_repo() (
-  local deb
-  cd "$1" || return
-  for deb in *.deb; do
-    dpkg-deb --field "$deb"
-    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$deb" "$(stat -c %s "$deb")" "$(sha256sum "$deb" | cut -d' ' -f1)"
-  done >Packages
-  printf 'Origin: forge-fleet\nDate: %s\nSHA256:\n %s %s Packages\n' "$(LC_ALL=C date -Ru)" \
-    "$(sha256sum <Packages | cut -d' ' -f1)" "$(stat -c %s Packages)" >Release
-)
-
 # A daemon that writes what it loaded to /run/forge-demo/loaded. The conffile changes with 2.0. No maintainer
 # script enables, starts or restarts it.
 demo_package() {
@@ -203,9 +179,6 @@ END
   reload_postinst | put "$work" DEBIAN/postinst 755
   finish "$work" forge-demo "$version"
 }
-
-# What debhelper would generate for a unit that is neither enabled nor started.
-reload_postinst() { printf '#!/bin/sh\n[ ! -d /run/systemd/system ] || systemctl daemon-reload\n'; }
 
 tool_package() {
   begin "$1"

@@ -24,7 +24,7 @@ fn is_root() -> bool {
 
 /// The folder, with a copy of forge that everybody may run. Its sandboxes end with it.
 pub struct Lab {
-    who: Who,
+    pub who: Who,
     folder: tempfile::TempDir,
 }
 

@@ -1,12 +1,13 @@
 # Becomes process 1 of a sandbox: lays a copy-on-write view of this machine, hides what is the real machine's
 # own, and waits. Runs in new namespaces that still show the machine's mounts and /proc.
-# $1 host, $2 boot id, $3 folder with the stand-ins and the board, $4 `yes` in a user namespace of one user, $5 capabilities to give up.
+# $1 host, $2 boot id, $3 folder with the stand-ins, $4 `yes` in a user namespace of one user, $5 capabilities to give up,
+# $6 name of a board or nothing.
 set -eu
 umask 022
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 host=$1 boot=$2 alone=$4 given_up=$5
-systemctl=$(cat "$3/systemctl") journalctl=$(cat "$3/journalctl")
-board=$(cat "$3/board") cards=$(cat "$3/cards") power_on=$(cat "$3/power-on")
+stand_ins=$(cat "$3/stand-ins")
+board=$6
 read -r pid rest </proc/self/stat
 b=/tmp
 r=$b/root
@@ -152,22 +153,28 @@ identity() {
     mkdir -p "$r/etc/apt/sources.list.d" "$r/etc/apt/apt.conf.d"
     [ "$alone" = no ] || printf 'APT::Sandbox::User "root";\n' >"$r/etc/apt/apt.conf.d/00forge-sandbox"
   fi
-  mkdir -p "$r/usr/local/sbin"
-  printf '%s\n' "$systemctl" >"$r/usr/local/sbin/systemctl"
-  printf '%s\n' "$journalctl" >"$r/usr/local/sbin/journalctl"
-  chmod 755 "$r/usr/local/sbin/systemctl" "$r/usr/local/sbin/journalctl"
+  # Programs and files that stand in for a machine's, each below the folder that it is unpacked in.
+  (cd "$r" && eval "$stand_ins") || fail "the stand-ins cannot be written"
+  kept=$r/usr/local/lib/forge-sandbox
+  cp -r "$r/proc/sys" "$kept/kernel"
+  rm -f "$kept/kernel/kernel/random/uuid"
+  (cd "$r/etc/systemd/system" 2>/dev/null && ls -d ./*.wants/* | sed 's,.*/,,') >"$kept/enabled" 2>/dev/null || :
+  : >"$kept/started"
 }
 
-# The cards of a board lie where the tests of forge have them too.
+# A server has a kernel, a boot loader and modules of its own. The cards of a board lie where the tests of forge have them too.
 board() {
   [ -n "$board" ] || return 0
+  command -v bash >/dev/null || fail "this machine has no \`bash\`, which sandboxes with hardware need
+hint: install bash"
   for d in /sys/module /sys/firmware /sys/class /sys/bus/pci /proc/driver; do
     [ -d "$r$d" ] || fail "the board $board cannot be shown here: this machine has no \`$d\`"
   done
-  mkdir -p "$r/srv/forge-hardware/faults" "$r/etc/forge"
-  printf '%s\n' "$cards" >"$r/srv/forge-hardware/board"
-  printf '%s\n' "$power_on" >"$r/srv/forge-hardware/power-on"
+  mkdir -p "$r/etc/forge" "$r/lib/modules" "$r/boot"
   printf '%s\n' "$board" >"$r/etc/forge/simulated-hardware"
+  empty 755 "$r/boot"
+  empty 755 "$r/lib/modules"
+  rm -f "$r/.dockerenv"
 }
 
 n=0
@@ -188,7 +195,11 @@ pivot_root . run/.machine
 cd /
 umount -l /run/.machine
 rmdir /run/.machine
-[ -z "$board" ] || sh /srv/forge-hardware/power-on || fail "the board $board cannot be shown here"
+awk '{ print $5 }' /proc/self/mountinfo >/usr/local/lib/forge-sandbox/mounts
+[ -z "$board" ] || {
+  bash /srv/forge-hardware/sandbox </dev/null && sh /usr/local/lib/forge-sandbox/clock && sh /srv/forge-hardware/boot ||
+    fail "the board $board cannot be shown here"
+}
 printf 'ready %s\n' "$pid"
 exec </dev/null >/dev/null 2>&1
 # Process 1 inherits orphans: the shell's wait collects them.

@@ -1,4 +1,6 @@
-//! Hardware that is not there: boards that ship with forge, and the script that shows one to a sandbox.
+//! Hardware that is not there: boards that ship with forge, and what makes a sandbox a server with one.
+
+use super::stand_ins::{StandIn, data, program};
 
 /// A server's cards, as `hardware/boards` has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,5 +20,71 @@ pub const BOARDS: [Board; 6] = [
     Board { name: "h100x8-roce", cards: include_str!("../../../hardware/boards/h100x8-roce") },
 ];
 
-/// Builds what the kernel shows of a board, and binds it over the machine's own.
-pub(super) const POWER_ON: &str = include_str!("../../../hardware/power-on");
+/// A file of `hardware`, by its path there.
+macro_rules! of_hardware {
+    ($path:literal) => {
+        program(concat!("srv/forge-hardware/", $path), include_str!(concat!("../../../hardware/", $path)))
+    };
+}
+
+/// A recorded or documented output that the programs print from; `tests/fleet/profiles/README.md` says where each is from.
+macro_rules! sample {
+    ($folder:literal, $name:literal) => {
+        data(concat!("srv/forge-hardware/samples/", $name), include_str!(concat!("../../../", $folder, "/", $name)))
+    };
+}
+
+/// What a sandbox with any board has. The programs answer from what is loaded and installed in it.
+pub(super) const FILES: &[StandIn] = &[
+    of_hardware!("power-on"),
+    of_hardware!("machine"),
+    of_hardware!("sandbox"),
+    of_hardware!("boot"),
+    of_hardware!("pack.sh"),
+    of_hardware!("packages.sh"),
+    of_hardware!("programs/cma_roce"),
+    of_hardware!("programs/dcgmi"),
+    of_hardware!("programs/dkms"),
+    of_hardware!("programs/dmesg"),
+    of_hardware!("programs/ethtool"),
+    of_hardware!("programs/grep"),
+    of_hardware!("programs/grub-probe"),
+    of_hardware!("programs/ibv_devinfo"),
+    of_hardware!("programs/lspci"),
+    of_hardware!("programs/mlnx_qos"),
+    of_hardware!("programs/modprobe"),
+    of_hardware!("programs/modules-load"),
+    of_hardware!("programs/nv-fabricmanager"),
+    of_hardware!("programs/nvidia-imex"),
+    of_hardware!("programs/nvidia-imex-ctl"),
+    of_hardware!("programs/nvidia-smi"),
+    of_hardware!("programs/rmmod"),
+    of_hardware!("programs/setpci"),
+    of_hardware!("programs/sminfo"),
+    of_hardware!("programs/systemd-detect-virt"),
+    of_hardware!("stand-ins/depmod"),
+    of_hardware!("stand-ins/grub-mkconfig"),
+    of_hardware!("stand-ins/lsinitramfs"),
+    of_hardware!("stand-ins/modinfo"),
+    of_hardware!("stand-ins/modprobe"),
+    of_hardware!("stand-ins/unmkinitramfs"),
+    of_hardware!("stand-ins/update-grub"),
+    of_hardware!("stand-ins/update-initramfs"),
+    sample!("tests/samples", "dcgmi-discovery.txt"),
+    sample!("tests/samples", "ibv_devinfo.txt"),
+    sample!("tests/samples", "information-gsp-off.txt"),
+    sample!("tests/samples", "information-gsp-on.txt"),
+    sample!("tests/samples", "lspci-acs.txt"),
+    sample!("tests/samples", "mlnx_qos-dscp.txt"),
+    sample!("tests/samples", "nvidia-smi-q-h100-nvl.txt"),
+    sample!("tests/samples", "ofed_info-doca.txt"),
+    sample!("tests/samples", "ofed_info-mlnx.txt"),
+    sample!("tests/samples", "sminfo.txt"),
+    sample!("tests/samples", "sminfo-ibsim-nosm.txt"),
+    sample!("tests/samples", "topo-a100x8.txt"),
+    sample!("tests/samples", "version-open.txt"),
+    sample!("tests/samples", "version-proprietary.txt"),
+    sample!("tests/samples", "xid.txt"),
+    sample!("tests/fleet/profiles/samples", "nvidia-smi-gpu-lost.txt"),
+    sample!("tests/fleet/profiles/samples", "nvidia-smi-no-driver.txt"),
+];

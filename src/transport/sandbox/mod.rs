@@ -4,6 +4,7 @@
 //! inside lies in memory and ends with that process. It is for trying things out, not a security boundary.
 
 mod hardware;
+mod stand_ins;
 
 pub use hardware::{BOARDS, Board};
 
@@ -15,8 +16,6 @@ use std::time::Duration;
 
 const START: &str = include_str!("start.sh");
 const BUILD: &str = include_str!("build.sh");
-const SYSTEMCTL: &str = include_str!("systemctl.sh");
-const JOURNALCTL: &str = include_str!("journalctl.sh");
 
 /// What root in a sandbox may not do: all of it would reach the real machine's kernel, clock or devices.
 const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslog,-mac_admin,-mac_override,-audit_control,\
@@ -45,8 +44,8 @@ impl Holder {
         board: Option<Board>,
     ) -> Result<Self, TransportError> {
         let mut start = quiet("/bin/sh");
-        start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, SYSTEMCTL, JOURNALCTL, GIVEN_UP]);
-        start.args(board.map_or([""; 3], |board| [board.name, board.cards, hardware::POWER_ON]));
+        start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, GIVEN_UP]);
+        start.args([board.map_or("", |board| board.name), &stand_ins::write_script(board)]);
         let output = tokio::time::timeout(LIMIT, start.output()).await;
         let output = output.map_err(|_| failed("it takes longer than three minutes"))?;
         let output = output.map_err(|error| failed(&format!("cannot run `/bin/sh`: {error}")))?;
@@ -227,7 +226,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
         let mut start = std::process::Command::new("/bin/sh");
         start.args(["-c", START, "forge-sandbox"]).arg(folder.path().join("state"));
-        start.args(["a", BUILD, SYSTEMCTL, JOURNALCTL, GIVEN_UP]);
+        start.args(["a", BUILD, GIVEN_UP]);
         let output = start.env("PATH", format!("{}:{path}", bin.display())).output().unwrap();
         assert!(output.stdout.is_empty() && !output.status.success());
         String::from_utf8(output.stderr).unwrap()

@@ -1,6 +1,6 @@
 # Finds the process that keeps a sandbox, or starts it. Says `ready PID ALONE` on stdout; what is missing on stderr.
-# $1 folder of the sandbox, $2 host, $3 what becomes process 1, $4 and $5 stand-ins for `systemctl` and `journalctl`,
-# $6 capabilities that are given up, $7 name of a board or nothing, $8 its cards, $9 what shows them.
+# $1 folder of the sandbox, $2 host, $3 what becomes process 1, $4 capabilities that are given up, $5 name of a board or
+# nothing, $6 shell code that writes the stand-ins below the folder that it runs in.
 forge_main() {
 set -u
 umask 022
@@ -24,7 +24,7 @@ flock -w 120 9 || fail "another forge has been starting this sandbox for two min
 pid='' since='' alone=''
 if [ -f "$dir/holder" ]; then read -r pid since alone <"$dir/holder"; fi
 if [ -n "$pid" ] && [ "$(started "$pid")" = "$since" ]; then
-  [ "$(cat "$dir/board" 2>/dev/null)" = "$7" ] || fail "it runs with other hardware than the inventory declares
+  [ "$(cat "$dir/board" 2>/dev/null)" = "$5" ] || fail "it runs with other hardware than the inventory declares
 hint: forge sandbox reset $2"
   printf 'ready %s %s\n' "$pid" "$alone"
   exit 0
@@ -48,12 +48,11 @@ if [ "$(id -u)" != 0 ] || ! unshare --mount true 2>/dev/null; then
   why=$(unshare $user --mount true 2>&1) || missing
 fi
 
-printf '%s\n' "$3" >"$dir/build.sh" && printf '%s\n' "$4" >"$dir/systemctl" && printf '%s\n' "$5" >"$dir/journalctl" &&
-  printf '%s\n' "$7" >"$dir/board" && printf '%s\n' "$8" >"$dir/cards" && printf '%s\n' "$9" >"$dir/power-on" ||
+printf '%s\n' "$3" >"$dir/build.sh" && printf '%s\n' "$5" >"$dir/board" && printf '%s\n' "$6" >"$dir/stand-ins" ||
   fail "cannot write to \`$dir\`"
 rm -f "$dir/holder"
 boot=$(cat /proc/sys/kernel/random/uuid)
-setsid unshare $user --mount --pid --net --uts --ipc --fork sh "$dir/build.sh" "$2" "$boot" "$dir" "$alone" "$6" \
+setsid unshare $user --mount --pid --net --uts --ipc --fork sh "$dir/build.sh" "$2" "$boot" "$dir" "$alone" "$4" "$5" \
   </dev/null >"$dir/log" 2>&1 9<&- &
 turns=0
 while [ "$turns" -lt 600 ]; do

@@ -3,13 +3,15 @@
 # stops the processes they name, and keeps what it knows under /run/forge-sandbox. What it cannot do it refuses.
 # It reads unit files anew each time, so a reload of the manager is never due.
 # A timer waits and never elapses: nothing here starts by itself.
-# Not done: dependencies, restarts of what died, resource limits, sockets, mounts, start at boot.
+# Not done: dependencies, restarts of what died, resource limits, sockets, mounts.
 set -u
 export LC_ALL=C
 kept=/run/forge-sandbox/units
+fixed=/usr/local/lib/forge-sandbox
 logs=/run/forge-sandbox/log
 folders='/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system'
-mkdir -p "$kept" "$logs"
+# Who only looks may not write here.
+mkdir -p "$kept" "$logs" 2>/dev/null
 
 fail() { printf 'forge sandbox: %s\n' "$*" >&2; exit 1; }
 full() {
@@ -247,6 +249,17 @@ mask() {
   ln -sfn /dev/null "/etc/systemd/system/$1"
 }
 unmask() { ! masked "$1" || rm -f "/etc/systemd/system/$1"; }
+# Starts what is enabled, in the order of names; units that were enabled on this machine before the sandbox was made only
+# if they were started in it.
+boot() {
+  for link in /etc/systemd/system/*.wants/*; do
+    [ -L "$link" ] || continue
+    unit=${link##*/}
+    case $unit in *.service | *.timer) ;; *) continue ;; esac
+    if grep -qxF "$unit" "$fixed/enabled" && ! grep -qxF "$unit" "$fixed/started"; then continue; fi
+    (start "$unit") || :
+  done
+}
 reset_failed() { case $(state "$1") in failed*) note "$1" ended stopped ;; esac; }
 
 # --- answers ---
@@ -347,8 +360,7 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-exec 9>"$kept/../lock"
-case $verb in start | stop | restart | try-restart | enable | disable | reload*) flock -w 60 9 ;; esac
+case $verb in start | stop | restart | try-restart | enable | disable | reload*) exec 9>"$kept/../lock" && flock -w 60 9 ;; esac
 set -f
 set -- $units
 set +f
@@ -365,10 +377,12 @@ case $verb in
   is-active) for_each is_active "$@" ;;
   is-failed) for_each is_failed "$@" ;;
   is-enabled) for_each is_enabled "$@" ;;
-  is-system-running) echo running ;;
+  is-system-running) if [ -e /run/forge-sandbox/starting ]; then echo starting; exit 1; fi; echo running ;;
   cat) for_each show_files "$@" ;;
   list-units | '') list_units ;;
   preset) ;;
-  reboot | poweroff | halt | kexec) fail "a sandbox does not reboot: \`forge sandbox reset\` makes it anew" ;;
+  reboot) sh "$fixed/reboot" ;;
+  forge-boot) boot ;;
+  poweroff | halt | kexec) fail "\`systemctl $verb\` is not simulated: \`forge sandbox reset\` ends a sandbox" ;;
   *) fail "\`systemctl $verb\` is not simulated" ;;
 esac

@@ -1,4 +1,4 @@
-# The software of the boards, as stand-ins: packages and archives, sourced by `fleet`.
+# The software of the boards, as stand-ins: packages and archives, sourced by the test fleet and by sandboxes.
 # shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
 
 readonly DRIVERS='560.28.03 560.35.03 560.35.05' OPEN=580.105.08 STACKS='24.10-0.7.0.0 24.10-1.1.4.0' DOCAS='3.2.0-1 3.2.1-1'
@@ -6,7 +6,6 @@ readonly DRIVERS='560.28.03 560.35.03 560.35.05' OPEN=580.105.08 STACKS='24.10-0
 # Builds everything into the directory $1; $2 is the folder that has the programs, $3 that of the samples.
 build_software() {
   local out=$1 common=$2 samples=$3 work version
-  command -v objcopy >/dev/null || die "objcopy is missing" "install binutils"
   work=$(mktemp -d "$out.XXXX")
   mkdir -p "$out/repo" "$out/inbox"
   # An Ubuntu kernel brings its own RDMA modules, an older build than the stack's.
@@ -33,6 +32,7 @@ build_software() {
 # Writes a module with nothing but what modinfo tells: an object without code, which no kernel takes.
 module() {
   local file=$1 info
+  command -v objcopy >/dev/null || die "objcopy is missing" "install binutils"
   shift
   info=$(mktemp)
   printf '%s\0' "$@" >"$info"
@@ -201,7 +201,9 @@ cp -a "$here/files/." /
 sh "$here/build" || exit 1
 INSTALL
   chmod 755 "$root/mlnxofedinstall"
-  tar -C "$1" -czf "$2/mlnx-ofed-$5.tgz" "MLNX_OFED_LINUX-$5"
+  # The same bytes every time: an inventory names their digest.
+  tar -C "$1" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf - "MLNX_OFED_LINUX-$5" |
+    gzip -n >"$2/mlnx-ofed-$5.tgz"
 }
 
 # One package stands for those that `doca-ofed` pulls. Its first version has the line of the sample.

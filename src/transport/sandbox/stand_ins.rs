@@ -1,0 +1,72 @@
+//! The files that a sandbox gets beside those of this machine: programs that stand in for a machine's, and those of its board.
+
+use super::hardware::{self, Board};
+
+/// A file of a sandbox: its path below `/`, and its text.
+pub(super) struct StandIn {
+    pub(super) path: &'static str,
+    pub(super) text: &'static str,
+    pub(super) is_program: bool,
+}
+
+/// What every sandbox has.
+const COMMON: &[StandIn] = &[
+    program("usr/local/sbin/systemctl", include_str!("systemctl.sh")),
+    program("usr/local/sbin/systemd-run", include_str!("systemd-run.sh")),
+    program("usr/local/sbin/journalctl", include_str!("journalctl.sh")),
+    program("usr/local/lib/forge-sandbox/reboot", include_str!("reboot.sh")),
+    program("usr/local/lib/forge-sandbox/clock", include_str!("clock.sh")),
+];
+
+/// Ends the text of a file in the script. No text has such a line.
+const END: &str = "__end_of_stand_in__";
+
+pub(super) const fn program(path: &'static str, text: &'static str) -> StandIn {
+    StandIn { path, text, is_program: true }
+}
+
+pub(super) const fn data(path: &'static str, text: &'static str) -> StandIn {
+    StandIn { path, text, is_program: false }
+}
+
+/// Returns the shell script that writes every file of a sandbox with this board below the folder that it runs in.
+pub(super) fn write_script(board: Option<Board>) -> String {
+    let cards = board.map(|board| data("srv/forge-hardware/board", board.cards));
+    let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };
+    COMMON.iter().chain(hardware).chain(&cards).map(write_file).collect()
+}
+
+fn write_file(file: &StandIn) -> String {
+    let StandIn { path, text, is_program } = file;
+    let folder = path.rsplit_once('/').map_or(".", |(folder, _)| folder);
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let mode = if *is_program { format!("chmod 755 {path} || exit 1\n") } else { String::new() };
+    format!("mkdir -p {folder} && cat >{path} <<'{END}' || exit 1\n{text}{newline}{END}\n{mode}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BOARDS;
+    use super::*;
+
+    /// The longest argument that Linux takes.
+    const ARGUMENT: usize = 128 * 1024;
+
+    #[test]
+    fn the_script_writes_every_file_as_it_is() {
+        for board in [None, Some(BOARDS[0]), Some(BOARDS[4])] {
+            let folder = tempfile::tempdir().unwrap();
+            let script = write_script(board);
+            assert!(script.len() < ARGUMENT, "{}", script.len());
+            #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+            let mut sh = std::process::Command::new("/bin/sh");
+            assert!(sh.arg("-ec").arg(script).current_dir(folder.path()).status().unwrap().success());
+            let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };
+            for file in COMMON.iter().chain(hardware) {
+                let written = fs_err::read_to_string(folder.path().join(file.path)).unwrap();
+                assert_eq!(written.trim_end_matches('\n'), file.text.trim_end_matches('\n'), "{}", file.path);
+                assert!(!file.text.lines().any(|line| line == END), "{}", file.path);
+            }
+        }
+    }
+}
