@@ -9,6 +9,7 @@ use crate::config::State;
 use crate::kube::Call;
 use crate::model::{SecretStore, StepId, Untrusted};
 use crate::plan::{self, Ahead, Case, Ruling, Turn};
+use crate::resource::trace::leave_trace;
 use crate::resource::{Action, Delivery, Judgement, Resource};
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
@@ -51,7 +52,11 @@ impl HostRun<'_> {
         let (action, own, delivery) = match &turn.expanded.state {
             State::Resource(resource) => {
                 let delivery = self.delivery(resource.as_ref(), &ruling.judgement);
-                (resource.act(&ruling.judgement, &cx), resource.limit_s(), delivery)
+                let mut action = resource.act(&ruling.judgement, &cx);
+                if let Some(trace) = plan::trace(turn, resource.as_ref()).filter(|_| plan::is_input(turn, turns)) {
+                    action.body = leave_trace(&trace, action.body);
+                }
+                (action, resource.limit_s(), delivery)
             }
             _ => Default::default(),
         };

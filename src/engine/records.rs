@@ -1,11 +1,12 @@
 //! Which records a run writes: of steps that were proven, and of steps that were found as desired without one.
 
+use super::event::StepResult;
 use super::host::HostRun;
 use super::link::{SHORT, broken, said};
 use super::run::Run;
 use crate::config::State;
 use crate::model::{SecretStore, StepId, Value};
-use crate::plan::{self, Ahead, Case, HostPlan, HostSeen, Turn, canonical, desired_digest};
+use crate::plan::{self, Case, HostPlan, HostSeen, Turn, canonical, desired_digest};
 use crate::resource::Resource;
 use crate::state::Record;
 use crate::transport::TransportError;
@@ -66,9 +67,11 @@ impl HostRun<'_> {
             };
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
         };
+        // What this run could not get to is found by the next one, with all that it rests on.
+        let reached = |id: &StepId| self.steps.iter().all(|report| report.id != *id || got_through(&report.result));
         let due: Vec<StepId> = missing
             .into_iter()
-            .filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id))
+            .filter(|id| settled.contains(id) && !written.contains(id) && !self.changed.contains(id) && reached(id))
             .collect();
         self.note_records(&due);
     }
@@ -87,7 +90,7 @@ impl HostRun<'_> {
         record.controller = self.run.options.controller.clone();
         record.user = self.run.options.user.clone();
         record.time = (self.run.options.clock)().to_string();
-        let inputs = plan::inputs(case, turn, turns, &Ahead::default());
+        let inputs = plan::inputs_that_hold(case, turn, turns);
         let identity = plan::identity(resource.as_ref());
         record.left = plan::left(case, &turn.expanded.id, &identity);
         record.identity = Some(identity);
@@ -119,6 +122,10 @@ impl HostRun<'_> {
             Err(error) => self.lost = Some(error),
         }
     }
+}
+
+fn got_through(result: &StepResult) -> bool {
+    matches!(result, StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. })
 }
 
 /// The script that writes records failed.

@@ -62,7 +62,12 @@ impl StepId {
 
     /// Returns the name that the file had when records did not know their cluster.
     pub fn old_record_name(&self) -> String {
-        format!("{}.json", escaped(&self.to_string()))
+        format!("{}.json", self.file_name())
+    }
+
+    /// Returns the step as a name that no folder is left with.
+    pub fn file_name(&self) -> String {
+        escaped(&self.to_string())
     }
 }
 

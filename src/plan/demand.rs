@@ -5,6 +5,8 @@ use super::undeclared;
 use crate::config::{Instance, Judged, State, Verify};
 use crate::model::StepId;
 use crate::probe::Probe;
+use crate::resource::Resource;
+use crate::resource::trace::trace_path;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -84,6 +86,12 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
     probes
 }
 
+/// Whether the `restart_on` of another turn names this one.
+pub fn is_input(turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
+    let names = |other: &Turn<'_>| inputs_of(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id);
+    turns.iter().any(names)
+}
+
 /// Returns the turns that `turn`'s `restart_on` names.
 pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn<'a>> {
     if turn.step.restart_on.is_empty() {
@@ -102,11 +110,16 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
     inputs_of(turn, turns)
         .into_iter()
         .filter_map(|input| match &input.expanded.state {
-            State::Resource(resource) => Some(resource.inputs()),
+            State::Resource(resource) => Some(resource.inputs().into_iter().chain(trace(input, resource.as_ref()))),
             _ => None,
         })
         .flatten()
         .collect()
+}
+
+/// Returns the file that tells that a step was applied, where its own paths may not.
+pub fn trace(turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
+    trace_path(&turn.expanded.id, resource, turn.expanded.absent)
 }
 
 /// Returns the question behind a step's `effective: { check }`.

@@ -2,7 +2,7 @@
 
 use super::basis::{canonical, digest, write};
 use super::case::{Case, Turn};
-use super::demand::{effective_probe, inputs_of};
+use super::demand::{effective_probe, inputs_of, trace};
 use crate::config::{Deferred, Expanded, Judged, Need, State};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
@@ -10,6 +10,7 @@ use crate::probe::{Probe, Reading};
 use crate::resource::{Context, Input, Judgement, Predicted, Resource};
 use secrecy::ExposeSecret;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// What one turn came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub struct Ahead {
     pub opaque: Option<String>,
     /// Turns that are going to change, in order.
     pub changing: Vec<StepId>,
+    /// Paths that they are going to change.
+    pub touched: BTreeSet<String>,
 }
 
 /// Judges `turn` from what was seen of its host.
@@ -106,12 +109,24 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
             let State::Resource(resource) = &input.expanded.state else { return None };
             Some(Input {
                 step: input.expanded.id.to_string(),
+                changing: ahead.changing.contains(&input.expanded.id)
+                    || resource.inputs().iter().any(|path| ahead.touched.contains(path)),
                 paths: resource.inputs(),
+                trace: trace(input, resource.as_ref()),
                 digest: input_digest(case, &input.expanded, resource.as_ref()),
-                changing: ahead.changing.contains(&input.expanded.id),
             })
         })
         .collect()
+}
+
+/// Returns those inputs of a turn that are seen to be as declared: no process has read any other.
+pub fn inputs_that_hold(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Input> {
+    let ahead = Ahead::default();
+    let verdict = |input: &Turn<'_>| judge(case, input, turns, &ahead).judgement.verdict;
+    let named = inputs_of(turn, turns);
+    let holds = named.into_iter().filter(|input| matches!(verdict(input), Verdict::Ok | Verdict::Pending));
+    let holds: Vec<String> = holds.map(|input| input.expanded.id.to_string()).collect();
+    inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
 }
 
 /// Hosts that share a turn share the digest too, unless it is keyed.

@@ -28,9 +28,9 @@ mod window;
 
 pub use basis::{canonical, digest, digest_of};
 pub use case::{Case, Chosen, Ground, Turn};
-pub use demand::{demand, export_probes, of_turn, verify_probes};
+pub use demand::{demand, export_probes, is_input, of_turn, trace, verify_probes};
 pub use images::Images;
-pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, judge};
+pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, inputs_that_hold, judge};
 pub use memory::{identity, left};
 pub use model::{Counts, Envelope, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning};
 pub use planner::{Inputs, hosts_of, plan};

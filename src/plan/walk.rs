@@ -225,6 +225,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         if step.verdict == Verdict::Change && !stopped {
             self.ahead.changing.push(turn.expanded.id.clone());
+            if let State::Resource(resource) = &turn.expanded.state {
+                self.ahead.touched.extend(resource.inputs());
+            }
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
             }

@@ -222,6 +222,7 @@ fn inputs(given: &Value) -> Vec<Input> {
     let input = |v: &Value| Input {
         step: text(&v["step"]),
         paths: paths(&v["paths"]),
+        trace: v["trace"].as_str().map(str::to_owned),
         digest: text(&v["digest"]),
         changing: v["changing"] == true,
     };
@@ -258,8 +259,8 @@ fn observation(
 ) -> Observation {
     let mut probes = resource.probes();
     probes.extend(record.into_iter().flat_map(|record| resource.former(record)));
-    let bare = |path: &String| Probe::Path { path: path.clone(), want: None };
-    probes.extend(inputs.iter().flat_map(|input| &input.paths).map(bare));
+    let bare = |path: &str| Probe::Path { path: path.to_owned(), want: None };
+    probes.extend(inputs.iter().flat_map(Input::watched).map(bare));
     let mut seen = Observation::default();
     let mut used = Vec::new();
     for probe in probes {

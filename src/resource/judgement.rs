@@ -204,10 +204,23 @@ pub struct Input {
     pub step: String,
     /// Paths whose ctime counts, each of which is among the service's probes.
     pub paths: Vec<String>,
+    /// File that is touched before the step is applied, where its own paths may not tell that it was.
+    pub trace: Option<String>,
     /// Digest of what the step declares.
     pub digest: String,
     /// Whether the plan changes this input.
     pub changing: bool,
+}
+
+impl Input {
+    /// Returns every path whose ctime tells of a change, the trace last.
+    pub fn watched(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().chain(&self.trace).map(String::as_str)
+    }
+
+    pub fn is_trace(&self, path: &str) -> bool {
+        self.trace.as_deref() == Some(path)
+    }
 }
 
 /// A file that the controller sends over the session.

@@ -51,6 +51,7 @@ mod stubs;
 mod support;
 mod sysctl;
 mod timer;
+pub mod trace;
 #[cfg(test)]
 mod trial;
 mod unit;

@@ -110,14 +110,17 @@ impl Reboot {
 
 /// Returns the path of an input whose status changed after the boot.
 fn newer(input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
-    for path in &input.paths {
+    for path in input.watched() {
         let PathState::Present(info) = path_state(seen, &bare(path))? else { continue };
         let booted = unit_state(seen, &init())?.active_since;
         if booted <= 0.0 {
             return Err(Unknown::new("systemd does not say when the host was booted"));
         }
         if info.ctime > booted {
-            return Ok(Some(format!("`{path}` changed after the boot")));
+            return Ok(Some(match input.is_trace(path) {
+                true => format!("`{}` was applied after the boot", input.step),
+                false => format!("`{path}` changed after the boot"),
+            }));
         }
     }
     Ok(None)

@@ -83,8 +83,9 @@ pub struct Former {
 pub struct Started {
     /// systemd's `InvocationID`.
     pub invocation: String,
-    /// What the start had of its inputs (`restart_on`): JSON text, step → digest of what is declared, for a
-    /// package with the time it was unpacked. `Resource::started` writes and reads it.
+    /// What the start is proven to have of its inputs (`restart_on`): JSON text, step → digest of what is declared, and
+    /// the ctime of each path. `Resource::started` writes it and the judge of a service reads it; an older forge wrote
+    /// the digest alone.
     pub inputs: String,
 }
 

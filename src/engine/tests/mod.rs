@@ -11,6 +11,7 @@ mod leftover;
 mod nodes;
 mod pending;
 mod removal;
+mod renewal;
 mod rollout;
 mod saved;
 mod stage;

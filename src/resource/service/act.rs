@@ -65,12 +65,14 @@ settled
 
 const STOP: &str = "systemctl stop -- \"$unit\" || report \"$unit did not stop\"\n";
 
-/// The mark says which start took over which inputs; it is written after the reload succeeded.
-const RELOAD: &str = r#"systemctl reload -- "$unit" || report "$unit did not reload"
-settled
-mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
+/// The mark says which start took over which inputs, and when the reload began, by the clock that sets ctimes. It takes
+/// effect after the reload succeeded.
+const RELOAD: &str = r#"mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
 mark=/run/forge/reloaded/$unit
-printf '%s %s\n' "$(show InvocationID)" "$2" > "$mark.new" && mv -fT -- "$mark.new" "$mark" ||
+: > "$mark.new" && began=$(stat -c %.9Z -- "$mark.new") || fail "cannot write $mark"
+systemctl reload -- "$unit" || report "$unit did not reload"
+settled
+printf '%s %s %s\n' "$(show InvocationID)" "$2" "$began" > "$mark.new" && mv -fT -- "$mark.new" "$mark" ||
   fail "cannot write $mark"
 "#;
 

@@ -1,7 +1,7 @@
 //! Judging a unit: existence, mask, enablement, activity, and what it runs on.
 
 use super::Service;
-use super::renew::{Renewal, Running};
+use super::renew::Renewal;
 use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{Observation, UnitState, Unknown};
 use crate::resource::support::{brought, join};
@@ -153,15 +153,7 @@ impl Parts {
     }
 
     fn renew(&mut self, want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<(), Unknown> {
-        let running = Running {
-            unit,
-            inputs: cx.inputs,
-            seen,
-            record: cx.record,
-            mark: want.mark(seen),
-            may_reload: want.reload,
-        };
-        let mut renewal = running.renewal()?;
+        let mut renewal = want.running(unit, seen, cx).renewal()?;
         if !renewal.restart.is_empty() {
             // A restart takes over what a reload would.
             renewal.restart.append(&mut renewal.reload);

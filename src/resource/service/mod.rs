@@ -2,14 +2,16 @@
 
 mod act;
 mod judge;
+mod loaded;
 mod renew;
 
+use self::renew::{ReloadMark, Running};
 use super::body::bare;
 use super::support::{path_state, required, unit_name, unit_state};
 use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
 use crate::model::Value;
-use crate::probe::{Observation, PathState, Probe};
+use crate::probe::{Observation, PathState, Probe, UnitState};
 use crate::state::Started;
 use serde_json::json;
 
@@ -26,14 +28,22 @@ its files (`NeedDaemonReload`), and whether the running process has its inputs. 
 process depends on. A restart is needed when
 
 1. its executable or a mapped library was replaced on disk;
-2. the record of the last verified start is of this very start (`InvocationID`) and names other digests of the
-   inputs than are declared now;
-3. there is no such record, and an input's *ctime* is later than the start of the unit (packages restore the
+2. the record of the last verified start is of this very start (`InvocationID`), and an input is declared otherwise
+   now or its *ctime* is not the recorded one;
+3. there is no such record, and an input's ctime is later than the start of the unit (packages restore the
    mtime of their files, so it says nothing).
+
+A process may read its files at any time: `systemctl reload` keeps the start, and a signal sent by hand leaves no
+trace at all. So a file that was touched since is a reason even if it has the declared content again: whoever edits a
+configuration, reloads, and puts it back (or lets forge put it back) leaves a process that has read something else. This
+includes `chmod`, `chown` and moving the file away and back, which cannot be told apart. A record names only inputs that
+were seen to hold and that were not touched since the start. What is removed and what a command did has no ctime: before
+forge applies such an input it touches `/run/forge/applied/STEP`, whose ctime counts instead.
 
 A run that was killed between a change and the restart is therefore completed by the next one. With `reload:
 true` changed content is taken over by `systemctl reload`; a new package, a changed unit or drop-in or a replaced
-executable still restarts. A reload leaves a mark under `/run/forge/reloaded/`, which names the start and the inputs.
+executable still restarts. A reload leaves a mark under `/run/forge/reloaded/`, which names the start, the inputs, and when
+it began: an input that was touched later is not proven by it.
 
 **A change** runs `daemon-reload` first when systemd asks for it, then unmasks, enables or disables, then starts,
 stops, restarts or reloads. It succeeds when the same start has been active for a second: a unit that starts and
@@ -111,11 +121,17 @@ impl Service {
     }
 
     /// Returns the mark of the last reload, when reloads are used.
-    fn mark<'a>(&self, seen: &'a Observation) -> Option<&'a str> {
+    fn mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
         match path_state(seen, &self.mark_probe()) {
-            Ok(PathState::Present(info)) if self.reload => info.body.as_ref().map(|body| body.raw().trim()),
+            Ok(PathState::Present(info)) if self.reload => ReloadMark::parse(info.body.as_ref()?.raw()),
             _ => None,
         }
+    }
+
+    /// Returns what tells whether the process has its inputs.
+    fn running<'a>(&self, unit: &'a UnitState, seen: &'a Observation, cx: &Context<'a>) -> Running<'a> {
+        let (mark, may_reload) = (self.mark(seen), self.reload);
+        Running { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
     }
 }
 
@@ -162,7 +178,10 @@ impl Resource for Service {
         if !self.running || unit.invocation.is_empty() {
             return None;
         }
-        Some(Started { invocation: unit.invocation.clone(), inputs: renew::all_entries(cx.inputs, seen).ok()? })
+        let running = self.running(unit, seen, cx);
+        let has = |input: &&Input| matches!(running.has(input), Ok(true));
+        let inputs = loaded::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
+        Some(Started { invocation: unit.invocation.clone(), inputs })
     }
 
     fn claims(&self) -> Vec<(&'static str, String)> {

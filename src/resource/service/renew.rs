@@ -3,13 +3,12 @@
 //! Architecture Invariant: the decision is derived from what is seen and recorded, never from the event of
 //! a change, so a run that was killed between change and restart is completed by the next one.
 
-use super::{input_probe, is_content, is_package};
+use super::loaded::LoadedInput;
+use super::{input_probe, is_content};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, UnitState, Unknown};
 use crate::resource::Input;
-use crate::resource::package::is_list;
 use crate::resource::support::{path_state, sha256_hex};
-use serde_json::{Map, Value as Json};
 
 /// Why the running process has to be renewed.
 #[derive(Debug, Default, PartialEq)]
@@ -30,8 +29,27 @@ pub(super) struct Running<'a> {
     /// The applied record of the service's step.
     pub record: Option<&'a Value>,
     /// The mark of the last reload.
-    pub mark: Option<&'a str>,
+    pub mark: Option<ReloadMark<'a>>,
     pub may_reload: bool,
+}
+
+/// What the action notes of the last reload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ReloadMark<'a> {
+    /// The start that was reloaded.
+    invocation: &'a str,
+    /// Over what was declared of the content.
+    digest: &'a str,
+    /// When the reload began, by the clock of the file system.
+    began: f64,
+}
+
+impl<'a> ReloadMark<'a> {
+    /// Reads the body of a mark. That of an older forge does not say when the reload began, and proves nothing.
+    pub fn parse(body: &'a str) -> Option<Self> {
+        let mut words = body.split_whitespace();
+        Some(Self { invocation: words.next()?, digest: words.next()?, began: words.next()?.parse().ok()? })
+    }
 }
 
 /// Why one input is not in force.
@@ -72,46 +90,61 @@ impl Running<'_> {
     }
 
     fn cause(&self, input: &Input) -> Result<Option<Cause>, Unknown> {
-        if self.taken_over(input) && !input.changing {
+        Ok(match self.outdated(input)? {
+            Some(why) => Some(Cause::Seen(why)),
+            None => input.changing.then(|| Cause::Coming(format!("`{}` changes", input.step))),
+        })
+    }
+
+    /// Returns whether the process is seen to have what is declared of `input`.
+    pub fn has(&self, input: &Input) -> Result<bool, Unknown> {
+        Ok(self.outdated(input)?.is_none())
+    }
+
+    /// Returns why the process may not have what is declared of an input.
+    ///
+    /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or whenever it likes. So
+    /// it is known to have what stands there only if that was not touched since the start or reload that forge knows.
+    fn outdated(&self, input: &Input) -> Result<Option<String>, Unknown> {
+        if self.taken_over(input)? {
             return Ok(None);
         }
-        let recorded = self.recorded(&input.step);
-        let is = match &recorded {
-            Some(recorded) if *recorded == entry(input, self.seen)? => None,
-            Some(_) => Some(format!("`{}` changed since the verified start", input.step)),
-            None => self.newer(input)?.map(|path| format!("`{path}` changed after it started")),
+        let loaded = self.record.and_then(|record| LoadedInput::of_record(record, &self.unit.invocation, &input.step));
+        let recorded = match &loaded {
+            Some(loaded) => loaded.outdated(input, self.seen)?,
+            None => None,
         };
-        if let Some(why) = is {
-            return Ok(Some(Cause::Seen(why)));
+        match loaded.is_some_and(|loaded| loaded.tells_touched(input)) || recorded.is_some() {
+            true => Ok(recorded),
+            false => self.newer(input),
         }
-        let comes = input.changing && !self.repaired(input, recorded.as_deref());
-        Ok(comes.then(|| Cause::Coming(format!("`{}` changes", input.step))))
     }
 
-    /// Returns whether a pending change of `input` only puts back what the process was started with.
-    fn repaired(&self, input: &Input, recorded: Option<&str>) -> bool {
-        !is_package(input) && recorded == Some(input.digest.as_str())
+    /// Returns whether the last reload was of this start and the content declared now, which was not touched since.
+    fn taken_over(&self, input: &Input) -> Result<bool, Unknown> {
+        let Some(mark) = self.mark.filter(|_| self.may_reload && is_content(input)) else { return Ok(false) };
+        let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
+        Ok(is_current && self.touched_after(input, || Ok(mark.began))?.is_none())
     }
 
-    /// Returns what the record of this very start says of an input.
-    fn recorded(&self, step: &str) -> Option<String> {
-        let started = self.record?.get("started")?;
-        let same = started.get("invocation")?.as_str()? == self.unit.invocation && !self.unit.invocation.is_empty();
-        let entries: Json = serde_json::from_str(started.get("inputs")?.as_str()?).ok()?;
-        same.then(|| entries.get(step)?.as_str().map(str::to_owned)).flatten()
+    /// Returns why `input` is newer than the start of the unit, if it is.
+    fn newer(&self, input: &Input) -> Result<Option<String>, Unknown> {
+        let path = self.touched_after(input, || self.start())?;
+        Ok(path.map(|path| match input.is_trace(path) {
+            true => format!("`{}` was applied after it started", input.step),
+            false => format!("`{path}` changed after it started"),
+        }))
     }
 
-    /// Returns whether the mark of the last reload names this start and the content declared now.
-    fn taken_over(&self, input: &Input) -> bool {
-        let current = format!("{} {}", self.unit.invocation, content_digest(self.inputs));
-        self.may_reload && is_content(input) && self.mark == Some(current.as_str())
-    }
-
-    /// Returns a path of `input` whose status changed after the unit started.
-    fn newer<'i>(&self, input: &'i Input) -> Result<Option<&'i str>, Unknown> {
-        for path in &input.paths {
+    /// Returns a path of `input` whose status changed after a time.
+    fn touched_after<'i>(
+        &self,
+        input: &'i Input,
+        time: impl Fn() -> Result<f64, Unknown>,
+    ) -> Result<Option<&'i str>, Unknown> {
+        for path in input.watched() {
             let PathState::Present(info) = path_state(self.seen, &input_probe(path))? else { continue };
-            if info.ctime > self.start()? {
+            if info.ctime > time()? {
                 return Ok(Some(path));
             }
         }
@@ -125,26 +158,6 @@ impl Running<'_> {
         let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
         (started > 0.0).then_some(started).ok_or_else(|| Unknown::new("systemd does not say when the unit started"))
     }
-}
-
-/// Returns what a record keeps of one input: the declared digest, and for a package when it was unpacked.
-fn entry(input: &Input, seen: &Observation) -> Result<String, Unknown> {
-    let mut entry = input.digest.clone();
-    for path in input.paths.iter().filter(|path| is_list(path)) {
-        if let PathState::Present(info) = path_state(seen, &input_probe(path))? {
-            entry.push_str(&format!("@{}", info.ctime));
-        }
-    }
-    Ok(entry)
-}
-
-/// Returns what a record keeps of all inputs, as JSON text with sorted keys.
-pub(super) fn all_entries(inputs: &[Input], seen: &Observation) -> Result<String, Unknown> {
-    let mut entries = std::collections::BTreeMap::new();
-    for input in inputs {
-        entries.insert(input.step.clone(), Json::from(entry(input, seen)?));
-    }
-    Ok(Json::Object(entries.into_iter().collect::<Map<_, _>>()).to_string())
 }
 
 /// Returns one digest over what is declared of the inputs that a reload takes over.

@@ -94,7 +94,13 @@ impl Timer {
     /// The timer itself depends on its own unit and on nothing else.
     fn inputs(&self, changing: bool) -> [Input; 1] {
         let digest = sha256_hex(self.timer.desired().to_string().as_bytes());
-        [Input { step: "its unit".to_owned(), paths: vec![self.timer.path().to_owned()], digest, changing }]
+        [Input {
+            step: "its unit".to_owned(),
+            paths: vec![self.timer.path().to_owned()],
+            trace: None,
+            digest,
+            changing,
+        }]
     }
 
     fn judge_state(&self, timer: &Judgement, seen: &Observation, cx: &Context<'_>) -> Judgement {

@@ -2,7 +2,7 @@
 //! scripts there. The next run, from another machine that knows nothing of the first, does what is left, and a third has
 //! nothing to do.
 
-mod programs;
+pub(super) mod programs;
 
 use super::stage::Stage;
 use super::{booted, nodes, window};

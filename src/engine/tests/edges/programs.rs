@@ -11,7 +11,7 @@ at=; n=; s=inactive
 if [ -e "$root/units/$1" ]; then s=active; { read -r at; read -r n; } <"$root/units/$1"; fi
 printf '%s\n' "Id=$1" "Names=$1" LoadState=loaded "ActiveState=$s" SubState=running UnitFileState=enabled NeedDaemonReload=no \
   "InvocationID=$n" FragmentPath=/x DropInPaths= MainPID=0 "ActiveEnterTimestamp=$at" ExecMainStartTimestamp= Result=success \
-  Type=simple RemainAfterExit=no CanReload=no NextElapseUSecRealtime= ''
+  Type=simple RemainAfterExit=no CanReload=yes NextElapseUSecRealtime= ''
 }
 start() {
 echo "start $1" >>"$root/log"
@@ -34,6 +34,7 @@ show) case " $* " in
   esac ;;
 try-restart) [ ! -e "$root/units/$unit" ] || start "$unit" ;;
 start | restart) start "$unit" ;;
+reload) { head -n 2 "$root/units/$unit"; cat "$root/etc/demo.conf"; } >"$root/units/.new" && mv "$root/units/.new" "$root/units/$unit" ;;
 stop) rm -f "$root/units/$unit"; echo "stop $unit" >>"$root/log" ;;
 is-active) test -e "$root/units/$unit" ;;
 is-system-running) echo running ;;

@@ -1,0 +1,176 @@
+//! A process must have read what is declared: where that is not known, it is restarted or reloaded. What it has read is
+//! what the simulated `systemctl` copied from `etc/demo.conf` when it started or reloaded the unit.
+
+use super::edges::programs;
+use super::stage::{Ran, Stage};
+
+const HOST: &str = "n1";
+const APPLY: &str = "apply:\n  - { recipe: demo, on: all }\n";
+
+/// The first step stands for a package, whose scripts start the service.
+const STEPS: &str = "steps:
+  - name: installed
+    command: { check: 'test -e @root/installed', apply: 'touch @root/installed && systemctl start demo.service' }
+  - { name: old, absent: { path: '@root/etc/old.conf' } }
+  - { name: config, file: { path: '@root/etc/demo.conf', content: \"one\\n\", validate: 'test ! -e @root/refuse', @own } }
+  - name: service
+    restart_on: [installed, old, config]
+    service: { name: demo.service, state: running, reload: RELOAD }
+";
+
+fn stage(reload: bool) -> Stage {
+    let stage = Stage::new(1, APPLY, &[("demo", &STEPS.replace("RELOAD", &reload.to_string()))]);
+    programs::install(&stage, HOST);
+    stage
+}
+
+/// Returns what the process has read.
+fn loaded(stage: &Stage) -> String {
+    stage.read(HOST, "units/demo.service").lines().skip(2).collect()
+}
+
+fn start(stage: &Stage) -> String {
+    stage.read(HOST, "units/demo.service").lines().take(2).collect()
+}
+
+fn systemctl(stage: &Stage, verb: &str) {
+    let program = stage.root(HOST).join(".sim/bin/systemctl");
+    assert!(std::process::Command::new(program).args([verb, "demo.service"]).status().unwrap().success());
+}
+
+/// The kernel's clock for files goes on every few milliseconds.
+fn later() {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
+fn edit(stage: &Stage, text: &str) {
+    later();
+    std::fs::write(stage.root(HOST).join("etc/demo.conf"), text).unwrap();
+}
+
+#[track_caller]
+fn expect_no_changes(stage: &Stage) {
+    let before = start(stage);
+    let ran = stage.run();
+    let counts = ran.plan.counts();
+    assert_eq!((ran.code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
+    assert_eq!(start(stage), before, "the same start");
+}
+
+#[track_caller]
+fn expect_done(ran: &Ran) {
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+}
+
+/// Returns what the plan says of the service.
+fn planned(ran: &Ran) -> String {
+    let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "service").unwrap();
+    format!("{}: {}", step.verdict.name(), step.reason.raw())
+}
+
+#[test]
+fn a_process_that_started_without_its_file_is_restarted_once_the_file_is_written() {
+    let stage = stage(false);
+    stage.write(HOST, "refuse", "");
+    let failed = stage.run();
+    assert!(failed.step(HOST, "demo/config").starts_with("failed: "), "{:#?}", failed.report);
+    assert!(failed.step(HOST, "demo/service").starts_with("skipped: "), "{:#?}", failed.report);
+    assert!(stage.has(HOST, "units/demo.service") && loaded(&stage).is_empty(), "it runs, without its file");
+    assert!(!stage.record(HOST, "demo/service"), "a step that was skipped has no record");
+    std::fs::remove_file(stage.root(HOST).join("refuse")).unwrap();
+    later();
+    expect_done(&stage.run());
+    assert_eq!(loaded(&stage), "one");
+    expect_no_changes(&stage);
+}
+
+#[test]
+fn a_record_of_a_start_names_only_inputs_that_hold() {
+    let stage = stage(false);
+    stage.write(HOST, "etc/demo.conf", "one\n");
+    stage.write(HOST, "refuse", "");
+    // Another recipe's input that fails stops nobody.
+    stage.recipe("other", "steps:\n  - { name: more, command: { check: 'false', apply: 'false' } }\n");
+    stage.recipe("demo", &STEPS.replace("RELOAD", "false").replace("[installed, old,", "[other/more, installed, old,"));
+    stage.declare("apply:\n  - { recipe: other, on: all }\n  - { recipe: demo, on: all }\n");
+    let ran = stage.run();
+    assert_eq!(ran.step(HOST, "demo/service"), "changed", "{:#?}", ran.report);
+    let record = stage.read(HOST, "state/applied/test@demo%2Fservice.json");
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let inputs: serde_json::Value = serde_json::from_str(record["started"]["inputs"].as_str().unwrap()).unwrap();
+    let named: Vec<&String> = inputs.as_object().unwrap().keys().collect();
+    assert_eq!(named, ["demo/config", "demo/installed", "demo/old"]);
+}
+
+/// Edits the file and lets the process read it; forge puts the file back.
+fn tamper_is_repaired_in_the_process(reload: bool) {
+    let stage = stage(reload);
+    expect_done(&stage.run());
+    expect_no_changes(&stage);
+    for round in ["by a reload", "and again"] {
+        edit(&stage, "tampered\n");
+        systemctl(&stage, "reload");
+        assert_eq!(loaded(&stage), "tampered");
+        let before = start(&stage);
+        let ran = stage.run();
+        expect_done(&ran);
+        assert!(planned(&ran).starts_with("change: `"), "{}", planned(&ran));
+        assert_eq!(loaded(&stage), "one", "{round}: {}", planned(&ran));
+        assert_eq!(start(&stage) == before, reload, "the remedy");
+        expect_no_changes(&stage);
+    }
+    // Read, and put back by the same hand: nothing but the file's ctime tells.
+    edit(&stage, "tampered\n");
+    systemctl(&stage, "reload");
+    edit(&stage, "one\n");
+    let ran = stage.run();
+    expect_done(&ran);
+    assert!(planned(&ran).contains("the process may have read other content"), "{}", planned(&ran));
+    assert_eq!(loaded(&stage), "one");
+    expect_no_changes(&stage);
+}
+
+#[test]
+fn what_a_hand_reload_took_over_is_gone_after_a_restart() {
+    tamper_is_repaired_in_the_process(false);
+}
+
+#[test]
+fn what_a_hand_reload_took_over_is_gone_after_a_reload() {
+    tamper_is_repaired_in_the_process(true);
+}
+
+/// A run that was killed between the repair and the reload: the mark of an earlier reload proves nothing.
+#[test]
+fn a_repair_by_another_run_is_taken_over_too() {
+    let stage = stage(true);
+    expect_done(&stage.run());
+    edit(&stage, "other\n");
+    expect_done(&stage.run());
+    edit(&stage, "tampered\n");
+    systemctl(&stage, "reload");
+    // The script before the reload repairs the file.
+    assert!(stage.killed_before(HOST, 1).is_none(), "it is killed before the reload");
+    assert_eq!((stage.read(HOST, "etc/demo.conf").trim(), loaded(&stage).as_str()), ("one", "tampered"));
+    expect_done(&stage.run());
+    assert_eq!(loaded(&stage), "one");
+    expect_no_changes(&stage);
+}
+
+/// What is removed has no ctime any more, and neither has what a command did.
+#[test]
+fn a_file_that_forge_removes_and_a_command_that_it_runs_again_restart_the_process() {
+    let stage = stage(false);
+    expect_done(&stage.run());
+    for (what, file) in [("removed", "etc/old.conf"), ("run again", "")] {
+        later();
+        match file {
+            "" => std::fs::remove_file(stage.root(HOST).join("installed")).unwrap(),
+            file => stage.write(HOST, file, "x"),
+        }
+        let before = start(&stage);
+        expect_done(&stage.run());
+        assert_ne!(start(&stage), before, "{what}");
+        expect_no_changes(&stage);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a record keeps of the inputs of a verified start or reload, and whether they were touched since.
+
+use crate::model::Value;
+use crate::probe::{Observation, PathState, Unknown};
+use crate::resource::Input;
+use crate::resource::support::path_state;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Two readings of one ctime may differ by a rounding of its text. Seconds; kernels tell times apart only by much more.
+const SAME: f64 = 1e-5;
+
+/// One input as the process has it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LoadedInput {
+    /// Of what was declared.
+    digest: String,
+    /// When the status of each path had changed last, null where nothing was. Nobody knows that of a record which an
+    /// older forge wrote.
+    paths: Option<BTreeMap<String, Option<f64>>>,
+}
+
+/// An older forge kept a digest alone, for a package with the time when it was unpacked: `sha256:…@1000.5`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Whole(LoadedInput),
+    Digest(String),
+}
+
+impl LoadedInput {
+    /// Builds from what is seen of an input.
+    fn observe(input: &Input, seen: &Observation) -> Result<Self, Unknown> {
+        let mut paths = BTreeMap::new();
+        for path in input.watched() {
+            paths.insert(path.to_owned(), ctime(seen, path)?);
+        }
+        Ok(Self { digest: input.digest.clone(), paths: Some(paths) })
+    }
+
+    /// Reads what the record of a service keeps of a step, if it is about the start `invocation`.
+    pub fn of_record(record: &Value, invocation: &str, step: &str) -> Option<Self> {
+        let started = record.get("started")?;
+        if invocation.is_empty() || started.get("invocation")?.as_str()? != invocation {
+            return None;
+        }
+        let mut entries: BTreeMap<String, Entry> = serde_json::from_str(started.get("inputs")?.as_str()?).ok()?;
+        Some(match entries.remove(step)? {
+            Entry::Whole(loaded) => loaded,
+            Entry::Digest(text) => {
+                let digest = text.split('@').next().unwrap_or_default().to_owned();
+                Self { digest, paths: None }
+            }
+        })
+    }
+
+    /// Returns whether the times of the input's paths are recorded. An input without paths needs none.
+    pub fn tells_touched(&self, input: &Input) -> bool {
+        self.paths.is_some() || input.watched().next().is_none()
+    }
+
+    /// Returns why the process may not have what is declared of `input`.
+    pub fn outdated(&self, input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
+        if self.digest != input.digest {
+            return Ok(Some(format!("`{}` changed since the verified start", input.step)));
+        }
+        for (path, recorded) in self.paths.iter().flatten() {
+            if !same(*recorded, ctime(seen, path)?) {
+                return Ok(Some(match input.is_trace(path) {
+                    true => format!("`{}` was applied after the verified start", input.step),
+                    false => {
+                        format!(
+                            "`{path}` was touched after the verified start: the process may have read other content"
+                        )
+                    }
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns what a record keeps of `inputs`, as JSON text with sorted keys.
+pub(super) fn record_inputs<'i>(
+    inputs: impl Iterator<Item = &'i Input>,
+    seen: &Observation,
+) -> Result<String, Unknown> {
+    let mut entries = BTreeMap::new();
+    for input in inputs {
+        entries.insert(&input.step, LoadedInput::observe(input, seen)?);
+    }
+    serde_json::to_string(&entries).map_err(|error| Unknown::new(error.to_string()))
+}
+
+fn ctime(seen: &Observation, path: &str) -> Result<Option<f64>, Unknown> {
+    Ok(match path_state(seen, &super::input_probe(path))? {
+        PathState::Present(info) => Some(info.ctime),
+        PathState::Absent => None,
+    })
+}
+
+fn same(one: Option<f64>, other: Option<f64>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => (one - other).abs() < SAME,
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
