@@ -11,7 +11,7 @@ use super::host::HostRun;
 use super::report::StepReport;
 use crate::graph::StepIndex;
 use crate::model::{Disruption, StepId, Untrusted, Verdict};
-use crate::plan::{self, Ahead, Case, HostSeen, Ruling, Turn};
+use crate::plan::{self, Ahead, Case, Foresight, HostSeen, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Judgement;
 use crate::transport::UnitName;
@@ -153,7 +153,7 @@ impl HostRun<'_> {
     /// Judges a turn as the plan did: by the rules of its recipe first.
     fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
         match plan::rule(case, turn.instance) {
-            Some(judgement) => Ruling { judgement, basis: String::new(), until: None },
+            Some(judgement) => Ruling { judgement, basis: String::new(), until: None, foresight: Foresight::Predicted },
             None => plan::judge(case, turn, turns, ahead),
         }
     }

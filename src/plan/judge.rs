@@ -1,8 +1,10 @@
 //! Judging one turn of a step: the same for plan, the moment before a change, and verification after it.
 
+use super::Foresight;
 use super::basis::{canonical, digest, write};
 use super::case::{Case, Turn};
 use super::demand::{effective_probe, inputs_of, trace};
+use super::packages::{PackageChanges, is_certain};
 use crate::config::{Deferred, Expanded, Judged, Need, State};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
@@ -20,6 +22,8 @@ pub struct Ruling {
     pub basis: String,
     /// What has to happen before it can be judged for certain.
     pub until: Option<String>,
+    /// How well the change is known, where something has to happen before.
+    pub foresight: Foresight,
 }
 
 /// What earlier turns of a plan tell a later one.
@@ -29,6 +33,8 @@ pub struct Ahead {
     /// An earlier step that is going to change and whose effects nobody declares in full: a package brings
     /// files, a command does what it does.
     pub opaque: Option<String>,
+    /// The last earlier package step that this one may depend on, and what all of them do.
+    pub package: Option<(String, PackageChanges)>,
     /// Turns that are going to change, in order.
     pub changing: Vec<StepId>,
     /// Paths that they are going to change.
@@ -37,14 +43,17 @@ pub struct Ahead {
 
 /// Judges `turn` from what was seen of its host.
 pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
-    let (judgement, until) = match &turn.expanded.state {
-        State::NotApplicable(why) => (not_applicable(why), None),
-        State::Invalid(diags) => (invalid(case, diags), None),
-        State::Deferred(deferred) => deferral(deferred, turn, ahead),
+    let (judgement, until, foresight) = match &turn.expanded.state {
+        State::NotApplicable(why) => (not_applicable(why), None, Foresight::Predicted),
+        State::Invalid(diags) => (invalid(case, diags), None, Foresight::Predicted),
+        State::Deferred(deferred) => {
+            let (judgement, until) = deferral(deferred, turn, ahead);
+            (judgement, until, Foresight::Predicted)
+        }
         State::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
     };
     let basis = basis_of(case, turn, &judgement);
-    Ruling { judgement: judgement.scrubbed(case.ground.secrets), basis, until }
+    Ruling { judgement: judgement.scrubbed(case.ground.secrets), basis, until, foresight }
 }
 
 fn of_resource(
@@ -53,21 +62,39 @@ fn of_resource(
     turns: &[Turn<'_>],
     ahead: &Ahead,
     resource: &dyn Resource,
-) -> (Judgement, Option<String>) {
+) -> (Judgement, Option<String>, Foresight) {
     let inputs = inputs(case, turn, turns, ahead);
     let cx = context(case, turn, &inputs, Some(&ahead.predicted));
     if let Some(why) = without_key(case, &inputs) {
-        return (unknown(why), None);
+        return (unknown(why), None, Foresight::Predicted);
     }
     let mut judgement = resource.judge(&case.seen.observation, &cx);
     if judgement.verdict == Verdict::Change {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(Disruption::D0));
     }
-    let until = (judgement.verdict == Verdict::Change).then(|| rests_on(&judgement, &inputs, ahead)).flatten();
+    if judgement.verdict == Verdict::Change {
+        let until = rests_on(&judgement, &inputs, ahead);
+        let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
+        return match is_seen && is_certain(resource, &case.seen.observation) {
+            true => (judgement, until, Foresight::Certain),
+            false => (judgement, until, Foresight::Predicted),
+        };
+    }
     if judgement.verdict == Verdict::Ok {
         judgement = with_effective(case, turn, judgement);
     }
-    (judgement, until)
+    match &ahead.package {
+        Some((package, changes)) if judgement.verdict == Verdict::Ok && changes.may_undo(turn, resource) => {
+            (as_precaution(judgement, package), Some(format!("{package} has run")), Foresight::Precaution)
+        }
+        _ => (judgement, None, Foresight::Predicted),
+    }
+}
+
+/// What is as declared now is looked at again after a package that may change it.
+fn as_precaution(judgement: Judgement, package: &str) -> Judgement {
+    let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
+    Judgement::change(reason, Vec::new(), Disruption::D0, judgement.basis).predicted()
 }
 
 /// Whether a start took in the secrets that are declared now is told by digests under the host's key.

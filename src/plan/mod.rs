@@ -13,6 +13,7 @@ mod judge;
 mod memory;
 mod model;
 mod outside;
+mod packages;
 mod planner;
 mod relied;
 mod rollout;
@@ -32,7 +33,7 @@ pub use demand::{demand, export_probes, is_input, of_turn, trace, verify_probes}
 pub use images::Images;
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, inputs_that_hold, judge};
 pub use memory::{identity, left};
-pub use model::{Counts, Envelope, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning};
+pub use model::{Counts, Envelope, Foresight, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning};
 pub use planner::{Inputs, hosts_of, plan};
 pub use relied::{Relied, moved, relied};
 pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn, Waited};

@@ -139,7 +139,14 @@ pub struct StepPlan {
 impl StepPlan {
     /// Returns whether it could not be told what it comes to, or not what it would change.
     pub fn is_open(&self) -> bool {
-        self.verdict == Verdict::Unknown || (self.acts() && self.envelope.is_some() && self.changes.is_empty())
+        let open = |envelope: &Envelope| envelope.foresight == Foresight::Predicted && self.changes.is_empty();
+        self.verdict == Verdict::Unknown || (self.acts() && self.envelope.as_ref().is_some_and(open))
+    }
+
+    /// Returns whether it acts, and what it does is only predicted.
+    pub fn is_predicted(&self) -> bool {
+        let uncertain = |envelope: &Envelope| envelope.foresight != Foresight::Certain;
+        self.acts() && self.envelope.as_ref().is_some_and(uncertain)
     }
 
     /// Returns whether apply would act on it.
@@ -156,6 +163,28 @@ pub struct Envelope {
     pub disruption: Disruption,
     /// `file /etc/motd`
     pub resource: Untrusted,
+    /// How well the change is known beforehand.
+    #[serde(default, skip_serializing_if = "Foresight::is_predicted")]
+    pub foresight: Foresight,
+}
+
+/// How well a change is known before earlier steps ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Foresight {
+    /// It depends on what earlier steps bring about.
+    #[default]
+    Predicted,
+    /// It is due just as shown: earlier steps do not touch what it is about, as far as packages and commands can be known.
+    Certain,
+    /// It is as declared now; an earlier package may change that.
+    Precaution,
+}
+
+impl Foresight {
+    fn is_predicted(&self) -> bool {
+        *self == Self::Predicted
+    }
 }
 
 /// One verification of a recipe on one host.
@@ -255,7 +284,7 @@ impl Counts {
             Verdict::Unknown => self.unknown += 1,
             Verdict::NotApplicable => self.not_applicable += 1,
         }
-        self.predicted += usize::from(step.acts() && step.envelope.is_some());
+        self.predicted += usize::from(step.is_predicted());
     }
 
     fn window(&mut self, host: &HostPlan) {

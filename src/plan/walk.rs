@@ -2,8 +2,9 @@
 
 use super::case::{Case, Turn};
 use super::judge::{Ahead, Ruling, judge, unknown};
-use super::model::{Envelope, StepPlan};
+use super::model::{Envelope, Foresight, StepPlan};
 use super::outside::{Outside, Status, Told};
+use super::packages::PackageChanges;
 use super::relied;
 use super::span::above;
 use super::verify::unproven;
@@ -22,6 +23,8 @@ pub(super) struct Walk<'w, 'a> {
     ahead: Ahead,
     /// Turns that are going to change in ways that nobody declares in full.
     opaque: BTreeSet<StepId>,
+    /// Turns that are going to change packages, and how.
+    packages: BTreeMap<StepId, PackageChanges>,
     /// Turns that are going to wait and change nothing.
     waits: BTreeSet<StepId>,
     /// What each step came to, worst of its turns.
@@ -47,9 +50,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         ahead.predicted.exporters = outside.exporters().clone();
         let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
-        let (opaque, waits) = (BTreeSet::new(), BTreeSet::new());
+        let (opaque, packages, waits) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (status, behind) = (BTreeMap::new(), BTreeMap::new());
-        Self { case, turns, outside, ahead, opaque, waits, status, behind, ruled, window }
+        Self { case, turns, outside, ahead, opaque, packages, waits, status, behind, ruled, window }
     }
 
     /// Plans every turn, and tells other hosts what they wait for.
@@ -98,8 +101,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         let counts = |id: &StepId| !is_wait(turn) || !self.waits.contains(id);
         self.ahead.predicted.after = self.changing_before(&needed, counts);
         self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id));
+        self.ahead.package = self.packages_before(turn, &needed);
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
-            Some(judgement) => Ruling { judgement: judgement.clone(), basis: String::new(), until: None },
+            Some(judgement) => Ruling {
+                judgement: judgement.clone(),
+                basis: String::new(),
+                until: None,
+                foresight: Foresight::Predicted,
+            },
             None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
         };
         let ruling = window::brought_back(turn, ruling, self.window);
@@ -168,6 +177,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.ahead.changing.iter().rfind(builds_on).map(ToString::to_string)
     }
 
+    /// Returns the last earlier step of the recipes `needed` that changes packages, and what all of them do. What is done
+    /// once for many hosts is not done again for a package of one.
+    fn packages_before(&self, turn: &Turn<'_>, needed: &[&str]) -> Option<(String, PackageChanges)> {
+        if self.packages.is_empty() || turn.step.scope != Scope::Host {
+            return None;
+        }
+        let step = self.changing_before(needed, |id| self.packages.contains_key(id))?;
+        let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&&*id.recipe).is_ok());
+        Some((step, own.fold(PackageChanges::default(), |all, (_, one)| all.and(*one))))
+    }
+
     /// Returns the step that keeps `turn` from running.
     fn stopped_by(&self, turn: &Turn<'_>) -> Option<String> {
         let graph = self.case.graph;
@@ -230,6 +250,10 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
                 self.opaque.insert(turn.expanded.id.clone());
+            }
+            let packages = PackageChanges::of_step(step);
+            if packages.any() {
+                self.packages.insert(turn.expanded.id.clone(), packages);
             }
             if is_wait(turn) {
                 self.waits.insert(turn.expanded.id.clone());
@@ -336,8 +360,9 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
     let judgement = ruling.judgement;
     let envelope = ruling.until.map(|until| Envelope {
         until: until.into(),
-        disruption: at_most(turn, &judgement),
+        disruption: at_most(turn, &judgement, ruling.foresight),
         resource: resource_of(turn).into(),
+        foresight: ruling.foresight,
     });
     StepPlan {
         id: turn.expanded.id.clone(),
@@ -366,9 +391,10 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
 
 /// What a step may disturb once it can be judged. A unit that does not exist yet may come with its package, running
 /// already, and then restarts on its configuration: nobody uses it yet.
-fn at_most(turn: &Turn<'_>, judgement: &Judgement) -> Disruption {
-    match turn.step.kind == "service" && !turn.expanded.absent && !turn.step.restart_on.is_empty() {
-        true => judgement.disruption.max(Disruption::D1),
+fn at_most(turn: &Turn<'_>, judgement: &Judgement, foresight: Foresight) -> Disruption {
+    let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
+    match turn.step.kind == "service" && (restarts || foresight == Foresight::Precaution) {
+        true => judgement.disruption.max(Disruption::D1).max(turn.step.disruption.unwrap_or(Disruption::D0)),
         false => judgement.disruption,
     }
 }

@@ -71,6 +71,7 @@ pub fn secret() -> StepPlan {
 
 pub fn predicted() -> StepPlan {
     let envelope = Envelope {
+        foresight: Default::default(),
         until: "base/nginx has run".into(),
         disruption: Disruption::D1,
         resource: "file /etc/nginx/nginx.conf".into(),
@@ -181,7 +182,12 @@ pub fn hostile_plan(text: &str) -> Plan {
     let hostile = |verdict| StepPlan {
         id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
         changes: vec![change.clone(), diff.clone()],
-        envelope: Some(Envelope { until: text.into(), disruption: Disruption::D3, resource: text.into() }),
+        envelope: Some(Envelope {
+            until: text.into(),
+            disruption: Disruption::D3,
+            resource: text.into(),
+            foresight: Default::default(),
+        }),
         place: text.into(),
         ..step(text, text, text, verdict, text)
     };

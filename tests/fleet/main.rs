@@ -27,6 +27,7 @@ mod history;
 mod keeping;
 mod kill;
 mod kubeadm;
+mod nginx;
 mod outliers;
 mod profile;
 mod proof;

@@ -10,7 +10,7 @@ mod stage;
 pub use members::{Scope, class, futile, is_by_reboot, waits_for_effect, ways};
 pub use stage::Stage;
 
-use super::{Case, Envelope, HostSeen, NodeSeen, Ruling, StepPlan, Turn, Warning, resource_of};
+use super::{Case, Envelope, Foresight, HostSeen, NodeSeen, Ruling, StepPlan, Turn, Warning, resource_of};
 use crate::config::{self, State};
 use crate::graph::StepIndex;
 use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
@@ -238,6 +238,7 @@ pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &
                 until: "the host has rebooted".into(),
                 disruption: step.disruption,
                 resource: resource_of(turn).into(),
+                foresight: Foresight::Predicted,
             });
         }
     }

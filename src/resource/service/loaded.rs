@@ -4,10 +4,11 @@ use crate::model::Value;
 use crate::probe::{Observation, PathState, Unknown};
 use crate::resource::Input;
 use crate::resource::support::path_state;
+use crate::resource::unit::is_unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Two readings of one ctime may differ by a rounding of its text. Seconds; kernels tell times apart only by much more.
+/// Seconds. Two readings of one ctime may differ by the rounding of its text; kernels stamp files in coarser steps.
 const SAME: f64 = 1e-5;
 
 /// One input as the process has it.
@@ -15,8 +16,8 @@ const SAME: f64 = 1e-5;
 pub(super) struct LoadedInput {
     /// Of what was declared.
     digest: String,
-    /// When the status of each path had changed last, null where nothing was. Nobody knows that of a record which an
-    /// older forge wrote.
+    /// The ctime of each path, null where nothing existed; not of units, whose settings a process gets only when it starts.
+    /// `None` in records of an older forge, which kept no ctimes.
     paths: Option<BTreeMap<String, Option<f64>>>,
 }
 
@@ -32,7 +33,7 @@ impl LoadedInput {
     /// Builds from what is seen of an input.
     fn observe(input: &Input, seen: &Observation) -> Result<Self, Unknown> {
         let mut paths = BTreeMap::new();
-        for path in input.watched() {
+        for path in input.watched().filter(|path| !is_unit(path)) {
             paths.insert(path.to_owned(), ctime(seen, path)?);
         }
         Ok(Self { digest: input.digest.clone(), paths: Some(paths) })
@@ -57,6 +58,11 @@ impl LoadedInput {
     /// Returns whether the times of the input's paths are recorded. An input without paths needs none.
     pub fn tells_touched(&self, input: &Input) -> bool {
         self.paths.is_some() || input.watched().next().is_none()
+    }
+
+    /// Returns whether a pending change of `input` only puts back the unit that the process was started with.
+    pub fn is_put_back(&self, input: &Input) -> bool {
+        self.paths.as_ref().is_some_and(BTreeMap::is_empty) && self.digest == input.digest && !input.paths.is_empty()
     }
 
     /// Returns why the process may not have what is declared of `input`.

@@ -36,7 +36,8 @@ process depends on. A restart is needed when
 A process may read its files at any time: `systemctl reload` keeps the start, and a signal sent by hand leaves no
 trace at all. So a file that was touched since is a reason even if it has the declared content again: whoever edits a
 configuration, reloads, and puts it back (or lets forge put it back) leaves a process that has read something else. This
-includes `chmod`, `chown` and moving the file away and back, which cannot be told apart. A record names only inputs that
+includes `chmod`, `chown` and moving the file away and back, which cannot be told apart. A `unit` that is put back is no
+reason: a process gets its settings only when it starts. A record names only inputs that
 were seen to hold and that were not touched since the start. What is removed and what a command did has no ctime: before
 forge applies such an input it touches `/run/forge/applied/STEP`, whose ctime counts instead.
 

@@ -92,8 +92,15 @@ impl Running<'_> {
     fn cause(&self, input: &Input) -> Result<Option<Cause>, Unknown> {
         Ok(match self.outdated(input)? {
             Some(why) => Some(Cause::Seen(why)),
-            None => input.changing.then(|| Cause::Coming(format!("`{}` changes", input.step))),
+            None if !input.changing => None,
+            None if self.recorded(input).is_some_and(|loaded| loaded.is_put_back(input)) => None,
+            None => Some(Cause::Coming(format!("`{}` changes", input.step))),
         })
+    }
+
+    /// Returns what the record of this very start keeps of an input.
+    fn recorded(&self, input: &Input) -> Option<LoadedInput> {
+        LoadedInput::of_record(self.record?, &self.unit.invocation, &input.step)
     }
 
     /// Returns whether the process is seen to have what is declared of `input`.
@@ -109,7 +116,7 @@ impl Running<'_> {
         if self.taken_over(input)? {
             return Ok(None);
         }
-        let loaded = self.record.and_then(|record| LoadedInput::of_record(record, &self.unit.invocation, &input.step));
+        let loaded = self.recorded(input);
         let recorded = match &loaded {
             Some(loaded) => loaded.outdated(input, self.seen)?,
             None => None,

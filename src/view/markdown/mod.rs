@@ -7,7 +7,7 @@ pub(super) mod page;
 use super::text::{closing, group, sections, step, windows};
 use super::{count, fold::fold, words};
 use crate::model::{Disruption, HostName};
-use crate::plan::{Plan, StepPlan};
+use crate::plan::{Foresight, Plan, StepPlan};
 use crate::resource::Change;
 use page::{Page, block, code, span};
 use std::fmt::Write as _;
@@ -149,7 +149,7 @@ fn change_head(group: &group::Group<'_>, quote: &dyn Fn(&str, usize) -> String, 
 fn body(step: &StepPlan) -> String {
     let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), span(step.reason.raw(), VALUE));
     step.changes.iter().for_each(|change| attribute(change, &mut out));
-    if let Some(envelope) = &step.envelope {
+    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != Foresight::Certain) {
         let most = envelope.disruption.max(step.disruption);
         let until = span(envelope.until.raw(), VALUE);
         // Writing to a `String` cannot fail.

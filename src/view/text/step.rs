@@ -3,7 +3,7 @@
 use super::group::Group;
 use super::{diff, on_hosts};
 use crate::model::{Disruption, Scope};
-use crate::plan::{Envelope, StepPlan};
+use crate::plan::{Envelope, Foresight, StepPlan};
 use crate::resource::Change;
 use crate::view::escape;
 use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
@@ -69,7 +69,9 @@ pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Resul
         .filter(|change| !is_said(step, change))
         .try_for_each(|change| write_change(step, change, out))?;
     disruption(step.disruption, out)?;
-    step.envelope.iter().try_for_each(|envelope| write_envelope(step, envelope, out))?;
+    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != Foresight::Certain) {
+        write_envelope(step, envelope, out)?;
+    }
     place(step, verbose, out)?;
     writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
 }

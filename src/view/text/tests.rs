@@ -127,6 +127,7 @@ fn what_a_step_says_is_said_once() {
     let command = |title: &str, script: &str| {
         let changes = vec![crate::resource::Change::new("command", Some(why), Some(script))];
         let envelope = crate::plan::Envelope {
+            foresight: Default::default(),
             until: "base/motd".into(),
             disruption: crate::model::Disruption::D0,
             resource: format!("command {title}").into(),

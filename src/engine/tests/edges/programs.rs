@@ -58,8 +58,13 @@ case $1 in
 esac
 "#;
 
-/// Files of a test are made in one second: when they were made is told by when they were written, which can be set.
-const STAT: &str = "#!/bin/sh\nfor word; do shift; set -- \"$@\" \"$(printf %s \"$word\" | sed s/%Z/%Y/g)\"; done\nexec /usr/bin/stat \"$@\"\n";
+/// Files of a test are made in one second: when they were made is told by when they were written, which can be set. What
+/// lies below the host's own `run` has the name that forge asked for.
+const STAT: &str = r#"#!/bin/sh
+root=$(cd "$(dirname "$0")/../.." && pwd)
+for word; do shift; set -- "$@" "$(printf %s "$word" | sed s/%Z/%Y/g)"; done
+/usr/bin/stat "$@" | sed "s|$root/run/|/run/forge/|g"
+"#;
 
 const DKMS: &str = r#"#!/bin/sh
 root=$(dirname "$0")/../..

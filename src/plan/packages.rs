@@ -1,0 +1,94 @@
+//! What earlier packages of a plan bring or replace: which steps behind them are certain, and which only predicted.
+//!
+//! What a package holds is known on the host only once it was downloaded. So this goes by what packages may touch at all:
+//! they bring what is not there together with its directory, replace what lies in the system's own directories, keep files in
+//! `/etc` that stood there before, and restart what they upgrade.
+
+use super::case::Turn;
+use super::model::StepPlan;
+use crate::probe::{Observation, PathState, Probe, Reading};
+use crate::resource::Resource;
+
+/// Directories that belong to packages. A file there is replaced by the package that brings one of that name; local ones
+/// are left alone (Debian Policy 9.1.2).
+const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/boot/"];
+const LOCAL: &str = "/usr/local/";
+
+/// What changing package steps do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PackageChanges {
+    /// One is installed that was not.
+    pub installs: bool,
+    /// One changes its version.
+    pub upgrades: bool,
+}
+
+impl PackageChanges {
+    /// Returns what a step that is going to change does to packages.
+    pub fn of_step(step: &StepPlan) -> Self {
+        match &*step.kind {
+            "package" => {
+                let versions = || step.changes.iter().filter(|change| !change.attribute.starts_with("hold"));
+                let brings = || versions().filter(|change| change.to.is_some());
+                Self {
+                    installs: brings().any(|change| change.from.is_none()),
+                    upgrades: brings().any(|change| change.from.is_some()),
+                }
+            }
+            // Its file tells neither.
+            "package_file" => Self { installs: true, upgrades: true },
+            _ => Self::default(),
+        }
+    }
+
+    pub fn any(self) -> bool {
+        self.installs || self.upgrades
+    }
+
+    pub fn and(self, other: Self) -> Self {
+        Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
+    }
+
+    /// Returns whether what is as declared now may be otherwise once these changes are made.
+    pub fn may_undo(self, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
+        let replaced = || resource.inputs().iter().any(|path| is_of_packages(path));
+        match resource.kind() {
+            "absent" => self.any(),
+            "file" | "line" | "block" | "link" | "unit" => self.any() && (turn.expanded.absent || replaced()),
+            "directory" | "user" | "group" | "package" => self.any() && turn.expanded.absent,
+            // A service that is installed starts; one that is upgraded, or whose libraries are, restarts.
+            "service" => self.any() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
+            _ => false,
+        }
+    }
+}
+
+fn is_stopped(resource: &dyn Resource) -> bool {
+    resource.desired()["state"] == "stopped"
+}
+
+/// Returns whether the change that is seen to be due is due just so after an earlier package or command.
+pub fn is_certain(resource: &dyn Resource, seen: &Observation) -> bool {
+    match resource.kind() {
+        "file" | "line" | "block" | "link" | "unit" | "absent" => {
+            let asked = resource.probes();
+            resource.inputs().iter().all(|path| !is_of_packages(path) && is_settled(path, &asked, seen))
+        }
+        "directory" => is_settled(&resource.title(), &resource.probes(), seen),
+        "user" | "group" | "service" | "command" | "archive" | "artifact" | "installer" | "wait_for" => false,
+        _ => true,
+    }
+}
+
+fn is_of_packages(path: &str) -> bool {
+    SYSTEM.iter().any(|folder| path.starts_with(folder)) && !path.starts_with(LOCAL)
+}
+
+/// Returns whether something stands at `path`, or its directory is there without it.
+fn is_settled(path: &str, asked: &[Probe], seen: &Observation) -> bool {
+    let is_there = |path: &str| {
+        let mut own = asked.iter().filter(|probe| matches!(probe, Probe::Path { path: asked, .. } if asked == path));
+        own.any(|probe| matches!(seen.get(probe), Ok(Reading::Path(PathState::Present(_)))))
+    };
+    is_there(path) || path.rsplit_once('/').is_some_and(|(parent, _)| is_there(parent))
+}
