@@ -103,7 +103,8 @@ impl Sim {
         let state = self.root.join(if self.has("full") { "full" } else { "state" });
         let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
         // What forge keeps until the next boot is the host's own too.
-        let text = text.replace("/run/forge/", &format!("{}/", self.root.join("run")));
+        let run = |text: String, name: &str| text.replace(name, &format!("{}{name}", self.root));
+        let text = run(run(text, "/run/forge/"), "/run/forge-applied");
         let root = if self.has("plain") { "false" } else { "true" };
         let text = text.replace("[ \"$(id -u)\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
         // Simulated hosts are one machine: they are told apart only where a test says who they are.

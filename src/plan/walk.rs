@@ -25,6 +25,8 @@ pub(super) struct Walk<'w, 'a> {
     opaque: BTreeSet<StepId>,
     /// Turns that are going to change packages, and how.
     packages: BTreeMap<StepId, PackageChanges>,
+    /// Turns that are looked at again and are as declared now.
+    precautions: BTreeSet<StepId>,
     /// Turns that are going to wait and change nothing.
     waits: BTreeSet<StepId>,
     /// What each step came to, worst of its turns.
@@ -50,9 +52,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         ahead.predicted.exporters = outside.exporters().clone();
         let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
-        let (opaque, packages, waits) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
+        let (precautions, waits) = (BTreeSet::new(), BTreeSet::new());
         let (status, behind) = (BTreeMap::new(), BTreeMap::new());
-        Self { case, turns, outside, ahead, opaque, packages, waits, status, behind, ruled, window }
+        Self { case, turns, outside, ahead, opaque, packages, precautions, waits, status, behind, ruled, window }
     }
 
     /// Plans every turn, and tells other hosts what they wait for.
@@ -97,8 +100,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             true => Vec::new(),
             false => self.needed(turn),
         };
-        // A wait takes nothing away from the next wait.
-        let counts = |id: &StepId| !is_wait(turn) || !self.waits.contains(id);
+        // A wait takes nothing away from the next wait, and a precaution most often has nothing to do.
+        let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait(turn) || !self.waits.contains(id));
         self.ahead.predicted.after = self.changing_before(&needed, counts);
         self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id));
         self.ahead.package = self.packages_before(turn, &needed);
@@ -254,6 +257,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             let packages = PackageChanges::of_step(step);
             if packages.any() {
                 self.packages.insert(turn.expanded.id.clone(), packages);
+            }
+            if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution) {
+                self.precautions.insert(turn.expanded.id.clone());
             }
             if is_wait(turn) {
                 self.waits.insert(turn.expanded.id.clone());

@@ -7,7 +7,7 @@ use super::Resource;
 use crate::model::StepId;
 use crate::script::Fragment;
 
-const FOLDER: &str = "/run/forge/applied";
+const FOLDER: &str = "/run/forge-applied";
 
 /// Returns the trace of a step, where its own paths may not tell that it was applied.
 pub fn trace_path(step: &StepId, resource: &dyn Resource, removes: bool) -> Option<String> {

@@ -44,7 +44,8 @@ fn hosts() -> Option<Nodes> {
 fn fetch(node: &Node) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((node.address.as_str(), 80))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    // A site without a name is asked first where a request names no host.
+    stream.write_all(b"GET / HTTP/1.0\r\nHost: site\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())

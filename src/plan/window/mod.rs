@@ -233,7 +233,8 @@ pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &
     for (turn, step) in turns.iter().zip(steps) {
         step.stage = stages.get(&turn.index).copied().unwrap_or_default();
         let rebooted = matches!(step.stage, Stage::Inside(1..));
-        if rebooted && step.acts() && step.envelope.is_none() {
+        let certain = step.envelope.as_ref().is_none_or(|envelope| envelope.foresight == Foresight::Certain);
+        if rebooted && step.acts() && certain {
             step.envelope = Some(Envelope {
                 until: "the host has rebooted".into(),
                 disruption: step.disruption,

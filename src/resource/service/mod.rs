@@ -39,7 +39,7 @@ configuration, reloads, and puts it back (or lets forge put it back) leaves a pr
 includes `chmod`, `chown` and moving the file away and back, which cannot be told apart. A `unit` that is put back is no
 reason: a process gets its settings only when it starts. A record names only inputs that
 were seen to hold and that were not touched since the start. What is removed and what a command did has no ctime: before
-forge applies such an input it touches `/run/forge/applied/STEP`, whose ctime counts instead.
+forge applies such an input it touches `/run/forge-applied/STEP`, whose ctime counts instead.
 
 A run that was killed between a change and the restart is therefore completed by the next one. With `reload:
 true` changed content is taken over by `systemctl reload`; a new package, a changed unit or drop-in or a replaced

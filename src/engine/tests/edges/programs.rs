@@ -63,7 +63,7 @@ esac
 const STAT: &str = r#"#!/bin/sh
 root=$(cd "$(dirname "$0")/../.." && pwd)
 for word; do shift; set -- "$@" "$(printf %s "$word" | sed s/%Z/%Y/g)"; done
-/usr/bin/stat "$@" | sed "s|$root/run/|/run/forge/|g"
+/usr/bin/stat "$@" | sed "s|$root/run/forge|/run/forge|g"
 "#;
 
 const DKMS: &str = r#"#!/bin/sh
