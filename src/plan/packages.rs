@@ -1,8 +1,8 @@
 //! What earlier packages of a plan bring or replace: which steps behind them are certain, and which only predicted.
 //!
-//! What a package holds is known on the host only once it was downloaded. So this goes by what packages may touch at all:
-//! they bring what is not there together with its directory, replace what lies in the system's own directories, keep files in
-//! `/etc` that stood there before, and restart what they upgrade.
+//! The contents of a package are not known before it is downloaded. So this goes by what packages may touch at all: they bring
+//! files together with new directories, replace files in the system's directories, keep existing files in `/etc`, and restart
+//! what they upgrade.
 
 use super::case::Turn;
 use super::model::StepPlan;

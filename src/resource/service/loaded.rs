@@ -70,15 +70,14 @@ impl LoadedInput {
         if self.digest != input.digest {
             return Ok(Some(format!("`{}` changed since the verified start", input.step)));
         }
-        for (path, recorded) in self.paths.iter().flatten() {
-            if !same(*recorded, ctime(seen, path)?) {
+        let Some(paths) = &self.paths else { return Ok(None) };
+        for path in input.watched().filter(|path| !is_unit(path)) {
+            // A path that an older record does not know did not exist then.
+            let recorded = paths.get(path).copied().flatten();
+            if !same(recorded, ctime(seen, path)?) {
                 return Ok(Some(match input.is_trace(path) {
                     true => format!("`{}` was applied after the verified start", input.step),
-                    false => {
-                        format!(
-                            "`{path}` was touched after the verified start: the process may have read other content"
-                        )
-                    }
+                    false => touched(path),
                 }));
             }
         }
@@ -103,6 +102,10 @@ fn ctime(seen: &Observation, path: &str) -> Result<Option<f64>, Unknown> {
         PathState::Present(info) => Some(info.ctime),
         PathState::Absent => None,
     })
+}
+
+fn touched(path: &str) -> String {
+    format!("`{path}` was touched after the verified start: the process may have read other content")
 }
 
 fn same(one: Option<f64>, other: Option<f64>) -> bool {
