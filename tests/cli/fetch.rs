@@ -137,6 +137,7 @@ fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
     let place = place.file("inventory.yaml", &driver(&source));
     let locked = place.forge(&["fetch", "--lock", "-q"]);
     assert!(locked.starts_with("exit 0\n") && locked.contains("written: inventory.yaml.lock\n"), "{locked}");
+    assert!(locked.contains("compare it with the publisher's digest\n") && !locked.contains("paste"), "{locked}");
     assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
 }
 

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 
 /// Writes one line per artifact, then what is open and where it all lies.
 pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Result<()> {
-    report.artifacts.iter().try_for_each(|artifact| line(text, artifact, out))?;
+    let locked = report.lock.is_some();
+    report.artifacts.iter().try_for_each(|artifact| line(text, artifact, locked, out))?;
     if !report.open.is_empty() {
         let steps: Vec<String> =
             report.open.iter().map(|step| format!("`{}`", escape::line(&step.to_string()))).collect();
@@ -30,7 +31,7 @@ pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Resu
     writeln!(out, "{here} at hand{failed}; the cache is `{}`", escape::line(&report.cache))
 }
 
-fn line(text: &Text, artifact: &ArtifactLine, out: &mut dyn Write) -> io::Result<()> {
+fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write) -> io::Result<()> {
     let name = escape::line(&artifact.name);
     match &artifact.had {
         Had::Here { sha256, bytes } => told(paint(DIM, "here"), &name, sha256, *bytes, out)?,
@@ -40,7 +41,7 @@ fn line(text: &Text, artifact: &ArtifactLine, out: &mut dyn Write) -> io::Result
             hint.iter().try_for_each(|hint| writeln!(out, "  hint: {}", escape::line(hint.raw())))?;
         }
     }
-    artifact.computed.iter().try_for_each(|computed| computed_digest(computed, out))?;
+    artifact.computed.iter().try_for_each(|computed| computed_digest(computed, locked, out))?;
     if text.verbose > 0 || matches!(artifact.had, Had::Failed { .. }) {
         let steps: Vec<String> =
             artifact.steps.iter().map(|step| escape::line(&step.to_string()).into_owned()).collect();
@@ -50,14 +51,18 @@ fn line(text: &Text, artifact: &ArtifactLine, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// Says what a computed digest is worth, and where its line belongs.
-fn computed_digest(computed: &ComputedDigest, out: &mut dyn Write) -> io::Result<()> {
+/// Says what a computed digest is worth, and where its line belongs if it is not in the lock file.
+fn computed_digest(computed: &ComputedDigest, locked: bool, out: &mut dyn Write) -> io::Result<()> {
     let source = match &computed.over {
         Some(over) => format!("from what was downloaded from {}", escape::line(over)),
         None => "from the file".to_owned(),
     };
     let unprotected = if computed.protected { "" } else { " without TLS, where anybody on the way can change it" };
-    writeln!(out, "  computed {source}{unprotected}; compare it with the publisher's digest, then paste:")?;
+    let advice = "compare it with the publisher's digest";
+    if locked {
+        return writeln!(out, "  computed {source}{unprotected}; {advice}");
+    }
+    writeln!(out, "  computed {source}{unprotected}; {advice}, then paste:")?;
     writeln!(out, "    {}", escape::line(&computed.line))?;
     computed.places.iter().try_for_each(|place| writeln!(out, "  next to {}", escape::line(place)))
 }
