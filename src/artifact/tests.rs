@@ -259,7 +259,7 @@ async fn https_is_spoken_and_never_left() {
         _ => Reply::file(&body(), request),
     });
     let place = Place::new();
-    let url = |path: &str| format!("https://localhost:{}{path}", server.address.port());
+    let url = |path: &str| server.secure_url(path);
     let error = get(&place.depot(false), &artifact(&url("/away"), Login::None, b"other")).await.unwrap_err();
     let (from, to) = (url("/away"), plain.url("/x"));
     assert_eq!(
@@ -274,7 +274,7 @@ async fn https_is_spoken_and_never_left() {
 async fn a_certificate_of_nobody_is_refused() {
     let server = Server::secure(|request| Reply::file(&body(), request));
     let place = Place::new();
-    let url = format!("https://localhost:{}/x", server.address.port());
+    let url = server.secure_url("/x");
     let depot = Depot::new(Cache::new(place.path()), false).with(Client::new(), Duration::from_millis(1));
     let error = get(&depot, &artifact(&url, Login::None, &body())).await.unwrap_err();
     assert!(error.message.contains("cannot be fetched: TLS: invalid peer certificate: UnknownIssuer"), "{error:?}");

@@ -19,6 +19,17 @@ fn target(folder: &tempfile::TempDir) -> Target {
     }
 }
 
+/// Waits for other tests that take a host's lock, where systemd runs: its units are the machine's, whichever folder a test
+/// has, so that the long step of one would keep the others from their lock.
+fn alone() -> Option<std::fs::File> {
+    std::path::Path::new("/run/systemd/system").is_dir().then(|| {
+        let name = format!("forge-transport-tests-{}.lock", rustix::process::getuid().as_raw());
+        let file = fs_err::File::create(std::env::temp_dir().join(name)).unwrap().into_file();
+        file.lock().unwrap();
+        file
+    })
+}
+
 async fn session(target: &Target) -> Session {
     open(&HostName::new("here"), target, &SecretStore::default()).await.unwrap()
 }
@@ -108,6 +119,7 @@ async fn a_program_that_gives_no_shell_is_named() {
 
 #[tokio::test]
 async fn the_lock_is_one_writers() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let reader = Reader::new(session(&target(&folder)).await);
     let first = reader.lock(&owner("r1"), None).await.unwrap();
@@ -123,6 +135,7 @@ async fn the_lock_is_one_writers() {
 
 #[tokio::test]
 async fn acting_without_the_lock_runs_nothing() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     let reader = Reader::new(session(&target).await);
@@ -136,6 +149,7 @@ async fn acting_without_the_lock_runs_nothing() {
 
 #[tokio::test]
 async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     let reader = Reader::new(session(&target).await);
@@ -148,6 +162,7 @@ async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
 
 #[tokio::test]
 async fn a_lock_that_is_a_link_is_refused() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     std::fs::create_dir(folder.path().join("lock")).unwrap();
@@ -207,6 +222,7 @@ async fn follow(reader: &Reader, unit: &UnitName, from: u64) -> (Vec<u8>, Result
 
 #[tokio::test]
 async fn a_long_step_outlives_its_writer() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
@@ -241,6 +257,7 @@ async fn a_long_step_outlives_its_writer() {
 
 #[tokio::test]
 async fn a_long_step_without_result_is_gone() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
@@ -255,6 +272,7 @@ async fn a_long_step_without_result_is_gone() {
 
 #[tokio::test]
 async fn a_long_step_that_outlives_its_limit_is_stopped() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let writer = Reader::new(session(&target(&folder)).await).lock(&owner("r1"), None).await.unwrap();
     let step = LongStep { limit: Duration::from_secs(1), ..long("sleep 60", "slow") };

@@ -265,7 +265,7 @@ fn what_is_wrong_below_notify_is_told_at_its_place() {
 #[test]
 fn a_certificate_is_checked_before_anything_is_told() {
     let server = Server::secure(|_: &Request| ok("ok"));
-    let url = format!("https://localhost:{}/hook/{TOKEN}", server.address.port());
+    let url = server.secure_url(&format!("/hook/{TOKEN}"));
     let tls = |file: &str| format!("{}/tests/common/tls/{file}", env!("CARGO_MANIFEST_DIR"));
     let authority = tls("authority.pem");
     let scene = |trusted: &str| {

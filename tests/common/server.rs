@@ -75,7 +75,7 @@ impl Server {
         Self::start_on("127.0.0.1:0", Arc::new(|socket| Box::new(socket)), answer)
     }
 
-    /// Speaks TLS, by a certificate of `localhost` that the tests' own authority signed.
+    /// Speaks TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
     pub fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         use rustls::pki_types::pem::PemObject;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -103,6 +103,11 @@ impl Server {
             }
         });
         Self { address, asked }
+    }
+
+    /// Returns the URL of a path over TLS. By address: a bare machine has no `/etc/hosts` that knows `localhost`.
+    pub fn secure_url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.address)
     }
 
     /// Returns the URL of a path.
