@@ -46,6 +46,8 @@ mod saved;
 mod server;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/surroundings.rs"]
+mod surroundings;
 #[path = "cli/toolchain.rs"]
 mod toolchain;
 #[path = "cli/usage.rs"]

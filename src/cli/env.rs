@@ -6,6 +6,10 @@ use camino::Utf8PathBuf;
 pub const VARIABLES: &[(&str, &str)] = &[
     ("FORGE_INVENTORY", "the inventory of verbs that are given none"),
     ("FORGE_STATE", "the folder for runs and history, `.forge` beside the inventory otherwise"),
+    (
+        "FORGE_SSH_ENV",
+        "more variables that ssh and what it starts are given, with blanks between; `AWS_*` is all that begin so",
+    ),
     ("NO_COLOR", "no colours, whatever its value"),
     ("XDG_RUNTIME_DIR", "where sockets of open connections live; /tmp/forge-UID otherwise"),
     ("HOME", "where your own systemd units lie, for `drift --install-timer`"),
@@ -18,6 +22,7 @@ pub struct Environment {
     pub inventory: Option<Utf8PathBuf>,
     pub state: Option<Utf8PathBuf>,
     pub runtime: Option<Utf8PathBuf>,
+    pub ssh_variables: Vec<String>,
     pub home: Option<Utf8PathBuf>,
     pub user: Option<String>,
 }
@@ -30,6 +35,9 @@ impl Environment {
             inventory: path("FORGE_INVENTORY"),
             state: path("FORGE_STATE"),
             runtime: path("XDG_RUNTIME_DIR"),
+            ssh_variables: variable("FORGE_SSH_ENV")
+                .map(|names| names.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
             home: path("HOME"),
             user: variable("SUDO_USER").or_else(|| variable("USER")).or_else(|| variable("LOGNAME")),
         }

@@ -50,6 +50,7 @@ impl Library {
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
             clock: now,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
+            ssh_variables: settings.ssh_variables.clone(),
             sandboxes: sandboxes(project, settings),
             replay: settings.replay.clone(),
             depot: self.depot.get_or_init(|| depot(project, settings)).clone(),

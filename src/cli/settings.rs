@@ -27,6 +27,8 @@ pub struct Settings {
     state: Option<Utf8PathBuf>,
     /// The user's runtime folder, for control sockets.
     pub runtime: Option<Utf8PathBuf>,
+    /// Environment variables that ssh is given beside those it always is.
+    pub ssh_variables: std::sync::Arc<[String]>,
     /// Who runs forge.
     pub user: Option<String>,
     /// Whether hosts are asked, and whether their raw answers are kept.
@@ -54,6 +56,7 @@ impl Settings {
             timeout: typed.timeout,
             state: typed.state.clone().or_else(|| environment.state.clone()),
             runtime: environment.runtime.clone(),
+            ssh_variables: environment.ssh_variables.clone().into(),
             user: environment.user.clone(),
             replay: Replay::default(),
             trust: typed.trust,

@@ -6,6 +6,7 @@ use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::SecretString;
+use std::collections::BTreeSet;
 
 /// Files larger than this are not read. Bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -14,6 +15,8 @@ pub(super) struct Cx<'o> {
     pub diags: Diags,
     pub sources: Sources,
     pub secrets: SecretStore,
+    /// Environment variables that secrets came from.
+    pub secret_variables: BTreeSet<String>,
     pub options: &'o LoadOptions<'o>,
     /// The folder of the inventory, canonical: its tree.
     pub root: Utf8PathBuf,
@@ -29,6 +32,7 @@ impl<'o> Cx<'o> {
             diags: Diags::default(),
             sources: Sources::default(),
             secrets: SecretStore::default(),
+            secret_variables: BTreeSet::new(),
             options,
             root,
             learn: false,
@@ -100,7 +104,7 @@ impl<'o> Cx<'o> {
         match (table.get("env"), table.get("file")) {
             (Some(env), None) => {
                 let name = table::text(env, "env", &mut self.diags)?;
-                let value = match (self.options.env)(&name) {
+                let value = match self.secret_variable(&name) {
                     Some(value) => Ok(self.keep(&name, value, env.span)?),
                     None => Err(format!("the environment variable `{name}` is not set")),
                 };
@@ -133,7 +137,7 @@ impl<'o> Cx<'o> {
 
     fn secret_env(&mut self, node: &Node) -> Option<String> {
         let name = table::text(node, "env", &mut self.diags)?;
-        match (self.options.env)(&name) {
+        match self.secret_variable(&name) {
             Some(value) => self.keep(&name, value, node.span),
             None => {
                 let diag =
@@ -142,6 +146,11 @@ impl<'o> Cx<'o> {
                 None
             }
         }
+    }
+
+    fn secret_variable(&mut self, name: &str) -> Option<String> {
+        self.secret_variables.insert(name.to_owned());
+        (self.options.env)(name)
     }
 
     fn secret_file(&mut self, node: &Node) -> Option<String> {

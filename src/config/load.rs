@@ -47,6 +47,10 @@ fn with(path: &Utf8Path, mut cx: Cx<'_>) -> (Option<Project>, Diags, Sources) {
     match project {
         Some(mut project) if !diags.has_errors() => {
             project.secrets = cx.secrets;
+            project.secret_variables = cx.secret_variables.into();
+            if let Some(access) = &mut project.kubernetes {
+                access.withheld = project.secret_variables.clone();
+            }
             let sources = project.sources.clone();
             (Some(project), diags, sources)
         }
@@ -143,6 +147,7 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
         drift: Default::default(),
         kubernetes: None,
         secrets: Default::default(),
+        secret_variables: Default::default(),
         programs: Programs::default(),
         files: Files::new(cx.root.clone()),
         digests: Default::default(),

@@ -37,6 +37,8 @@ pub struct Project {
     /// The cluster's API, where one is declared.
     pub kubernetes: Option<crate::kube::Access>,
     pub secrets: SecretStore,
+    /// Environment variables that secrets came from: programs that forge starts are not given them.
+    pub secret_variables: Arc<BTreeSet<String>>,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,
     /// Local files that recipes name.

@@ -144,10 +144,14 @@ impl Board {
         });
     }
 
-    /// A host is gone: nobody knows whether it is in service.
-    pub fn lose(&self, host: &HostName) {
+    /// A host is gone: nobody knows whether it is in service. One that was lost after its first change spends the budget
+    /// of failures too, for nobody knows how it was left.
+    pub fn lose(&self, host: &HostName, changed: bool) {
         self.write(|standing| {
             standing.progress.down.insert(host.clone());
+            if changed && !host.is_cluster() {
+                standing.failed.insert(host.clone());
+            }
         });
     }
 
@@ -341,6 +345,10 @@ mod tests {
         let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
         hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish(host, outcome));
         assert_eq!(board.now(Standing::failed), 1);
+        board.lose(&hosts[2], false);
+        assert_eq!(board.now(Standing::failed), 1, "lost before its first change");
+        board.lose(&hosts[2], true);
+        assert_eq!(board.now(Standing::failed), 2, "lost after it");
         assert_eq!(board.now(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()), [true, true, true, false]);
     }
 }

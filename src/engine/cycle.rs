@@ -14,7 +14,7 @@ use crate::model::{Disruption, StepId, Untrusted, Verdict};
 use crate::plan::{self, Ahead, Case, Foresight, HostSeen, Ruling, Turn};
 use crate::probe::Probe;
 use crate::resource::Judgement;
-use crate::transport::UnitName;
+use crate::transport::{TransportError, UnitName};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ impl HostRun<'_> {
     }
 
     /// Observes what judges the group, in one round trip.
-    async fn look(&mut self, group: &Group) -> Result<(), crate::transport::TransportError> {
+    async fn look(&mut self, group: &Group) -> Result<(), TransportError> {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Ok(()) };
@@ -158,13 +158,25 @@ impl HostRun<'_> {
         }
     }
 
-    /// The link was lost while the group acted: what ended well is not known to hold, and is not claimed.
+    /// The host was lost while the group acted: what ended well is not known to hold, and is not claimed. A step whose link
+    /// broke has not failed for all that anybody knows.
     fn lose(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
         let why = self.lost.as_ref().map(super::link::reason).unwrap_or_default();
+        let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
         for (turn, acted) in due.iter().zip(acted) {
-            let failure =
-                Failure { why: why.clone(), tail: act::tail(&acted.output), hint: None, log: None, artifact: false };
-            self.enter(step_report(turn, StepResult::Failed { failure }));
+            let result = match unreachable {
+                true => StepResult::Unknown { reason: format!("how it ended is not known: {}", why.raw()).into() },
+                false => StepResult::Failed {
+                    failure: Failure {
+                        why: why.clone(),
+                        tail: act::tail(&acted.output),
+                        hint: None,
+                        log: None,
+                        artifact: false,
+                    },
+                },
+            };
+            self.enter(step_report(turn, result));
         }
         for index in &group.steps {
             self.reach(*index, Reached::Nothing);

@@ -16,7 +16,7 @@ use crate::graph::{Graph, StepIndex};
 use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
 use crate::plan::{HostPlan, HostSeen, Reach, Stage, StepPlan};
 use crate::state::Record;
-use crate::transport::{ErrorKind, Owner, TransportError, UnitName};
+use crate::transport::{ErrorKind, Owner, ProcessMark, TransportError, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -349,6 +349,7 @@ pub(super) fn owner(run: &Run<'_>) -> Owner {
         user: run.options.user.clone(),
         controller: run.options.controller.clone(),
         pid: std::process::id(),
+        process: ProcessMark::own(),
         since: (run.options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         what: format!("forge apply {}", run.project.inventory),
     }
@@ -521,13 +522,15 @@ impl HostRun<'_> {
             report.hint = Some(LEFT_OPEN.into());
         }
         if self.lost.is_some() {
-            self.run.board.lose(self.host());
+            self.run.board.lose(self.host(), !self.changed.is_empty());
         }
         let mut report = finish(report, self.steps, verify);
-        // Lost after its first change is failed, not unreachable: nobody knows how it stands.
         match lost {
-            Some(true) if self.changed.is_empty() => report.outcome = Outcome::Unreachable,
-            Some(_) => report.outcome = Outcome::Failed,
+            Some(true) => {
+                report.outcome = Outcome::Unreachable;
+                report.hint.get_or_insert_with(|| RUN_AGAIN.into());
+            }
+            Some(false) => report.outcome = Outcome::Failed,
             None => {}
         }
         self.link.close().await;
@@ -540,6 +543,7 @@ impl HostRun<'_> {
     }
 }
 
+const RUN_AGAIN: &str = "run again once it answers: what was done is found, and what still runs there is waited for";
 const LEFT_OPEN: &str = "its window is open, it is out of service: the next apply that gets through closes it";
 
 fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {

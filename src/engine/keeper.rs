@@ -14,7 +14,7 @@ use crate::plan::HostSeen;
 use crate::probe::{Probe, Reading};
 use crate::script::Fragment;
 use crate::state::DriftLog;
-use crate::transport::{Owner, TransportError};
+use crate::transport::{Owner, ProcessMark, TransportError};
 use futures_util::StreamExt;
 
 /// A session that replaces the file of a host's findings, and does nothing else.
@@ -88,6 +88,7 @@ fn owner(project: &Project, options: &Options) -> Owner {
         user: options.user.clone(),
         controller: options.controller.clone(),
         pid: std::process::id(),
+        process: ProcessMark::own(),
         since: (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         what: format!("forge drift {}", project.inventory),
     }

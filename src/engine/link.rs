@@ -10,8 +10,8 @@ use crate::model::{HostName, SecretStore, Untrusted};
 use crate::probe::{self, Checks, Compiled, Observation, Probe};
 use crate::script::{Fragment, Script, Token};
 use crate::transport::{
-    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Session, Target,
-    TransportError, UnitName, Writer,
+    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Session, Surroundings,
+    Target, TransportError, UnitName, Writer,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -140,7 +140,9 @@ pub(super) async fn session(
     host: &HostName,
     secrets: &SecretStore,
 ) -> Result<Session, TransportError> {
-    transport::open(host, &target(host, &declared(project, host), options), secrets).await
+    let mut target = target(host, &declared(project, host), options);
+    target.surroundings.withheld = project.secret_variables.clone();
+    transport::open(host, &target, secrets).await
 }
 
 fn declared(project: &Project, host: &HostName) -> Connect {
@@ -405,6 +407,7 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
         timeout: Duration::from_secs(connect.timeout_s),
         keep: Duration::from_secs(connect.keep_s),
         control_dir: options.control_dir.clone(),
+        surroundings: Surroundings { more: options.ssh_variables.clone(), ..Surroundings::default() },
         ..Target::default()
     }
 }

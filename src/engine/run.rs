@@ -44,6 +44,8 @@ pub struct Options {
     pub clock: fn() -> jiff::Timestamp,
     /// Where control sockets live: see [`crate::transport::control_dir`].
     pub control_dir: camino::Utf8PathBuf,
+    /// Environment variables that ssh is given beside those it always is: see [`crate::transport::SSH_VARIABLES`].
+    pub ssh_variables: Arc<[String]>,
     /// Where the sandboxes of the cluster are noted: see [`crate::transport::sandboxes`].
     pub sandboxes: camino::Utf8PathBuf,
     pub replay: Replay,

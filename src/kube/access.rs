@@ -5,6 +5,8 @@ use crate::model::HostName;
 use ::kube::Config;
 use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use camino::Utf8PathBuf;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the inventory says of the cluster's API.
@@ -17,6 +19,8 @@ pub struct Access {
     pub trusted: bool,
     /// The host through whose session the API is reached, and where the kubeconfig lies.
     pub via: Option<HostName>,
+    /// Environment variables that hold secrets of the inventory: no program that is started to log in is given them.
+    pub withheld: Arc<BTreeSet<String>>,
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -38,7 +42,10 @@ impl Access {
     /// If there is no such context, if its login runs a program without trust, or if it would not check who the server
     /// is.
     pub async fn of_text(&self, text: &str) -> Result<Config, KubeError> {
-        let file = Kubeconfig::from_yaml(text).map_err(|error| self.broken(&error))?;
+        let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.broken(&error))?;
+        for exec in file.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()?.exec.as_mut()) {
+            exec.drop_env.get_or_insert_default().extend(self.withheld.iter().cloned());
+        }
         let (cluster, user) = self.chosen(&file)?;
         self.check_server(cluster)?;
         self.check_login(user)?;
@@ -174,7 +181,8 @@ contexts:
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
         std::fs::write(&kubeconfig, FILE).unwrap();
-        let access = Access { kubeconfig, context: context.to_owned(), trusted, via: None };
+        let access =
+            Access { kubeconfig, context: context.to_owned(), trusted, via: None, withheld: Default::default() };
         access
             .config()
             .await
@@ -198,7 +206,8 @@ contexts:
     #[tokio::test]
     async fn a_file_that_is_not_there_is_an_error() {
         let kubeconfig = "/nonexistent".into();
-        let access = Access { kubeconfig, context: "plain".to_owned(), trusted: true, via: None };
+        let access =
+            Access { kubeconfig, context: "plain".to_owned(), trusted: true, via: None, withheld: Default::default() };
         let error = access.config().await.unwrap_err();
         assert_eq!(error.message, "there is no kubeconfig `/nonexistent`");
         let hint = "name the right file as `kubernetes.kubeconfig`; no other is taken in its place";
@@ -228,6 +237,7 @@ contexts:
             context: context.to_owned(),
             trusted: true,
             via: Some(HostName::new("cp-1")),
+            withheld: Default::default(),
         };
         assert!(through("plain").of_text(FILE).await.is_ok());
         let error = through("program").of_text(FILE).await.unwrap_err();

@@ -56,7 +56,12 @@ impl Cluster {
         let config = access.config().await?;
         let server = address(&config);
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
-        let login = Login { kubeconfig: access.kubeconfig.clone(), context: access.context.clone(), _made: None };
+        let login = Login {
+            kubeconfig: access.kubeconfig.clone(),
+            context: access.context.clone(),
+            withheld: access.withheld.clone(),
+            _made: None,
+        };
         Ok(Self { client, server, session: None, login, options: HelmOptions::default(), found: Arc::default() })
     }
 
@@ -215,7 +220,8 @@ fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, 
     let made = tempfile::Builder::new().prefix("forge-kubeconfig-").tempfile().map_err(|error| lost(&error))?;
     fs_err::write(made.path(), json).map_err(|error| lost(&error))?;
     let kubeconfig = camino::Utf8PathBuf::from(made.path().to_string_lossy().into_owned());
-    Ok(Login { kubeconfig, context: access.context.clone(), _made: Some(Arc::new(made)) })
+    let (context, withheld) = (access.context.clone(), access.withheld.clone());
+    Ok(Login { kubeconfig, context, withheld, _made: Some(Arc::new(made)) })
 }
 
 fn spec(right: Right) -> SelfSubjectAccessReviewSpec {

@@ -105,6 +105,11 @@ impl Lease {
         if holder.is_empty() || holder == self.holder {
             return Ok(None);
         }
+        let told = Untrusted::from(there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder));
+        // A run of this machine that has ended, without having reached the API, does not renew it.
+        if Owner::ended_process(&told).is_some() {
+            return Ok(None);
+        }
         let lasts =
             there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
         let (now, last) = (looker.now().await?, written(there));
@@ -114,8 +119,7 @@ impl Lease {
         {
             return Ok(None);
         }
-        let told = there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder);
-        Ok(Some(told.into()))
+        Ok(Some(told))
     }
 
     fn object(&self, there: Option<&Value>) -> Value {
@@ -224,4 +228,61 @@ async fn renewed(looker: Onlooker, lease: Lease, lost: Arc<AtomicBool>) {
         }
     }
     lost.store(true, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::tests::{api, json_reply, no};
+    use crate::transport::ProcessMark;
+
+    /// Asks for the lock that `holder` renewed a second ago.
+    async fn lock_held_by(holder: &Owner) -> Result<Writer, LockRefused> {
+        let owner = Owner { run: "r2".into(), process: None, ..holder.clone() };
+        let text = holder.text();
+        let (cluster, _server) = api(move |request| match (request.method.as_str(), &request.path) {
+            ("GET", path) if path.contains("/leases/") => json_reply(
+                200,
+                &json!({
+                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": {
+                        "name": "forge-lock-lab", "annotations": { OWNER: text }, "resourceVersion": "7",
+                        "managedFields": [{ "time": "2026-11-21T09:30:14Z" }],
+                    },
+                    "spec": { "holderIdentity": "r1", "leaseDurationSeconds": 30 },
+                }),
+            ),
+            ("GET", _) => json_reply(200, &json!({ "metadata": {} })),
+            ("POST", path) if path.contains("configmaps") => {
+                json_reply(201, &json!({ "metadata": { "creationTimestamp": "2026-11-21T09:30:15Z" } }))
+            }
+            ("PUT", _) if request.body.contains("\"resourceVersion\":\"7\"") => {
+                json_reply(200, &json!({ "metadata": {} }))
+            }
+            _ => no(409, "somebody was faster", json!({})),
+        })
+        .await;
+        Onlooker::new(cluster, "lab").lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
+    }
+
+    #[tokio::test]
+    async fn a_lease_of_a_run_that_ended_on_this_machine_is_taken_over() {
+        let own = ProcessMark::own().unwrap();
+        let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
+        let holder = Owner {
+            run: "r1".into(),
+            user: "me".into(),
+            controller: "c1".into(),
+            pid: 7,
+            process: ended,
+            since: "now".into(),
+            what: "forge apply".into(),
+        };
+        assert!(lock_held_by(&holder).await.is_ok());
+        for process in [None, Some(own)] {
+            let holder = Owner { process, ..holder.clone() };
+            let Err(LockRefused::Held(told)) = lock_held_by(&holder).await else { panic!("taken from who holds it") };
+            assert_eq!(told.raw(), holder.text());
+        }
+    }
 }

@@ -30,7 +30,8 @@ pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Syn
         "contexts": [{ "name": "test", "context": { "cluster": "c", "user": "u" } }],
     });
     std::fs::write(&kubeconfig, file.to_string()).unwrap();
-    let access = Access { kubeconfig, context: "test".to_owned(), trusted: false, via: None };
+    let access =
+        Access { kubeconfig, context: "test".to_owned(), trusted: false, via: None, withheld: Default::default() };
     (Cluster::open(&access).await.unwrap(), server)
 }
 

@@ -2,7 +2,7 @@
 //! scripts the check that the writer lock is still ours.
 //!
 //! The code is one line without `!` and without double backslashes, because the login shell that first
-//! reads it may be csh or fish.
+//! reads it may be csh or fish: csh takes both for itself even between single quotes.
 
 use super::target::HostPaths;
 use crate::model::SecretStore;
@@ -20,8 +20,8 @@ pub(super) enum Boot<'a> {
     /// reads what follows as its descriptor 7.
     Receiving { token: &'a Token },
     /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` is no obstacle, nor is
-    /// a holder whose token is `earlier`; both may be empty.
-    Locking { token: &'a Token, owner: &'a str, ours: &'a str, earlier: &'a str },
+    /// a holder whose token is `earlier`, or one of the process `ended`; each may be empty.
+    Locking { token: &'a Token, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
 }
 
 /// How root is reached, with what the prompt for a password looks like.
@@ -32,23 +32,37 @@ pub(super) enum Via<'a> {
     SudoPrompt(&'a str),
 }
 
-const READING: &str = r#"m=$1; printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; sh -s; s=$?; printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#;
+/// Names the mark, and sets forge's own PATH before any program is started: the login may have another one, and in it a
+/// program that somebody else can replace. What comes before it in a command is a builtin or has an absolute path.
+macro_rules! own_path {
+    () => {
+        "m=$1; PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; "
+    };
+}
+
+const READING: &str = concat!(
+    own_path!(),
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s; s=$?; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
 
 /// `$2` token, `$3` lock. The act lock is taken before the owner is read: whoever takes the writer lock
 /// writes its owner before it looks at the act lock, so one of the two sees the other.
 /// The script's own processes do not inherit the act lock, or a daemon would hold it for ever.
 const ACTING: &str = concat!(
-    r#"m=$1; f=$3; no() { printf '\001%s!%s.' "$m" "$1"; exit 0; }; "#,
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
-    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; sh -s 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
 /// As [`ACTING`], but for what runs: `read` takes no byte beyond the line.
 const RECEIVING: &str = concat!(
-    r#"m=$1; f=$3; no() { printf '\001%s!%s.' "$m" "$1"; exit 0; }; "#,
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n "$f" true && no lost; cat "$f" >"$f.act"; "#,
@@ -57,31 +71,49 @@ const RECEIVING: &str = concat!(
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
-/// `$2` token, `$3` lock, `$4` owner text, `$5` our unit, `$6` folder of long steps, `$7` our earlier token.
+/// `$2` token, `$3` lock, `$4` owner text for `%b`, `$5` our unit, `$6` folder of long steps, `$7` our earlier token, `$8` a
+/// process of forge that has ended.
 /// Whoever is neither root nor owns the lock's folder is refused before anything is made there. That folder is open to
 /// all on most systems, so a lock that is a link or somebody else's is refused too, and named with its owner.
 /// A holder that does not hear from its controller for [`LEASE_S`] gives the lock up: a controller that lost
-/// its power closes nothing. A holder of our own from a lost connection is ended, known by its token.
-const LOCKING: &str = concat!(
-    r#"m=$1; f=$3; no() { printf '\001%s!%s.' "$m" "$1"; exit 0; }; "#,
+/// its power closes nothing. A holder of our own from a lost connection is ended, known by its token; so is one that a run
+/// left which has ended, known by that run's process. The token in the arguments proves that the process is the holder.
+/// Where systemctl fails, every transient unit of forge that is still loaded counts as at work.
+pub(super) const LOCKING: &str = concat!(
+    own_path!(),
+    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"say() { printf '\001%s<%s\n%s\001%s>0.' "$m" "$1" "$2" "$m"; exit 0; }; "#,
     r#"command -v flock >/dev/null 2>&1 || no flock; d=${f%/*}; [ -d "$d" ] || mkdir -p "$d" 2>/dev/null; "#,
     r#"[ -O "$d" ] || [ "$(id -u)" = 0 ] || no root; "#,
     r#"for p in "$f" "$f.act"; do [ -e "$p" ] || [ -L "$p" ] || (umask 077; set -C; : >"$p") 2>/dev/null; "#,
     r#"[ -L "$p" ] && say foreign link; [ -f "$p" ] && [ -O "$p" ] || say foreign "$(stat -c "%F by %U" "$p")"; done; exec 9<>"$f"; "#,
-    r#"if [ -n "$7" ]; then p=; { read -r t; read -r p; } <"$f"; "#,
-    r#"[ "$t" = "$7" ] && tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$7" && kill "$p" && flock -w 5 9; fi; "#,
+    r#"if [ -n "$7$8" ]; then t=; p=; { read -r t; read -r p; } <"$f"; k=; [ -n "$7" ] && [ "$t" = "$7" ] && k=1; "#,
+    r#"[ -n "$8" ] && sed 1,2d "$f" | grep -qxF "process: $8" && k=1; [ -n "$k" ] && [ -n "$t" ] && "#,
+    r#"tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$t" && kill "$p" && flock -w 5 9; fi; "#,
     r#"if flock -n 9; then :; else o=$(sed 1,2d "$f"); [ -n "$o" ] || { sleep 1; o=$(sed 1,2d "$f"); }; say held "$o"; fi; "#,
-    r#"printf '%s\n%s\n%s' "$2" "$$" "$4" >"$f"; "#,
+    r#"printf '%s\n%s\n%b' "$2" "$$" "$4" >"$f"; "#,
     r#"flock -n "$f.act" true || { o=$(sed 1,2d "$f.act"); : >"$f"; say acting "$o"; }; "#,
-    r#"if [ -d /run/systemd/system ]; then u=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service "#,
-    r#"--state=running,start,activating,deactivating,reloading "forge-*" | while read -r n x; do "#,
-    r#"[ "$n" = "$5.service" ] || [ ! -e "/run/systemd/transient/$n" ] || printf '%s\n' "${n%.service}"; done); "#,
-    r#"else u=$(for d in "$6"/forge-*; do p=; [ -f "$d/pid" ] && read -r p <"$d/pid"; [ "$d" = "$6/$5" ] && p=; "#,
-    r#"[ -n "$p" ] && tr "\000" " " <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$d/run" && printf '%s\n' "${d##*/}"; done); fi; "#,
+    r#"if [ -d /run/systemd/system ]; then l=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service "#,
+    r#"--state=running,start,activating,deactivating,reloading "forge-*") || l=$(cd /run/systemd/transient && ls -d forge-*.service 2>/dev/null); "#,
+    r#"u=$(printf '%s\n' "$l" | while read -r n x; do "#,
+    r#"[ "$n" = "$5.service" ] || [ -z "$n" ] || { [ -e "/run/systemd/transient/$n" ] && printf '%s\n' "${n%.service}"; }; done); "#,
+    r#"else u=$(for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d/alive" ] || continue; "#,
+    r#"flock -n -s "$d/alive" true || printf '%s\n' "${d##*/}"; done); fi; "#,
     r#"[ -z "$u" ] || { : >"$f"; say unit "$u"; }; "#,
     r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
 );
+
+/// sudo as the login finds it may be another program than the host's own. NixOS has it in a folder of its own.
+const SUDO: &str = "exec /usr/bin/env LC_ALL=C \
+                    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin sudo -H";
+
+/// Returns text as an argument of printf's `%b`, in characters that no shell takes for its own: csh ends a quoted word at a
+/// line break and expands `!` in it.
+fn escape_for_printf(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" .:,@/_=+()-".contains(&byte);
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("\\0{byte:03o}") };
+    text.bytes().map(one).collect()
+}
 
 /// How long a holder waits for a sign of life: the `90` in [`LOCKING`]. Seconds.
 pub(super) const LEASE_S: u64 = 90;
@@ -101,11 +133,9 @@ impl Boot<'_> {
     /// A NUL byte in the owner text.
     pub(super) fn command(&self, mark: &Token, via: Via<'_>, paths: &HostPaths) -> Result<String, FragmentError> {
         let start = match via {
-            Via::Direct => Fragment::new().code("exec sh -c"),
-            Via::SudoNoPassword => Fragment::new().code("exec env LC_ALL=C sudo -H -n -- sh -c"),
-            Via::SudoPrompt(prompt) => {
-                Fragment::new().code("exec env LC_ALL=C sudo -H -S -p").word(prompt).code(" -- sh -c")
-            }
+            Via::Direct => Fragment::new().code("exec /bin/sh -c"),
+            Via::SudoNoPassword => Fragment::new().code(SUDO).code(" -n -- /bin/sh -c"),
+            Via::SudoPrompt(prompt) => Fragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c"),
         };
         let whole = start.word(self.code()).word("forge").word(mark.as_str()).then(self.arguments(paths));
         Ok(whole.render(&SecretStore::default())?.expose_secret().to_owned())
@@ -125,9 +155,14 @@ impl Boot<'_> {
         match self {
             Boot::Reading => none,
             Boot::Acting { token } | Boot::Receiving { token } => none.word(token.as_str()).word(&paths.lock),
-            Boot::Locking { token, owner, ours, earlier } => {
-                none.word(token.as_str()).word(&paths.lock).word(*owner).word(*ours).word(&paths.run).word(*earlier)
-            }
+            Boot::Locking { token, owner, ours, earlier, ended } => none
+                .word(token.as_str())
+                .word(&paths.lock)
+                .word(escape_for_printf(owner))
+                .word(*ours)
+                .word(&paths.run)
+                .word(*earlier)
+                .word(*ended),
         }
     }
 }
@@ -136,10 +171,45 @@ impl Boot<'_> {
 mod tests {
     use super::*;
 
+    /// Every command, with an owner text in which everything stands that a shell may take for its own.
+    fn commands() -> Vec<String> {
+        let (mark, token) = (Token::new("MK"), Token::new("TK"));
+        let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\n";
+        let locking = Boot::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
+        let boots = [Boot::Reading, Boot::Acting { token: &token }, Boot::Receiving { token: &token }, locking];
+        let vias = [Via::Direct, Via::SudoNoPassword, Via::SudoPrompt("forge-t:")];
+        let all = boots.iter().flat_map(|boot| vias.iter().map(|via| boot.command(&mark, *via, &HostPaths::default())));
+        all.map(Result::unwrap).collect()
+    }
+
+    /// What csh and fish take for their own between single quotes.
     #[test]
-    fn the_code_survives_any_login_shell() {
-        for code in [READING, ACTING, RECEIVING, LOCKING] {
-            assert!(!code.contains('\n') && !code.contains(r"\\"), "{code}");
+    fn commands_survive_any_login_shell() {
+        for command in commands() {
+            let bad = ["\n", "!", r"\\", r"\'"].map(|text| command.replace(r"'\''", "").contains(text));
+            assert_eq!(bad, [false; 4], "{command}");
+        }
+    }
+
+    /// The login's PATH may name a folder of somebody else first.
+    #[test]
+    fn no_program_is_looked_up_in_the_path_of_the_login() {
+        for command in commands() {
+            let (before, _) = command.split_once("PATH=").unwrap();
+            let start = before.split(' ').collect::<Vec<_>>();
+            let own =
+                matches!(start[..], ["exec", "/bin/sh", "-c", "'m=$1;", ""] | ["exec", "/usr/bin/env", "LC_ALL=C", ""]);
+            assert!(own, "{command}");
+        }
+    }
+
+    #[test]
+    fn an_owner_reaches_the_host_as_it_is() {
+        let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\nline\n";
+        for shell in ["dash", "bash"] {
+            let mut printf = std::process::Command::new(shell);
+            let said = printf.args(["-c", "printf %b \"$1\"", shell, &escape_for_printf(owner)]).output().unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), owner, "{shell}");
         }
     }
 
@@ -152,7 +222,9 @@ mod tests {
     fn sudo_gets_its_prompt_as_one_word() {
         let mark = Token::new("MK");
         let command = Boot::Reading.command(&mark, Via::SudoPrompt("forge-t:"), &HostPaths::default()).unwrap();
-        assert!(command.starts_with("exec env LC_ALL=C sudo -H -S -p 'forge-t:' -- sh -c 'm=$1;"), "{command}");
+        let (env, sudo) = command.split_once(" sudo ").unwrap();
+        assert!(env.starts_with("exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:"), "{command}");
+        assert!(sudo.starts_with("-H -S -p 'forge-t:' -- /bin/sh -c 'm=$1;"), "{command}");
         assert!(command.ends_with("' 'forge' 'MK'"), "{command}");
     }
 }

@@ -1,6 +1,6 @@
 //! One started command on a host: three pipes and what keeps them open.
 
-use super::{ErrorKind, TransportError};
+use super::{ErrorKind, Surroundings, TransportError};
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -64,12 +64,13 @@ impl Channel {
     }
 
     /// Starts a program that gives a shell on stdin; `command` is the first line it reads.
-    pub(super) fn program(argv: &[String], command: &str) -> Result<Self, TransportError> {
+    pub(super) fn program(argv: &[String], command: &str, surroundings: &Surroundings) -> Result<Self, TransportError> {
         let [name, arguments @ ..] = argv else {
             return Err(TransportError::new(ErrorKind::Controller, "the command transport names no program"));
         };
         let mut start = tokio::process::Command::new(name);
         start.args(arguments);
+        surroundings.withhold(&mut start);
         Self::process(start, name, Some(format!("{command}\n")))
     }
 

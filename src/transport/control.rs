@@ -3,9 +3,11 @@
 use super::{ErrorKind, Target, TransportError};
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -15,6 +17,8 @@ const PATH_CAP: usize = 70;
 /// Folders younger than this may belong to a run that is just connecting.
 const LEFTOVER_AGE: Duration = Duration::from_secs(120);
 const PREFIX: &str = "s";
+/// What names of sockets of kept connections begin with.
+const KEPT: &str = "k";
 
 /// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read
 /// by the caller), or `/tmp/forge-UID` when there is none or its path is too long for a socket.
@@ -62,16 +66,40 @@ pub(super) fn fresh(dir: &Utf8Path) -> Result<TempDir, TransportError> {
     tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir).map_err(|error| unusable(dir, &error.to_string()))
 }
 
-/// Removes the folders of connections that nobody listens on any more.
-pub(super) fn clean(dir: &Utf8Path) {
+/// Removes what is left of connections that nobody listens on any more, once for each folder: a run opens many connections.
+pub(super) fn clean_once(dir: &Utf8Path) {
+    static CLEANED: Mutex<BTreeSet<Utf8PathBuf>> = Mutex::new(BTreeSet::new());
+    if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned()) {
+        clean(dir);
+    }
+}
+
+fn clean(dir: &Utf8Path) {
     let Ok(entries) = fs_err::read_dir(dir) else { return };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && is_old(&entry.path()) && UnixStream::connect(entry.path().join("master")).is_err() {
-            // Another run may be cleaning too; whoever comes second finds nothing.
-            let _ = fs::remove_dir_all(entry.path());
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Another run may be cleaning too; whoever comes second finds nothing.
+        if name.starts_with(PREFIX) && is_old(&path) && UnixStream::connect(path.join("master")).is_err() {
+            let _ = fs::remove_dir_all(&path);
+        } else if is_kept_name(&name) && is_dead_socket(&path) {
+            let _ = fs::remove_file(&path);
         }
     }
+}
+
+/// Whether a socket is there on which nobody listens, and no run put a new one in its place meanwhile.
+fn is_dead_socket(path: &std::path::Path) -> bool {
+    let found =
+        || fs::symlink_metadata(path).ok().filter(|found| found.file_type().is_socket()).map(|found| found.ino());
+    let Some(before) = found().filter(|_| is_old(path)) else { return false };
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(refused) && found() == Some(before)
+}
+
+/// Whether [`kept_socket`] makes such names.
+fn is_kept_name(name: &str) -> bool {
+    let digest = name.strip_prefix(KEPT).unwrap_or_default();
+    digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_old(path: &std::path::Path) -> bool {
@@ -85,7 +113,7 @@ pub(super) fn kept_socket(target: &Target) -> Utf8PathBuf {
     let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
     let digest = Sha256::digest(text.as_bytes());
     let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    target.sockets().join(format!("k{name}"))
+    target.sockets().join(format!("{KEPT}{name}"))
 }
 
 #[cfg(test)]
@@ -132,6 +160,28 @@ mod tests {
         }
         clean(&path);
         assert_eq!((dead.exists(), live.exists(), young.exists()), (false, true, true));
+    }
+
+    #[test]
+    fn sockets_of_kept_connections_that_died_go() {
+        let (_folder, path) = temporary();
+        let target = |address: &str| Target { address: address.into(), control_dir: path.clone(), ..Target::default() };
+        let (dead, live) = (kept_socket(&target("a")), kept_socket(&target("b")));
+        let (foreign, file) = (path.join("keys"), path.join("k0123456789ab"));
+        let bind = |at: &Utf8PathBuf| std::os::unix::net::UnixListener::bind(at).unwrap();
+        drop((bind(&dead), bind(&foreign)));
+        let _listener = bind(&live);
+        fs::write(&file, "").unwrap();
+        let past = jiff::Timestamp::now().as_second() - 2 * LEFTOVER_AGE.as_secs() as i64;
+        for at in [&dead, &live, &foreign, &file] {
+            let touched = std::process::Command::new("touch").args(["-d", &format!("@{past}"), at.as_str()]).status();
+            assert!(touched.unwrap().success());
+        }
+        let young = kept_socket(&target("c"));
+        drop(bind(&young));
+        clean(&path);
+        let there = [&dead, &live, &foreign, &file, &young].map(|at| at.exists());
+        assert_eq!(there, [false, true, true, true, true]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub enum ErrorKind {
     StillActing,
     /// The host cannot start a long step.
     LongStart,
-    /// A long step ended without saying how: the host rebooted, or it was killed.
+    /// A long step ended without saying how, because the host rebooted or it was killed; or the host does not tell whether it runs.
     LongGone,
 }
 

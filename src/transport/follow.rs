@@ -6,7 +6,7 @@ use super::{ErrorKind, LockError, Reader, TransportError, UnitName, Writer, rand
 use crate::model::SecretStore;
 use crate::script::{Fragment, Script};
 use backon::Retryable;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a long step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,24 +29,28 @@ const TURNS: u64 = 20;
 /// The time for one look.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long forge waits before it looks again at a step of which the host cannot say whether it runs.
+const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+
 /// `$1` folder, `$2` log, `$3` offset, `$4` unit, `$5` cap, `$6` turns. Prints `alive result size count` and
-/// `count` bytes of the log. Whether it lives is read before the result: a step that ends between
-/// the two is then seen as ended, not as gone.
-const LOOK: &str = r#"i=0
+/// `count` bytes of the log. `alive` is `no` only if both its lock and systemd say so; a systemctl that fails says
+/// nothing. Whether it lives is read before the result: a step that ends between the two is then seen as ended, not as gone.
+pub(super) const LOOK: &str = r#"i=0
 while :; do
-  a=no p=
-  [ -f "$1/pid" ] && read -r p <"$1/pid"
-  if [ -n "$p" ] && tr '\000' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -qF "$1/run"; then a=yes
-  elif [ -d /run/systemd/system ]; then
+  a=no
+  [ ! -e "$1/alive" ] || flock -n -s "$1/alive" true || a=yes
+  if [ "$a" = no ] && [ -d /run/systemd/system ]; then
     case $(timeout 10 systemctl show --property=ActiveState --value "$4.service") in
-      active|activating|deactivating|reloading) a=yes ;;
+      inactive | failed) ;;
+      '') a=unknown ;;
+      *) a=yes ;;
     esac
   fi
   r=-
   [ -f "$1/result" ] && read -r r <"$1/result"
   n=0
   [ -f "$2" ] && n=$(wc -c <"$2")
-  if [ "$n" -gt "$3" ] || [ "$r" != - ] || [ "$a" = no ] || [ "$i" -ge "$6" ]; then break; fi
+  if [ "$n" -gt "$3" ] || [ "$r" != - ] || [ "$a" != yes ] || [ "$i" -ge "$6" ]; then break; fi
   i=$((i + 1))
   sleep 0.5
 done
@@ -57,27 +61,41 @@ printf '%s %s %s %s\n' "$a" "$r" "$((n))" "$k"
 [ "$k" -eq 0 ] || tail -c "+$(($3 + 1))" "$2" | head -c "$k"
 "#;
 
+/// Whether a long step still runs, as the host tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepLife {
+    Running,
+    Over,
+    /// The host cannot say: its systemd does not answer.
+    Unknown,
+}
+
 /// One look at a long step.
 #[derive(Debug, PartialEq, Eq)]
-struct Look<'a> {
-    alive: bool,
-    result: Option<i32>,
+pub(super) struct Look<'a> {
+    pub life: StepLife,
+    pub result: Option<i32>,
     size: u64,
     piece: &'a [u8],
 }
 
 impl<'a> Look<'a> {
-    fn parse(stdout: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(stdout: &'a [u8]) -> Option<Self> {
         let end = stdout.iter().position(|byte| *byte == b'\n')?;
         let mut words = std::str::from_utf8(&stdout[..end]).ok()?.split(' ');
-        let (alive, result, size, count) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let (life, result, size, count) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let life = match life {
+            "yes" => StepLife::Running,
+            "no" => StepLife::Over,
+            _ => StepLife::Unknown,
+        };
         let piece = &stdout[end + 1..];
         let result = match result {
             "-" => None,
             number => Some(number.parse().ok()?),
         };
         let whole = count.parse() == Ok(piece.len());
-        whole.then_some(Self { alive: alive == "yes", result, size: size.parse().ok()?, piece })
+        whole.then_some(Self { life, result, size: size.parse().ok()?, piece })
     }
 }
 
@@ -86,8 +104,8 @@ impl Reader {
     /// five minutes at most; the step goes on meanwhile. Any forge may follow a step that another one started.
     ///
     /// # Errors
-    /// The host stays out of reach; [`LongGone`](ErrorKind::LongGone) when the step ended without a
-    /// status, because the host rebooted or it was killed.
+    /// The host stays out of reach, or does not tell for five minutes whether the step runs;
+    /// [`LongGone`](ErrorKind::LongGone) when the step ended without a status, because the host rebooted or it was killed.
     pub async fn follow(
         &self,
         unit: &UnitName,
@@ -96,9 +114,10 @@ impl Reader {
         sink: LogSink<'_>,
     ) -> Result<LongEnd, TransportError> {
         let mut offset = from;
+        let mut doubt: Option<Instant> = None;
         loop {
             let once = || self.look(unit, offset, secrets);
-            let stdout = once.retry(backoff_for(PATIENCE)).when(|error: &TransportError| error.retryable).await?;
+            let stdout = once.retry(backoff_for(PATIENCE)).when(may_look_again).await?;
             let look = Look::parse(&stdout).ok_or_else(garbled)?;
             if !look.piece.is_empty() {
                 offset += look.piece.len() as u64;
@@ -107,8 +126,12 @@ impl Reader {
             match look {
                 Look { size, .. } if size > offset => {}
                 Look { result: Some(status), size, .. } => return Ok(LongEnd { status, log_size: size }),
-                Look { alive: false, .. } => return Err(gone(unit)),
-                _ => {}
+                Look { life: StepLife::Over, .. } => return Err(gone(unit)),
+                Look { life: StepLife::Running, .. } => doubt = None,
+                Look { life: StepLife::Unknown, .. } if doubt.get_or_insert_with(Instant::now).elapsed() > PATIENCE => {
+                    return Err(undecided(unit));
+                }
+                Look { life: StepLife::Unknown, .. } => tokio::time::sleep(DOUBT_PAUSE).await,
             }
         }
     }
@@ -150,8 +173,18 @@ impl Writer {
     }
 }
 
+/// A look that took too long says that the host is slow, nothing of the step.
+fn may_look_again(error: &TransportError) -> bool {
+    error.retryable || error.kind == ErrorKind::Timeout
+}
+
 fn garbled() -> TransportError {
     TransportError::new(ErrorKind::Garbled, "the host's answer about a long step makes no sense").sent(true)
+}
+
+fn undecided(unit: &UnitName) -> TransportError {
+    let message = format!("the host does not tell whether the unit `{unit}` still runs: `systemctl show` fails");
+    TransportError::new(ErrorKind::LongGone, message).hint("check systemd on the host").sent(true)
 }
 
 fn gone(unit: &UnitName) -> TransportError {
@@ -166,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_look_is_read_whole_or_not_at_all() {
-        let look = Look { alive: true, result: None, size: 12, piece: b"a\nb" };
+        let look = Look { life: StepLife::Running, result: None, size: 12, piece: b"a\nb" };
         assert_eq!(Look::parse(b"yes - 12 3\na\nb"), Some(look));
-        let look = Look { alive: false, result: Some(124), size: 0, piece: b"" };
+        let look = Look { life: StepLife::Over, result: Some(124), size: 0, piece: b"" };
         assert_eq!(Look::parse(b"no 124 0 0\n"), Some(look));
         assert_eq!(Look::parse(b"yes - 12 4\na\nb"), None);
         assert_eq!(Look::parse(b"yes - 12"), None);

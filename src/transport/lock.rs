@@ -3,6 +3,7 @@
 use super::boot::{Boot, LEASE_S};
 use super::kept::Keep;
 use super::long::UnitName;
+use super::process::ProcessMark;
 use super::talk::{Ending, Finished, Talk};
 use super::{ErrorKind, Session, Target, TransportError, random};
 use crate::model::Untrusted;
@@ -21,6 +22,8 @@ pub struct Owner {
     /// The machine forge runs on.
     pub controller: String,
     pub pid: u32,
+    /// The same process, such that a later run on that machine can tell whether it has ended; `None` where that cannot be told.
+    pub process: Option<ProcessMark>,
     /// When, as text for people.
     pub since: String,
     /// `forge apply inventory.yaml`.
@@ -32,7 +35,15 @@ impl Owner {
     pub fn text(&self) -> String {
         let clean = |text: &str| text.replace(char::is_control, "?");
         let by = format!("{}@{} (pid {})", clean(&self.user), clean(&self.controller), self.pid);
-        format!("run: {}\nby: {by}\nsince: {}\nwhat: {}\n", clean(&self.run), clean(&self.since), clean(&self.what))
+        let process = self.process.as_ref().map(|mark| format!("process: {mark}\n")).unwrap_or_default();
+        let (run, since, what) = (clean(&self.run), clean(&self.since), clean(&self.what));
+        format!("run: {run}\nby: {by}\nsince: {since}\nwhat: {what}\n{process}")
+    }
+
+    /// Returns the process that an owner text names, if it ran on this machine and has ended: it will not give the lock up.
+    pub fn ended_process(text: &Untrusted) -> Option<ProcessMark> {
+        let mark = text.raw().lines().find_map(|line| ProcessMark::parse(line.strip_prefix("process: ")?))?;
+        mark.has_ended().then_some(mark)
     }
 
     /// Returns what [`text`](Self::text) says in a line for people; what is not in that form as it is, in one line.
@@ -81,12 +92,29 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Takes the lock. `ours` is a long step of our own; `earlier` the token of a hold that we lost.
+    /// Takes the lock. `ours` is a long step of our own; `earlier` the token of a hold that we lost. A hold of a run of this
+    /// machine that has ended is taken over: its host has not noticed yet that nobody is there any more.
     pub(super) async fn take(
         session: &Session,
         owner: &Owner,
         ours: Option<&UnitName>,
         earlier: Option<&Token>,
+    ) -> Result<Self, LockError> {
+        match Self::ask(session, owner, ours, earlier, None).await {
+            Err(LockError::Held { owner: other }) => match Owner::ended_process(&other) {
+                Some(ended) => Self::ask(session, owner, ours, earlier, Some(ended)).await,
+                None => Err(LockError::Held { owner: other }),
+            },
+            answer => answer,
+        }
+    }
+
+    async fn ask(
+        session: &Session,
+        owner: &Owner,
+        ours: Option<&UnitName>,
+        earlier: Option<&Token>,
+        ended: Option<ProcessMark>,
     ) -> Result<Self, LockError> {
         let token = random::token()?;
         let boot = Boot::Locking {
@@ -94,6 +122,7 @@ impl Hold {
             owner: &owner.text(),
             ours: ours.map_or("", UnitName::as_str),
             earlier: earlier.map_or("", Token::as_str),
+            ended: &ended.map(|mark| mark.to_string()).unwrap_or_default(),
         };
         let mut talk = session.talk(boot, Keep::Tail(OWNER_CAP), None).await?;
         match talk.until(LIMIT, |talk| talk.heard().starts_with(b"got\n")).await {
@@ -207,6 +236,7 @@ mod tests {
             user: "eve\nrun: x".into(),
             controller: "c1".into(),
             pid: 7,
+            process: None,
             since: "2026-11-21T09:30:15Z".into(),
             what: "forge apply".into(),
         };
@@ -214,5 +244,10 @@ mod tests {
             owner.text(),
             "run: 20261121T093015-4f2a\nby: eve?run: x@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply\n"
         );
+        assert_eq!(Owner::ended_process(&owner.text().into()), None);
+        let process = ProcessMark::own();
+        assert!(process.is_some());
+        let text = Owner { process, ..owner }.text();
+        assert_eq!(Owner::ended_process(&text.as_str().into()), None, "it lives: {text}");
     }
 }

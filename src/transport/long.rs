@@ -77,32 +77,45 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// Says on stdout that the unit was there before.
 const ALREADY: &str = "already\n";
 
-/// Runs the step and leaves its status for whoever asks. `$1` folder, `$2` log, `$3` limit.
+/// Runs the step and leaves its status for whoever asks. `$1` folder, `$2` log, `$3` limit, `$4` set when the lock is inherited.
+/// Holds `alive` locked on descriptor 9 until the result is there, so that a step whose lock is free and that has no result did
+/// not end by itself. The step's own processes do not inherit it: a daemon that the step starts would hold it for ever.
 /// The result is written under another name and renamed, so that nobody reads half of it.
-const RUNNER: &str = r#"umask 077
+pub(super) const RUNNER: &str = r#"umask 077
+[ -n "${4-}" ] || { exec 9<>"$1/alive" && flock 9; }
 echo "$$" >"$1/pid"
-timeout -k 30 "$3" sh "$1/script" </dev/null >>"$2" 2>&1
+timeout -k 30 "$3" sh "$1/script" </dev/null >>"$2" 2>&1 9>&-
 s=$?
 rm -f "$1/script"
 printf '%s\n' "$s" >"$1/result.new" && mv -f "$1/result.new" "$1/result"
 "#;
 
 /// `$1` folder, `$2` log, `$3` limit, `$4` unit, `$5` script, `$6` runner. The folder is the claim: who makes it starts the step.
-/// What stays of a start that was cut before the unit ran is a folder without pid: it is made anew.
-const START: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
+/// A folder without `started` is left from a start that was cut before the step could run: it is made anew.
+///
+/// Without systemd, the lock is taken before the process is made, which inherits it: it is held without a gap, however late the
+/// process gets to run. systemd-run (`--service-type=exec`) returns once the unit is active, and it stays so until the runner
+/// ends. Where systemd-run fails, its job may still be queued on a slow host: only a unit that is known not to run is given up.
+pub(super) const START: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
 chmod 700 "${1%/*}" || exit 1
 if [ -d "$1" ]; then
   if [ -e "$1/started" ]; then printf 'already\n'; exit 0; fi
   rm -rf "$1"
 fi
-mkdir "$1" && printf %s "$5" >"$1/script" && printf %s "$6" >"$1/run" && : >>"$2" || exit 1
+mkdir "$1" && printf %s "$5" >"$1/script" && printf %s "$6" >"$1/run" && : >"$1/alive" && : >>"$2" || exit 1
 if [ -d /run/systemd/system ]; then
   : >"$1/started"
   systemd-run --unit="$4" --collect --quiet --description="forge: long step" --service-type=exec \
-    /bin/sh "$1/run" "$1" "$2" "$3" >&2 || { s=$?; rm -rf "$1"; exit "$s"; }
+    /bin/sh "$1/run" "$1" "$2" "$3" >&2 || {
+    s=$?
+    case $(timeout 10 systemctl show --property=ActiveState --value "$4.service") in
+      inactive | failed) timeout 20 systemctl --quiet stop "$4.service"; rm -rf "$1"; exit "$s" ;;
+    esac
+  }
 else
-  setsid sh "$1/run" "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &
-  echo "$!" >"$1/pid" && : >"$1/started"
+  exec 9<>"$1/alive" && flock 9 && : >"$1/started" || exit 1
+  setsid sh "$1/run" "$1" "$2" "$3" held </dev/null >/dev/null 2>&1 &
+  exec 9>&-
 fi
 "#;
 

@@ -18,6 +18,7 @@ mod long;
 mod marker;
 mod outbox;
 mod payload;
+mod process;
 mod random;
 mod reader;
 mod sandbox;
@@ -25,10 +26,13 @@ mod session;
 mod signature;
 mod ssh;
 mod sudo;
+mod surroundings;
 mod talk;
 mod target;
 mod writer;
 
+#[cfg(test)]
+mod races;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +43,7 @@ pub use follow::{LogSink, LongEnd};
 pub use lock::{LockError, Owner};
 pub use long::{LongStep, Started, UnitName};
 pub use payload::{Payload, Sent};
+pub use process::ProcessMark;
 pub use random::token;
 pub use reader::{Onlooker, Reader};
 pub use sandbox::{
@@ -47,6 +52,7 @@ pub use sandbox::{
 pub use session::{Session, open};
 pub use signature::{NAMESPACE, SignatureError, sign, verify};
 pub use ssh::ssh_version;
+pub use surroundings::{SSH_VARIABLES, Surroundings};
 pub use talk::{Chunk, Finished, Sink};
 pub use target::{HostKey, HostPaths, Kind, Sudo, Target};
 pub use writer::Writer;

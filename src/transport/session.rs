@@ -199,7 +199,7 @@ impl Session {
         let mut channel = match &self.0.carrier {
             Carrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
             Carrier::Local => Channel::local(command)?,
-            Carrier::Command(argv) => Channel::program(argv, command)?,
+            Carrier::Command(argv) => Channel::program(argv, command, &self.0.target.surroundings)?,
             Carrier::Sandbox(holder) => holder.channel(command)?,
         };
         channel.permit = permit;

@@ -1,6 +1,7 @@
 //! Detached signatures with SSH keys, by `ssh-keygen -Y`: a file is signed by who reviewed it, and checked against a
 //! list of those who may.
 
+use super::Surroundings;
 use camino::Utf8Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::io::AsyncWriteExt;
@@ -83,6 +84,7 @@ async fn keygen(arguments: &[&str], input: &[u8]) -> Result<Said, SignatureError
         hint: "install the OpenSSH client, version 8.2 or later".to_owned(),
     };
     let mut command = Command::new("ssh-keygen");
+    Surroundings::default().give_ssh(&mut command);
     command.arg("-Y").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -42,7 +42,7 @@ impl Link {
     /// Logs in, or finds a kept connection.
     pub(super) async fn connect(host: &HostName, target: &Target) -> Result<Self, TransportError> {
         control::prepare(&target.sockets())?;
-        control::clean(&target.sockets());
+        control::clean_once(&target.sockets());
         let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
         link.master(host, target).await?;
         Ok(link)
@@ -140,7 +140,7 @@ impl Link {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
             // `ssh -O exit` also ends channels on which a probe hangs; openssh's own way waits for them.
-            let mut exit = Command::new("ssh");
+            let mut exit = ssh_program("ssh", target);
             exit.arg("-F")
                 .arg("/dev/null")
                 .arg("-O")
@@ -204,7 +204,7 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     let folder = control::fresh(&target.sockets())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
-    let mut ssh = Command::new("ssh");
+    let mut ssh = ssh_program("ssh", target);
     // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
     ssh.args(arguments::master(target, &files, idle_s)).process_group(0).kill_on_drop(true);
     // Some complaints of ssh do not go to its log but to stderr: both are the same file.
@@ -221,12 +221,19 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     }
 }
 
+/// Returns a program of OpenSSH that is about to start.
+fn ssh_program(name: &str, target: &Target) -> Command {
+    let mut command = Command::new(name);
+    target.surroundings.give_ssh(&mut command);
+    command
+}
+
 /// Returns what this machine's `ssh` calls itself: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.
 ///
 /// # Errors
 /// There is none, or it does not answer.
 pub async fn ssh_version() -> Result<String, TransportError> {
-    let mut ssh = Command::new("ssh");
+    let mut ssh = ssh_program("ssh", &Target::default());
     ssh.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
     let answer = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await;
     let silent = |_| TransportError::new(ErrorKind::Controller, "`ssh -V` does not answer");
@@ -271,7 +278,7 @@ async fn key_trouble(target: &Target) -> Option<TransportError> {
         let words = format!("the key `{identity}` cannot be read: {error}");
         return Some(TransportError::new(ErrorKind::Auth, words).hint("check `connect.identity`"));
     }
-    let mut test = Command::new("ssh-keygen");
+    let mut test = ssh_program("ssh-keygen", target);
     test.args(["-y", "-P", "", "-f", identity.as_str()]).stdin(Stdio::null());
     let said = tokio::time::timeout(SOCKET_LIMIT, test.output()).await.ok()?.ok()?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

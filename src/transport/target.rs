@@ -1,5 +1,6 @@
 //! Where a host is and how it is reached: what the transport needs to know of it.
 
+use super::Surroundings;
 use super::sandbox::Board;
 use camino::Utf8PathBuf;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Target {
     pub keep: Duration,
     /// Where control sockets live, from [`control_dir`](super::control_dir); empty for its default.
     pub control_dir: Utf8PathBuf,
+    /// What programs on this machine are given of forge's environment.
+    pub surroundings: Surroundings,
     pub paths: HostPaths,
 }
 

@@ -44,6 +44,7 @@ fn owner(run: &str) -> Owner {
         user: "me".into(),
         controller: "c1".into(),
         pid: 1,
+        process: None,
         since: "now".into(),
         what: "forge apply".into(),
     }
@@ -131,6 +132,25 @@ async fn the_lock_is_one_writers() {
     assert_eq!(first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
     first.unlock().await;
     assert!(other.lock(&owner("r2"), None).await.is_ok());
+}
+
+/// Its host has not noticed yet that nobody is there any more.
+#[tokio::test]
+async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = ProcessMark::own().unwrap();
+    let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
+    let left = Reader::new(session(&target(&folder)).await);
+    let next = Reader::new(session(&target(&folder)).await);
+    let first = left.lock(&Owner { process: ended, ..owner("r1") }, None).await.unwrap();
+    let second = next.lock(&Owner { process: Some(own), ..owner("r2") }, None).await.unwrap();
+    let error = first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LockLost);
+    assert_eq!(second.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
+    match left.lock(&owner("r3"), None).await {
+        Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: r2\n"), "{owner:?}"),
+        other => panic!("taken from a run that lives: {:?}", other.err()),
+    }
 }
 
 #[tokio::test]

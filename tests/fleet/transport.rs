@@ -57,6 +57,7 @@ fn owner(run: &str) -> Owner {
         user: "me".into(),
         controller: "c1".into(),
         pid: std::process::id(),
+        process: None,
         since: "now".into(),
         what: "forge apply".into(),
     }
@@ -293,11 +294,20 @@ async fn noise_of_login_shells_is_not_output() {
     let folder = tempfile::tempdir().unwrap();
     nodes[0].must("for h in /root /home/deploy; do printf 'echo welcome; echo warning >&2\\n' >$h/.bashrc; done; \
                    sed -i 's/^UsePAM.*/UsePAM yes\\nBanner \\/etc\\/issue.net/' /etc/ssh/sshd_config; systemctl reload ssh; sleep 0.5");
+    // A folder of the login's PATH that anybody may write to: nothing in it is run, least of all as root.
+    nodes[0].must("mkdir /srv/planted; for p in sh cat sed env sudo flock id stat; do \
+                   printf '#!/bin/sh\\necho \"$0\" >>/srv/planted/ran\\n' >/srv/planted/$p; done; chmod -R 777 /srv/planted; \
+                   for h in /root /home/deploy; do echo 'PATH=/srv/planted:$PATH' >>$h/.bashrc; done");
     for (user, sudo) in [("root", Sudo::None), ("deploy", Sudo::NoPassword)] {
         let session = connect(&Target { sudo, ..target(&nodes[0], user, &folder) }).await.unwrap();
         let done = run(&session, "printf out; printf err >&2").await.unwrap();
         assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"out"[..], &b"err"[..]), "{user}");
+        let writer = Reader::new(session).lock(&owner("r1"), None).await.unwrap();
+        let done = writer.act(&code("id -un"), &SecretStore::default(), None).await.unwrap();
+        assert_eq!(done.stdout, b"root\n", "{user}");
+        writer.unlock().await;
     }
+    assert!(!nodes[0].exists("/srv/planted/ran"), "{}", nodes[0].must("cat /srv/planted/ran"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,13 @@ pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'
     let path = table.require("kubeconfig", &mut cx.diags);
     let kubeconfig = path.and_then(|node| if table.get("via").is_some() { there(node, cx) } else { file(node, cx) });
     let context = table.require("context", &mut cx.diags).and_then(|node| context(node, cx));
-    Some(Access { kubeconfig: kubeconfig?, context: context?, trusted: cx.options.trust, via })
+    Some(Access {
+        kubeconfig: kubeconfig?,
+        context: context?,
+        trusted: cx.options.trust,
+        via,
+        withheld: Default::default(),
+    })
 }
 
 fn host(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<HostName> {

@@ -11,7 +11,7 @@ const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
 
 /// Returns what was found, in the order in which it is needed.
 pub async fn findings(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
-    let (mut found, helm) = tokio::join!(api(project, access, options), helm());
+    let (mut found, helm) = tokio::join!(api(project, access, options), helm(access));
     found.push(helm);
     found
 }
@@ -44,8 +44,8 @@ fn rights(access: &Access, all: bool) -> Finding {
     }
 }
 
-async fn helm() -> Finding {
-    match helm_version("helm".into()).await {
+async fn helm(access: &Access) -> Finding {
+    match helm_version("helm".into(), &access.withheld).await {
         Ok(version) => Finding::new(Weight::Ok, "helm", version.text),
         Err(error) => finding(Weight::Note, "helm", error),
     }

@@ -160,7 +160,7 @@ fn secrets_are_not_told() {
   token: { type: secret }
 steps:
   - name: token
-    file: { path: '@root/token', content: '{{ params.token }}', mode: '0755', @own }
+    file: { path: '@root/token', content: '{{ params.token }}', mode: '0700', @own }
 ";
     let apply = "apply:\n  - { recipe: base, on: all, with: { token: { file: token } } }\n";
     let stage = Stage::new(1, apply, &[("base", token)]);

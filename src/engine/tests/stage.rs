@@ -253,6 +253,7 @@ impl Stage {
             user: "test".to_owned(),
             clock: tick,
             control_dir: self.path().to_owned(),
+            ssh_variables: Default::default(),
             sandboxes: self.path().join("sandbox"),
             depot: Arc::new(Depot::new(Cache::new(self.path().join("artifacts")), false)),
             replay: Default::default(),

@@ -5,6 +5,7 @@ use super::version::{HelmVersion, helm_version};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::process::Stdio;
@@ -60,6 +61,8 @@ const PROXIES: &[&str] =
 pub(in crate::kube) struct Login {
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
+    /// Environment variables that hold secrets of the inventory.
+    pub withheld: Arc<BTreeSet<String>>,
     /// Where the kubeconfig was made for this: it goes with the last who holds it.
     pub _made: Option<Arc<NamedTempFile>>,
 }
@@ -88,7 +91,7 @@ impl Helm {
     /// # Errors
     /// As [`helm_version`], and if there is no place for its folders.
     pub async fn open(program: &Utf8Path, login: Login) -> Result<Self, KubeError> {
-        let version = helm_version(program).await?;
+        let version = helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
         let home = home.map_err(|error| KubeError::new(format!("helm has no place for its folders: {error}")))?;
         Ok(Self { version, program: program.to_owned(), login, home })
@@ -156,7 +159,7 @@ impl Helm {
         let mut command = Command::new(&self.program);
         command.args(args).stdin(input.map_or_else(|| Ok(Stdio::null()), stdin)?);
         command.stdout(again(&stdout)?).stderr(again(&stderr)?).current_dir(self.home.path());
-        VARIABLES.iter().for_each(|name| {
+        VARIABLES.iter().copied().chain(self.login.withheld.iter().map(String::as_str)).for_each(|name| {
             command.env_remove(name);
         });
         for folder in ["cache", "config", "data"] {

@@ -116,7 +116,8 @@ async fn stand_in(script: &str) -> (tempfile::TempDir, Helm) {
     let head = "#!/bin/sh\n[ \"$1\" = version ] && { echo v4.1.4; exit; }\n";
     std::fs::write(&program, format!("{head}{}", script.replace("HERE", folder.path().to_str().unwrap()))).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let login = Login { kubeconfig: "/etc/kube".into(), context: "prod".into(), _made: None };
+    let login =
+        Login { kubeconfig: "/etc/kube".into(), context: "prod".into(), withheld: Default::default(), _made: None };
     // Another test's fork may still have the program open for writing.
     for _ in 0..50 {
         match Helm::open(&program, login.clone()).await {

@@ -2,6 +2,7 @@
 
 use super::super::KubeError;
 use camino::Utf8Path;
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -18,12 +19,16 @@ pub struct HelmVersion {
     pub major: u32,
 }
 
-/// Asks the `helm` of this machine for its version. It contacts nobody for that.
+/// Asks the `helm` of this machine for its version. It contacts nobody for that. `withheld` are the environment variables
+/// that hold secrets.
 ///
 /// # Errors
 /// If there is none, if it does not say its version, or if that is of a major that forge does not know.
-pub async fn helm_version(program: &Utf8Path) -> Result<HelmVersion, KubeError> {
+pub async fn helm_version(program: &Utf8Path, withheld: &BTreeSet<String>) -> Result<HelmVersion, KubeError> {
     let mut helm = Command::new(program);
+    withheld.iter().for_each(|name| {
+        helm.env_remove(name);
+    });
     helm.args(["version", "--template", "{{.Version}}"]).stdin(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(LIMIT, helm.output()).await;
     let output = ended.map_err(|_| KubeError::new("`helm version` does not end"))?;

@@ -126,6 +126,7 @@ async fn run(call: &Call, play: Play, stopped: bool) -> Done {
         user: "me".to_owned(),
         controller: "here".to_owned(),
         pid: 1,
+        process: None,
         since: String::new(),
         what: "forge apply".to_owned(),
     };

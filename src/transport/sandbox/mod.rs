@@ -9,6 +9,7 @@ mod stand_ins;
 pub use hardware::{BOARDS, Board};
 
 use super::channel::Channel;
+use super::process::started;
 use super::{ErrorKind, TransportError};
 use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -183,13 +184,6 @@ fn running(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
         return Ok(None);
     };
     Ok(started(pid).is_some_and(|start| start == since).then_some(pid))
-}
-
-/// Returns when a process started, in clock ticks since the boot; `None` when there is none.
-fn started(pid: u32) -> Option<String> {
-    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in the second field may hold spaces and parentheses; field 22 is the 20th after it.
-    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
 }
 
 #[cfg(test)]

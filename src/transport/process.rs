@@ -1,0 +1,98 @@
+//! Which process of forge holds a lock, and whether it has ended: only the machine that it ran on can tell.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use std::fmt;
+
+/// A process, told apart from every other one there was on its machine since the machine started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessMark {
+    /// The machine's name: copies of a machine that runs share everything else.
+    machine: String,
+    /// The kernel's identifier of its start.
+    boot: String,
+    /// The namespace that the number counts in: containers of one machine share the start.
+    namespace: String,
+    pid: u32,
+    /// When the process started, in clock ticks since the start of the machine: numbers are used again.
+    started: String,
+}
+
+impl ProcessMark {
+    /// Returns the mark of this process; `None` where the system does not tell enough, so that nobody takes it for ended.
+    pub fn own() -> Option<Self> {
+        let pid = std::process::id();
+        let machine = rustix::system::uname().nodename().to_string_lossy().replace(char::is_whitespace, "-");
+        Some(Self { machine, boot: boot()?, namespace: namespace()?, pid, started: started(pid)? })
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let [machine, boot, namespace, pid, started] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let [machine, boot, namespace, started] = [machine, boot, namespace, started].map(str::to_owned);
+        Some(Self { machine, boot, namespace, pid: pid.parse().ok()?, started })
+    }
+
+    /// Returns whether it ran on this machine, where this process would see it, and does not run any more. What cannot be
+    /// told is no end: a process of another user may be hidden in `/proc`, but not from a signal.
+    pub fn has_ended(&self) -> bool {
+        let Some(own) = Self::own() else { return false };
+        if (&self.machine, &self.boot, &self.namespace) != (&own.machine, &own.boot, &own.namespace) {
+            return false;
+        }
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
+        match test_kill_process(pid) {
+            Err(Errno::SRCH) => true,
+            _ => started(self.pid).is_some_and(|started| started != self.started),
+        }
+    }
+}
+
+impl fmt::Display for ProcessMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {} {}", self.machine, self.boot, self.namespace, self.pid, self.started)
+    }
+}
+
+fn boot() -> Option<String> {
+    fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|text| text.trim().to_owned())
+}
+
+fn namespace() -> Option<String> {
+    Some(fs_err::read_link("/proc/self/ns/pid").ok()?.to_str()?.to_owned())
+}
+
+/// Returns when a process started, in clock ticks since the boot; `None` when there is none, or it is hidden.
+pub(super) fn started(pid: u32) -> Option<String> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in the second field may hold spaces and parentheses; field 22 is the 20th after it.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_process_of_this_machine_is_known_to_have_ended() {
+        let own = ProcessMark::own().unwrap();
+        assert_eq!(ProcessMark::parse(&own.to_string()), Some(own.clone()));
+        assert!(!own.has_ended());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let gone = ProcessMark { pid: child.id(), ..own.clone() };
+        assert!(gone.has_ended());
+        assert!(ProcessMark { started: "1".into(), ..own }.has_ended(), "its number was given to another process");
+        for elsewhere in [
+            ProcessMark { machine: "elsewhere".into(), ..gone.clone() },
+            ProcessMark { boot: "another".into(), ..gone.clone() },
+            ProcessMark { namespace: "pid:[1]".into(), ..gone.clone() },
+            ProcessMark { pid: 0, ..gone.clone() },
+        ] {
+            assert!(!elsewhere.has_ended(), "{elsewhere}");
+        }
+        for text in ["", "a b c d e", "a b c 1", "a b c 1 2 3"] {
+            assert_eq!(ProcessMark::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What of forge's own environment a program is given that forge starts on this machine: some of it may be secrets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::process::Command;
+
+/// What ssh reads itself, and what it hands to the programs of its user: agents, ways to ask for a passphrase, Kerberos.
+/// A `*` at the end stands for any rest.
+pub const SSH_VARIABLES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "SSH_ASKPASS*",
+    "SSH_SK_*",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_*",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "GNUPGHOME",
+    "GPG_TTY",
+    "KRB5*",
+];
+
+/// Which variables programs on this machine are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Variables for ssh beside [`SSH_VARIABLES`], by name.
+    pub more: Arc<[String]>,
+    /// Variables that hold secrets of the inventory: no program is given them.
+    pub withheld: Arc<BTreeSet<String>>,
+}
+
+impl Surroundings {
+    /// Gives a program of OpenSSH what it needs, and nothing else. A master that is kept outlives forge, and whoever may look
+    /// at it reads its environment.
+    pub(super) fn give_ssh(&self, command: &mut Command) {
+        command.env_clear();
+        command.envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.is_for_ssh(name))));
+    }
+
+    /// Keeps secrets from a program that the user named, which may need any other variable.
+    pub fn withhold(&self, command: &mut Command) {
+        self.withheld.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+    }
+
+    fn is_for_ssh(&self, name: &str) -> bool {
+        let own = SSH_VARIABLES.iter().copied();
+        let mut patterns = own.chain(self.more.iter().map(String::as_str));
+        !self.withheld.contains(name) && patterns.any(|pattern| fits(pattern, name))
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssh_gets_what_is_named_and_no_secret() {
+        let more = ["AWS_*", "ROLE"].map(str::to_owned).into();
+        let withheld = BTreeSet::from(["AWS_SECRET".to_owned(), "LC_PIN".to_owned()]).into();
+        let surroundings = Surroundings { more, withheld };
+        for name in ["PATH", "SSH_AUTH_SOCK", "SSH_ASKPASS_REQUIRE", "LC_ALL", "AWS_PROFILE", "ROLE"] {
+            assert!(surroundings.is_for_ssh(name), "{name}");
+        }
+        for name in ["DB_PASSWORD", "AWS_SECRET", "LC_PIN", "ROLES", "PATHS", "FORGE_STATE"] {
+            assert!(!surroundings.is_for_ssh(name), "{name}");
+        }
+    }
+}
