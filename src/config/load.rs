@@ -334,6 +334,11 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
 }
 
 fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut WrittenValues<'_>, diags: &mut Diags) {
+    if let State::Resource(resource) = &turn.state
+        && let Some(caution) = resource.caution()
+    {
+        diags.push(applied_at(&caution.at(step.body.span), instance));
+    }
     if let State::Invalid(found) = &turn.state {
         // That a command has no check is told at its step, applied or not.
         let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);

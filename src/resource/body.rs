@@ -43,6 +43,10 @@ impl Body {
             .ok_or_else(|| bad_value(format!("`{field}` is neither text nor bytes")))
     }
 
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

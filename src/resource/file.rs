@@ -2,7 +2,7 @@
 
 use super::body::{Body, Target, bare, only_ownership};
 use super::shell;
-use super::support::{GROUP, OWNER, file_path, owner_and_group};
+use super::support::{GROUP, OWNER, file_path, octal, owner_and_group};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
@@ -18,7 +18,8 @@ The body is given as `content` (in the recipe), `template` (a file beside the re
 (a file beside the recipe, taken byte for byte, also binary).
 
 **Compared** are type, SHA-256 of the body, owner, group and mode. Nothing to do reads
-`content, owner and mode are as declared`. A body that holds a secret is compared by digest and never shown.
+`content, owner and mode are as declared`. A body that holds a secret is compared by digest and never shown, and only
+the owner may read the file where no `mode` is declared; `validate` warns of a declared one that lets every account read it.
 
 **A change** writes the new file into a directory `.NAME.forge-RUN` beside the target, which only root may enter, gives it
 its owner and mode, lets `validate` judge it, syncs it and renames it over the target: whoever opens the path sees the
@@ -42,7 +43,11 @@ const FIELDS: &[Field] = &[
     Field::optional("source", Type::LocalFile, "A file of the inventory's tree whose bytes are the body."),
     OWNER,
     GROUP,
-    Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
+    Field::optional(
+        "mode",
+        Type::Mode,
+        "Permission bits. Default `\"0644\"`, and `\"0600\"` where the body holds a secret.",
+    ),
     Field::optional(
         "validate",
         Type::Text,
@@ -73,8 +78,10 @@ struct File {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = file_path(fields)?;
     let (owner, group) = owner_and_group(fields)?;
+    let body = body(fields, absent)?;
+    let mode = fields.mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });
     Ok(Box::new(File {
-        target: Target { path, body: body(fields, absent)?, owner, group, mode: fields.mode("mode").unwrap_or(0o644) },
+        target: Target { path, body, owner, group, mode },
         validate: fields.text("validate").unwrap_or_default().to_owned(),
         backup: fields.bool("backup").unwrap_or(true),
         absent,
@@ -138,6 +145,18 @@ impl Resource for File {
         (!self.absent).then(|| Provision::Path(self.target.path.clone())).into_iter().collect()
     }
 
+    fn caution(&self) -> Option<Diag> {
+        let open = !self.absent && self.target.body.is_secret() && self.target.mode & 0o004 != 0;
+        open.then(|| {
+            let (path, mode) = (&self.target.path, octal(self.target.mode));
+            Diag::warning(
+                Code::BadValue,
+                format!("`{path}` holds a secret, and mode {mode} lets every account read it"),
+            )
+            .hint("declare `mode: \"0600\"`, or `\"0640\"` with a `group` of its readers")
+        })
+    }
+
     fn inputs(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
@@ -167,6 +186,23 @@ mod tests {
             "`content` and `source` exclude each other"
         );
         assert!(build(&fields(&[("path", json!("/a"))]), true).is_ok());
+    }
+
+    #[test]
+    fn a_secret_is_the_owners_alone_unless_a_mode_is_declared() {
+        let mut secrets = crate::model::SecretStore::default();
+        let secret = json!(format!("key={}", secrets.insert("key", "hunter2".to_owned().into()).0));
+        let built = |content: &Value, mode: Option<i64>| {
+            let mut all = vec![("path", json!("/a")), ("content", content.clone())];
+            all.extend(mode.map(|mode| ("mode", json!(mode))));
+            let file = build(&fields(&all), false).unwrap();
+            (file.desired()["mode"].as_str().unwrap().to_owned(), file.caution().map(|diag| diag.message))
+        };
+        assert_eq!(built(&json!("plain"), None), ("0644".to_owned(), None));
+        assert_eq!(built(&secret, None), ("0600".to_owned(), None));
+        assert_eq!(built(&secret, Some(0o640)), ("0640".to_owned(), None));
+        let why = "`/a` holds a secret, and mode 0644 lets every account read it";
+        assert_eq!(built(&secret, Some(0o644)), ("0644".to_owned(), Some(why.to_owned())));
     }
 
     #[test]

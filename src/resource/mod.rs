@@ -62,6 +62,7 @@ pub use field::{Field, Fields, Type};
 pub use judgement::{Action, Change, Context, Delivery, Edit, Input, Judgement, Predicted};
 pub(crate) use support::unit_name;
 
+use crate::diag::Diag;
 use crate::probe::{Observation, Probe};
 
 /// One concrete resource: every template rendered, every value typed.
@@ -83,6 +84,11 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
 
     /// Returns the artifact that it puts on the host, if it does.
     fn artifact(&self) -> Option<&crate::artifact::Artifact> {
+        None
+    }
+
+    /// Returns a warning of what is declared, for who reads the inventory; whatever a host says, it holds.
+    fn caution(&self) -> Option<Diag> {
         None
     }
 

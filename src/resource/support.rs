@@ -2,6 +2,7 @@
 
 use super::{Field, Predicted, Provision, Type};
 use crate::diag::{Code, Diag};
+use crate::model::SecretStore;
 use crate::probe::{CmdlineState, Contents, InitramfsState, ObjectState, ProofState, ReleaseState, UserState};
 use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
 use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
@@ -123,6 +124,15 @@ pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
         "/" => Err(bad_value("`/` is not a file")),
         path => Ok(path.to_owned()),
     }
+}
+
+/// Refuses a secret in the fields of a kind whose files, or what a program says of them, every account on the host can read.
+pub(super) fn refuse_secrets(kind: &str, fields: &super::Fields, hint: &str) -> Result<(), Diag> {
+    let held = fields.0.iter().find(|(_, value)| SecretStore::mentions(&value.to_string()));
+    held.map_or(Ok(()), |(name, _)| {
+        let message = format!("`{name}` of a `{kind}` holds a secret, and every account on the host can read it");
+        Err(bad_value(message).hint(hint))
+    })
 }
 
 /// Returns the diagnostic of a value that does not fit.

@@ -2,7 +2,7 @@
 
 use super::body::{Body, Target, bare};
 use super::shell;
-use super::support::{bad_value, required, unit_name, unit_state};
+use super::support::{bad_value, refuse_secrets, required, unit_name, unit_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::{Value, Verdict};
@@ -27,6 +27,9 @@ warnings; the programs that the unit starts must exist), puts the file in place 
 and reloads the manager. It restarts nothing: name this step in the `restart_on` of a `service`. A mask
 (a link to `/dev/null`) at the path is replaced, and the plan says so.
 
+**Secrets** are refused: `systemctl cat` and `systemctl show` tell every account what a unit holds. Write them with a `file`
+step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
+
 **Removal** removes the file and reloads the manager; it stops nothing.",
     fields: &[
         Field::required("name", Type::Name, "Name of the unit; without a type it is a `.service`."),
@@ -46,6 +49,10 @@ const DROP_IN: &[Field] = &[
     Field::required("content", Type::Text, "The part of the unit, with its section headers."),
 ];
 
+/// `systemctl cat` and `systemctl show` tell everybody what a unit holds, whatever its file's mode.
+pub(super) const SECRET_HINT: &str =
+    "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
+
 /// Where units of the administrator stand.
 const UNITS: &str = "/etc/systemd/system";
 
@@ -59,6 +66,7 @@ pub(super) struct Unit {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(KIND.name, fields, SECRET_HINT)?;
     let name = unit_name(required(fields, "name")?);
     let (path, content) = match (fields.text("content"), fields.table("drop_in")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other")),
@@ -243,6 +251,17 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
         build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn secrets_are_refused_wherever_they_stand() {
+        let mut secrets = crate::model::SecretStore::default();
+        let secret = secrets.insert("key", "hunter2".to_owned().into()).0;
+        let content = json!(format!("[Service]\nEnvironment=KEY={secret}\n"));
+        let why = |field| format!("`{field}` of a `unit` holds a secret, and every account on the host can read it");
+        assert_eq!(refused(&[("name", json!("a")), ("content", content.clone())]), why("content"));
+        let drop_in = json!({ "name": "b", "content": content });
+        assert_eq!(refused(&[("name", json!("a")), ("drop_in", drop_in)]), why("drop_in"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use self::words::Wanted;
 use super::body::{Body, Target};
 use super::parts::part;
 use super::shell;
-use super::support::{bad_value, cmdline_state};
+use super::support::{bad_value, cmdline_state, refuse_secrets};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
 use crate::model::Value;
@@ -83,6 +83,7 @@ struct Cmdline {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(KIND.name, fields, "the kernel command line is no place for a secret")?;
     let wanted = Wanted::new(fields.texts("args").unwrap_or_default(), fields.texts("absent").unwrap_or_default())?;
     let path = path(fields.text("file"))?;
     let body = Body::new(grub::body(&wanted));

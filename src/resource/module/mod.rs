@@ -7,7 +7,7 @@ mod judge;
 use super::body::{Body, Target, bare};
 use super::parts::{Parts, part};
 use super::shell;
-use super::support::{bad_value, module_state, required};
+use super::support::{bad_value, module_state, refuse_secrets, required};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::{Code, Diag};
 use crate::model::{Disruption, Value};
@@ -88,6 +88,7 @@ struct Module {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(KIND.name, fields, "an option of a module is no place for a secret")?;
     let name = name(required(fields, "name")?)?;
     let flag = |field: &str| if absent { None } else { fields.bool(field) };
     let (loaded, at_boot, blacklisted) = (flag("loaded"), flag("at_boot"), flag("blacklisted") == Some(true));

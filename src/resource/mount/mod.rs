@@ -6,7 +6,7 @@ mod judge;
 mod options;
 
 use super::parts::Parts;
-use super::support::{bad_value, mount_state, octal, required};
+use super::support::{bad_value, mount_state, octal, refuse_secrets, required};
 use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
 use crate::model::Value;
@@ -81,6 +81,11 @@ struct Mount {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(
+        KIND.name,
+        fields,
+        "write it with a `file` step of mode 0600, and name that file in `options`, as `credentials=FILE` of cifs",
+    )?;
     let path = required(fields, "path")?;
     let text = |name: &str| if absent { Ok(fields.text(name).unwrap_or_default()) } else { required(fields, name) };
     let state = match fields.text("state") {

@@ -7,7 +7,7 @@ use self::config::{Override, normal, spelled};
 use super::body::{Body, Target, bare};
 use super::parts::{Parts, part};
 use super::shell;
-use super::support::{bad_value, required, sysctl_state};
+use super::support::{bad_value, refuse_secrets, required, sysctl_state};
 use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
 use crate::diag::Diag;
 use crate::model::{BlockClass, Disruption, Value, Verdict};
@@ -66,6 +66,7 @@ struct Sysctl {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(KIND.name, fields, "a kernel setting is no place for a secret")?;
     let key = required(fields, "key")?;
     let place = normal(key);
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));

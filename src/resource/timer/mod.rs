@@ -4,8 +4,8 @@ mod text;
 
 use super::parts::{Parts, part};
 use super::service::Service;
-use super::support::{bad_value, required, sha256_hex, unit_state};
-use super::unit::Unit;
+use super::support::{bad_value, refuse_secrets, required, sha256_hex, unit_state};
+use super::unit::{SECRET_HINT, Unit};
 use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type, shell};
 use crate::diag::{Code, Diag};
 use crate::model::{BlockClass, Value, Verdict};
@@ -61,6 +61,7 @@ struct Timer {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    refuse_secrets(KIND.name, fields, SECRET_HINT)?;
     let name = name(required(fields, "name")?)?;
     let (service, timer) = if absent { Default::default() } else { (text::service(fields)?, text::timer(fields)?) };
     if !absent && fields.has("calendar") == fields.has("every") {
