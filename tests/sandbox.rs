@@ -67,6 +67,35 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
     });
 }
 
+/// A closed terminal is an interrupt: what runs is finished, nothing new begins, and the report is written.
+#[test]
+fn a_closed_terminal_stops_a_run_in_order() {
+    const SLOW: &str = "recipe: r
+summary: two steps
+steps:
+  - { name: first, command: { check: test -e /srv/one, apply: 'touch /srv/begun; sleep 3; touch /srv/one' } }
+  - { name: second, command: { check: test -e /srv/two, apply: touch /srv/two } }
+";
+    let files = [("inventory.yaml", ONE), ("recipes/r.yaml", SLOW)];
+    let lab = match Lab::new(Who::all()[0], &files) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    // The shell has a way of its own to end on a closed terminal.
+    let apply = "./forge apply inventory.yaml --yes --on a --json-into report.json";
+    let mut terminal = lab.on_a_terminal(&format!("trap : HUP; {apply}; echo $? >code"));
+    while !lab.inside("inventory.yaml", "a", "ls /srv").contains("begun") {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    assert_eq!(lab.comes("code"), "130\n");
+    assert!(lab.comes("report.json").contains("\"interrupted\": true"));
+    assert_eq!(lab.inside("inventory.yaml", "a", "ls /srv"), "begun\none\n");
+    lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+    lab.nothing_is_left();
+}
+
 #[test]
 fn a_changed_machine_would_be_noticed() {
     for part in ["files", "kernel", "names"] {

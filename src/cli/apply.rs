@@ -22,7 +22,7 @@ use camino::Utf8PathBuf;
 ///
 /// Plans, shows the plan, asks, carries it out in order and verifies every step. One bad host never stops a
 /// good one. Ctrl-C finishes the steps that are running and stops; a second Ctrl-C leaves them running on
-/// their hosts, where the next run picks them up.
+/// their hosts, where the next run picks them up. A terminal that is closed counts as one Ctrl-C.
 ///
 /// In place of the inventory a saved plan may be given. It is carried out only if its inputs are what they were (65
 /// otherwise, and nothing is contacted), and only on hosts that are as it saw them: others are stale, are left alone

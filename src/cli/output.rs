@@ -11,6 +11,8 @@ use crate::view::progress::{Detail, Live, Plain, Progress};
 use crate::view::{self, Json, Text, Writer};
 use camino::Utf8Path;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 
 /// The outputs of one verb.
 pub struct Output<'a> {
@@ -165,11 +167,37 @@ fn time_of_day() -> String {
     jiff::Zoned::now().strftime("%H:%M:%S").to_string()
 }
 
-/// A reader that went away (`forge plan | head`) does not change what the run came to.
+/// A reader that went away (`forge plan | head`) does not change what the run came to, nor does a terminal that was closed.
 fn pipe(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if is_closed_terminal(&error, is_device(io::stdout()) || is_device(io::stderr())) => Ok(()),
         Err(error) => Err(CliError::unexpected(format!("the output cannot be written: {error}"))),
         Ok(()) => Ok(()),
+    }
+}
+
+/// A terminal that was closed answers with an error of input and output, and does not say any more that it is one; a disk
+/// says the same where it is broken, but is no device of characters.
+fn is_closed_terminal(error: &io::Error, device: bool) -> bool {
+    device && error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+fn is_device(stream: impl AsFd) -> bool {
+    let own = stream.as_fd().try_clone_to_owned().map(std::fs::File::from);
+    own.and_then(|file| file.metadata()).is_ok_and(|found| found.file_type().is_char_device())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_disk_is_no_closed_terminal() {
+        let closed = io::Error::from_raw_os_error(5);
+        assert!(is_closed_terminal(&closed, true) && !is_closed_terminal(&closed, false));
+        assert!(!is_closed_terminal(&io::Error::from_raw_os_error(28), true), "a full disk");
+        assert!(is_device(fs_err::File::open("/dev/null").unwrap().file()));
+        assert!(!is_device(fs_err::File::open("Cargo.toml").unwrap().file()));
     }
 }

@@ -135,6 +135,29 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
+    /// Starts a line of shell in the folder, as [`shell`](Self::shell) does, on a terminal that closes when it is killed.
+    pub fn on_a_terminal(&self, line: &str) -> std::process::Child {
+        let own = self.command();
+        let mut script = Command::new("script");
+        script.args(["-qec", line, "/dev/null"]).current_dir(self.folder.path());
+        script
+            .env_clear()
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("SHELL", "/bin/sh");
+        script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Waits until a file is there and returns what it holds, with what is in it written to its end.
+    pub fn comes(&self, name: &str) -> String {
+        for _ in 0..600 {
+            match std::fs::read_to_string(self.path(name)) {
+                Ok(text) if text.ends_with('\n') => return text,
+                _ => std::thread::sleep(std::time::Duration::from_millis(100)),
+            }
+        }
+        panic!("`{name}` does not come");
+    }
+
     /// No process of this machine speaks of this folder any more.
     pub fn nothing_is_left(&self) {
         let folder = self.folder.path().to_str().unwrap();
