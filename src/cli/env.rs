@@ -6,10 +6,7 @@ use camino::Utf8PathBuf;
 pub const VARIABLES: &[(&str, &str)] = &[
     ("FORGE_INVENTORY", "the inventory of verbs that are given none"),
     ("FORGE_STATE", "the folder for runs and history, `.forge` beside the inventory otherwise"),
-    (
-        "FORGE_SSH_ENV",
-        "more variables that ssh and what it starts are given, with blanks between; `AWS_*` is all that begin so",
-    ),
+    ("FORGE_SSH_ENV", "more variables for ssh and what it starts, by name: `AWS_* TEAM`"),
     ("NO_COLOR", "no colours, whatever its value"),
     ("XDG_RUNTIME_DIR", "where sockets of open connections live; /tmp/forge-UID otherwise"),
     ("HOME", "where your own systemd units lie, for `drift --install-timer`"),
