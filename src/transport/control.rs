@@ -82,7 +82,7 @@ fn clean(dir: &Utf8Path) {
         if name.starts_with(PREFIX) && is_old(&path) && UnixStream::connect(path.join("master")).is_err() {
             let _ = fs::remove_dir_all(&path);
         } else if is_kept_name(&name) && is_dead_socket(&path) {
-            let _ = fs::remove_file(&path);
+            let _ = fs_err::remove_file(&path);
         }
     }
 }
