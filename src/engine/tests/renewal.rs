@@ -149,8 +149,8 @@ fn a_repair_by_another_run_is_taken_over_too() {
     expect_done(&stage.run());
     edit(&stage, "tampered\n");
     systemctl(&stage, "reload");
-    // The script before the reload repairs the file.
-    assert!(stage.killed_before(HOST, 1).is_none(), "it is killed before the reload");
+    // The first script prepares the host, the second repairs the file.
+    assert!(stage.killed_before(HOST, 2).is_none(), "it is killed before the reload");
     assert_eq!((stage.read(HOST, "etc/demo.conf").trim(), loaded(&stage).as_str()), ("one", "tampered"));
     expect_done(&stage.run());
     assert_eq!(loaded(&stage), "one");
