@@ -1,21 +1,24 @@
 //! Compiling and running: each text is compiled once and runs with a limit.
 
+use super::allowance::{self, Excess, Usage};
+use super::metered::metered;
 use super::names::{self, Look, Read};
+use super::nesting::too_deep;
 use super::record::{Record, recorded};
 use super::tree::{Bindings, secret_safe};
 use super::{Eval, Expect, TemplateError, filters};
 use crate::model::Value as Json;
-use minijinja::machinery::{parse, parse_expr};
+use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, Expression, UndefinedBehavior, Value};
-use std::collections::HashMap;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, RwLock};
 
 /// Steps of the engine that one evaluation may take: a loop over 10,000 hosts stays far below.
-const FUEL: u64 = 2_000_000;
+const FUEL: u64 = 4_000_000;
 
-/// How deep an expression may be nested, in bytes of brackets and operators: the parser recurses.
+/// Bytes of one template.
 const MAX_SOURCE: usize = 1 << 20;
 
 static ENV: LazyLock<Environment<'static>> = LazyLock::new(environment);
@@ -27,6 +30,10 @@ fn environment() -> Environment<'static> {
     env.set_debug(true);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_syntax(syntax());
+    env.set_formatter(|out, state, value| {
+        allowance::pay_for_emitted(value)?;
+        minijinja::escape_formatter(out, state, value)
+    });
     filters::install(&mut env);
     env
 }
@@ -48,67 +55,90 @@ pub(in crate::config) enum Form {
 }
 
 /// A compiled template or expression.
-#[derive(Debug)]
 pub(in crate::config) struct Program {
-    code: Code,
+    form: Form,
+    code: Instructions<'static>,
     look: Look,
+    /// Where the compiled text begins in its template.
+    offset: usize,
+    usage: Arc<Usage>,
 }
 
-enum Code {
-    Expression(Expression<'static, 'static>),
-    /// A template in an environment of its own, which is how the engine lets one own its text.
-    Template(Environment<'static>),
-}
+/// What a run comes to, before it is known whether it may be used.
+type Raw = (Result<Json, Error>, Record);
 
-impl std::fmt::Debug for Code {
+impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Expression(_) => "Expression",
-            Self::Template(_) => "Template",
-        })
+        f.debug_struct("Program").field("form", &self.form).field("look", &self.look).finish_non_exhaustive()
     }
 }
 
 const NAME: &str = "template";
 
+/// Nothing in a template can name a block of another one.
+static NO_BLOCKS: BTreeMap<&'static str, Instructions<'static>> = BTreeMap::new();
+
 impl Program {
     /// Compiles `source`. A template that is one expression keeps the type of its value.
     ///
     /// # Errors
-    /// Bad syntax. Names that do not exist are no errors here: see [`Program::mistakes`].
+    /// Bad syntax, and a text that is too long or too deep. Names that do not exist are no errors here: see
+    /// [`Program::mistakes`].
     pub fn compile(source: &str, form: Form) -> Result<Self, TemplateError> {
+        Self::compile_for(source, form, &Arc::default())
+    }
+
+    /// Compiles `source` for a project, whose limits count all its evaluations together.
+    fn compile_for(source: &str, form: Form, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
             return Err(TemplateError {
                 message: "the template is larger than 1 MiB".into(),
                 range: None,
-                hint: None,
+                hint: Some("copy a large file with `source`, which takes it as it is".into()),
                 undefined: false,
             });
         }
+        if let Some(error) = too_deep(source, form == Form::Expression, syntax()) {
+            return Err(error);
+        }
         match form {
-            Form::Expression => Self::expression(source, 0),
-            Form::Template => Self::template(source),
+            Form::Expression => Self::expression(source, 0, usage),
+            Form::Template => Self::template(source, usage),
         }
     }
 
-    fn expression(source: &str, offset: usize) -> Result<Self, TemplateError> {
+    fn expression(source: &str, offset: usize, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
         let ast = parse_expr(source).map_err(|error| syntax_error(&error, offset))?;
         let look = names::expression(&ast);
-        let code = ENV.compile_expression_owned(source.to_owned()).map_err(|error| syntax_error(&error, offset))?;
-        Ok(Self { code: Code::Expression(code), look: shifted(look, offset) })
+        Self::generate(Form::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
     }
 
-    fn template(source: &str) -> Result<Self, TemplateError> {
+    fn template(source: &str, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
         let ast = parse(source, NAME, syntax()).map_err(|error| syntax_error(&error, 0))?;
         if names::sole_expression(&ast).is_some()
             && let Some((range, inner)) = inner_expression(source)
         {
-            return Self::expression(inner, range.start);
+            return Self::expression(inner, range.start, usage);
         }
         let look = names::template(&ast);
-        let mut env = ENV.clone();
-        env.add_template_owned(NAME, source.to_owned()).map_err(|error| syntax_error(&error, 0))?;
-        Ok(Self { code: Code::Template(env), look })
+        Self::generate(Form::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
+    }
+
+    fn generate<'s>(
+        form: Form,
+        look: Look,
+        offset: usize,
+        usage: &Arc<Usage>,
+        compile: impl FnOnce(&mut CodeGenerator<'s>),
+    ) -> Result<Self, TemplateError> {
+        let mut look = shifted(look, offset);
+        if let Some(refused) = look.refused.take() {
+            return Err(refused);
+        }
+        let mut generator = CodeGenerator::new(NAME, "");
+        compile(&mut generator);
+        let code = metered(&generator.finish().0);
+        Ok(Self { form, code, look, offset, usage: usage.clone() })
     }
 
     /// Returns the paths that it reads.
@@ -126,7 +156,7 @@ impl Program {
     /// # Errors
     /// A type that does not fit, a name that does not exist, the limit of steps.
     pub fn run(&self, bindings: &Bindings) -> Result<Eval<Json>, TemplateError> {
-        let (result, record) = self.raw(bindings);
+        let (result, record) = self.raw(bindings)?;
         self.settle(result, record)
     }
 
@@ -149,7 +179,7 @@ impl Program {
     /// # Errors
     /// As [`Program::test`].
     pub fn expect(&self, bindings: &Bindings) -> Result<Expect, TemplateError> {
-        let (result, record) = self.raw(bindings);
+        let (result, record) = self.raw(bindings)?;
         let unknown = match (&record.need, &record.empty) {
             (Some(need), _) => Some((need.describe(), Some(need.clone()))),
             (None, Some(path)) if self.look.maps => Some((format!("fact `{path}` is an empty list"), None)),
@@ -170,18 +200,30 @@ impl Program {
         self.look.maps
     }
 
-    fn raw(&self, bindings: &Bindings) -> (Result<Json, Error>, Record) {
-        recorded(|| match &self.code {
-            Code::Expression(expression) => expression.eval(bindings.context()).and_then(|value| json(&value)),
-            Code::Template(env) => env.get_template(NAME)?.render(bindings.context()).map(Json::from),
-        })
+    fn raw(&self, bindings: &Bindings) -> Result<Raw, TemplateError> {
+        let (run, record) = recorded(|| allowance::limited(&self.usage, || self.evaluate(bindings)));
+        let (result, excess) = run;
+        match excess {
+            Some(excess) => Err(excess.error(result.err().and_then(|error| self.range_of(&error)))),
+            None => Ok((result, record)),
+        }
+    }
+
+    fn evaluate(&self, bindings: &Bindings) -> Result<Json, Error> {
+        let mut text = String::new();
+        let mut output = make_string_output(&mut text);
+        let (value, _) = eval(&ENV, &self.code, bindings.context(), &NO_BLOCKS, &mut output, AutoEscape::None)?;
+        match self.form {
+            Form::Expression => value.map_or(Ok(Json::Null), |value| json(&value)),
+            Form::Template => allowance::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
+        }
     }
 
     fn settle(&self, result: Result<Json, Error>, record: Record) -> Result<Eval<Json>, TemplateError> {
         if let Some(need) = record.need {
             return Ok(Eval::Deferred(need));
         }
-        match (&result, record.missing.first()) {
+        match (&result, &record.missing) {
             (Err(error), Some(missing)) if error.kind() == ErrorKind::UndefinedError => {
                 return Err(self.missing(missing));
             }
@@ -241,28 +283,36 @@ impl Program {
     fn runtime_error(&self, error: &Error) -> TemplateError {
         TemplateError {
             message: message(error),
-            range: error.range().filter(|range| !range.is_empty()),
-            hint: None,
+            range: self.range_of(error),
+            hint: (error.kind() == ErrorKind::OutOfFuel).then(|| Excess::Evaluation.hint().to_owned()),
             undefined: error.kind() == ErrorKind::UndefinedError,
         }
+    }
+
+    fn range_of(&self, error: &Error) -> Option<Range<usize>> {
+        let range = error.range().filter(|range| !range.is_empty())?;
+        Some(range.start + self.offset..range.end + self.offset)
     }
 }
 
 /// Compiled programs by text: each text is compiled once per project.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Programs(RwLock<HashMap<(Form, Box<str>), Compiled>>);
+pub(in crate::config) struct Programs {
+    compiled: RwLock<HashMap<(Form, Box<str>), Compiled>>,
+    usage: Arc<Usage>,
+}
 
 type Compiled = Arc<Result<Program, TemplateError>>;
 
 impl Programs {
     pub fn get(&self, source: &str, form: Form) -> Compiled {
         let key = (form, Box::from(source));
-        let held = self.0.read().map(|map| map.get(&key).cloned());
+        let held = self.compiled.read().map(|map| map.get(&key).cloned());
         if let Ok(Some(program)) = held {
             return program;
         }
-        let program = Arc::new(Program::compile(source, form));
-        if let Ok(mut map) = self.0.write() {
+        let program = Arc::new(Program::compile_for(source, form, &self.usage));
+        if let Ok(mut map) = self.compiled.write() {
             map.insert(key, program.clone());
         }
         program
@@ -270,7 +320,7 @@ impl Programs {
 
     /// Returns every template that compiled so far.
     pub fn compiled(&self) -> Vec<Compiled> {
-        self.0.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
+        self.compiled.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
     }
 }
 
@@ -332,7 +382,7 @@ fn syntax_error(error: &Error, offset: usize) -> TemplateError {
 
 fn message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => "the template takes too long".to_owned(),
+        (ErrorKind::OutOfFuel, _) => Excess::Evaluation.message(),
         (ErrorKind::UndefinedError, _) => "a name does not exist".to_owned(),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),
@@ -342,3 +392,7 @@ fn message(error: &Error) -> String {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "limits.rs"]
+mod limits;

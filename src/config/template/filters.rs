@@ -149,23 +149,26 @@ pub(super) fn install(env: &mut Environment<'static>) {
         env.remove_filter(name);
     }
     env.remove_global("debug");
-    env.add_filter("b64encode", |text: &str| {
-        open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
-    });
-    env.add_filter("sha256", |text: &str| open(text).map(sha256));
-    env.add_filter("quote", |text: &str| open(text).and_then(quote));
-    env.add_filter("basename", |text: &str| {
-        open(text).map(|text| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned())
-    });
-    env.add_filter("dirname", |text: &str| open(text).map(dirname));
-    env.add_filter("merge", merge);
-    env.add_filter("version_compare", version_compare);
-    env.add_filter("in_network", in_network);
-    env.add_filter("labelled", labelled);
-    env.add_filter("of_hosts", of_hosts);
-    env.add_filter("offering", |nodes: &Value, counts: &Value, prefix: Option<&str>| {
-        offering(nodes, counts, prefix.unwrap_or_default())
-    });
+    super::guarded::install(env);
+    let own = [
+        ("b64encode", Value::from_function(b64encode)),
+        ("sha256", Value::from_function(|text: &str| open(text).map(sha256))),
+        ("quote", Value::from_function(|text: &str| open(text).and_then(quote))),
+        ("basename", Value::from_function(|text: &str| open(text).map(basename))),
+        ("dirname", Value::from_function(|text: &str| open(text).map(dirname))),
+        ("merge", Value::from_function(merge)),
+        ("version_compare", Value::from_function(version_compare)),
+        ("in_network", Value::from_function(in_network)),
+        ("labelled", Value::from_function(labelled)),
+        ("of_hosts", Value::from_function(of_hosts)),
+        (
+            "offering",
+            Value::from_function(|nodes: &Value, counts: &Value, prefix: Option<&str>| {
+                offering(nodes, counts, prefix.unwrap_or_default())
+            }),
+        ),
+    ];
+    own.into_iter().for_each(|(name, filter)| super::guarded::add(env, name, filter));
     env.add_function("table", table);
 }
 
@@ -175,6 +178,14 @@ fn open(text: &str) -> Result<&str, Error> {
         true => Err(Error::new(ErrorKind::InvalidOperation, "a secret cannot pass through this filter")),
         false => Ok(text),
     }
+}
+
+fn b64encode(text: &str) -> Result<String, Error> {
+    open(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+}
+
+fn basename(text: &str) -> String {
+    text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 fn sha256(text: &str) -> String {

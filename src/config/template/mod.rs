@@ -3,9 +3,13 @@
 //! Nothing in a template depends on a clock, chance, the environment or a file: the same names give the
 //! same text. A name that does not exist is an error wherever it is read, also where it is only compared.
 
+mod allowance;
 mod engine;
 mod filters;
+mod guarded;
+mod metered;
 mod names;
+mod nesting;
 mod nodes;
 mod record;
 mod tree;

@@ -2,6 +2,7 @@
 
 use super::TemplateError;
 use super::filters::{self, FUNCTIONS, MAPPING};
+use super::nesting::Folded;
 use minijinja::machinery::ast::{self, CallArg, Expr, Stmt};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -80,6 +81,8 @@ pub(super) struct Look {
     pub maps: bool,
     /// Whether a missing name is provided for somewhere.
     pub lenient: bool,
+    /// Why it must not be compiled.
+    pub refused: Option<TemplateError>,
 }
 
 /// Looks at an expression.
@@ -110,6 +113,7 @@ struct Walk {
     look: Look,
     /// Names that the template itself gives, by block.
     locals: Vec<BTreeSet<String>>,
+    folded: Folded,
 }
 
 impl Walk {
@@ -195,6 +199,10 @@ impl Walk {
             }
             Expr::UnaryOp(op) => self.expr(&op.expr, optional),
             Expr::BinOp(op) => {
+                if let Err(error) = self.folded.count(expr) {
+                    self.look.refused.get_or_insert(error);
+                    return;
+                }
                 self.expr(&op.left, false);
                 self.expr(&op.right, false);
             }

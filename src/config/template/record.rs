@@ -14,8 +14,8 @@ pub(super) struct Record {
     pub reads: BTreeSet<String>,
     /// The first thing that was not known.
     pub need: Option<Need>,
-    /// Paths that do not exist, each with the names that do.
-    pub missing: Vec<Missing>,
+    /// The first path that does not exist, with the names that do.
+    pub missing: Option<Missing>,
     /// Paths of single values that were read: they have no parts.
     pub leaves: BTreeSet<String>,
     /// A list of facts that was empty, by path.
@@ -32,6 +32,13 @@ pub(super) struct Missing {
 
 thread_local! {
     static CURRENT: RefCell<Record> = RefCell::new(Record::default());
+}
+
+/// Keeps the first path that does not exist: a loop may read thousands, each beside thousands of names.
+pub(super) fn missing(what: impl FnOnce() -> Missing) {
+    note(|record| {
+        record.missing.get_or_insert_with(what);
+    });
 }
 
 /// Runs `work` and returns what it touched. Not for nesting.

@@ -1,5 +1,6 @@
 //! The values that templates see: trees that tell what is read of them, and facts that may be unknown.
 
+use super::allowance::CELL;
 use super::record::{self, Missing};
 use super::{FactSource, Need};
 use crate::model::Value as Json;
@@ -7,7 +8,7 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The names a template can read. Cheap to clone; unset names are left out.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,7 @@ struct Branch {
     path: String,
     entries: IndexMap<String, Value>,
     kind: Kind,
+    weight: OnceLock<u64>,
 }
 
 /// What reading from a branch means.
@@ -101,7 +103,7 @@ impl Object for Branch {
                 Some(value.clone())
             }
             None => {
-                record::note(|record| record.missing.push(self.missing(key)));
+                record::missing(|| self.missing(key));
                 None
             }
         }
@@ -137,6 +139,37 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
+fn branch(path: &str, entries: IndexMap<String, Value>, kind: Kind) -> Value {
+    Value::from_object(Branch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
+}
+
+/// Returns what a value of this file comes to, without reading it: to read is recorded.
+pub(super) fn own_weight(value: &Value) -> Option<u64> {
+    let object = value.as_object()?;
+    if let Some(branch) = object.downcast_ref::<Branch>() {
+        return Some(branch.weight());
+    }
+    let others = object.is::<UnknownPart>() || object.is::<FactsRoot>() || object.is::<ExportsOf>();
+    (others || object.is::<Bindings>()).then_some(0)
+}
+
+impl Branch {
+    fn weight(&self) -> u64 {
+        *self.weight.get_or_init(|| {
+            self.entries.iter().map(|(key, value)| 2 * CELL + key.len() as u64 + inner_weight(value)).sum()
+        })
+    }
+}
+
+fn inner_weight(value: &Value) -> u64 {
+    match (own_weight(value), value.as_str(), value.kind()) {
+        (Some(own), ..) => own,
+        (_, Some(text), _) => text.len() as u64,
+        (_, _, ValueKind::Seq) => value.try_iter().into_iter().flatten().map(|item| CELL + inner_weight(&item)).sum(),
+        _ => 0,
+    }
+}
+
 /// Builds a tree named `name` from a value.
 pub(in crate::config) fn tree(name: &str, value: &Json) -> Value {
     build(name, value, Kind::Plain)
@@ -144,7 +177,7 @@ pub(in crate::config) fn tree(name: &str, value: &Json) -> Value {
 
 /// Builds a map named `name` from values that are trees already.
 pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (String, Value)>) -> Value {
-    Value::from_object(Branch { path: name.to_owned(), entries: entries.into_iter().collect(), kind: Kind::Plain })
+    branch(name, entries.into_iter().collect(), Kind::Plain)
 }
 
 /// A part of a fact that could not be told, while the rest could.
@@ -186,7 +219,7 @@ fn build(path: &str, value: &Json, kind: Kind) -> Value {
     match value {
         Json::Object(map) => {
             let entries = map.iter().map(|(key, value)| (key.clone(), inside(&join(path, key), value, kind))).collect();
-            Value::from_object(Branch { path: path.to_owned(), entries, kind })
+            branch(path, entries, kind)
         }
         Json::Array(items) => {
             // A list of facts is recorded when it is read; what is inside of it needs no record.
@@ -256,9 +289,10 @@ impl Object for FactsRoot {
                 Some(unknown(Need::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
             }
             None => {
-                let known = known.keys().cloned().collect();
-                record::note(|record| {
-                    record.missing.push(Missing { path: format!("facts.{key}"), name: key.to_owned(), known })
+                record::missing(|| Missing {
+                    path: format!("facts.{key}"),
+                    name: key.to_owned(),
+                    known: known.keys().cloned().collect(),
                 });
                 None
             }

@@ -1,0 +1,241 @@
+//! Filters, tests and operators that pay for what they read and make, before they make it.
+
+use super::allowance::{CELL, Weight, admit, keep, pay, pay_for_new, weigh};
+use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, State, filters, tests};
+
+/// Filters that compiled code calls beside its instructions.
+pub(super) const ADMIT: &str = "forge:admit";
+pub(super) const COMPARE: &str = "forge:compare";
+pub(super) const KEEP: &str = "forge:keep";
+pub(super) const REPEAT: &str = "forge:repeat";
+pub(super) const SUBSCRIPT: &str = "forge:subscript";
+
+/// Comparing and looking for something makes nothing, and costs a part of what making it would.
+const MADE_PER_READ: u64 = 2;
+
+macro_rules! named {
+    ($from:ident: $($name:ident)*) => {
+        [$((stringify!($name), Value::from_function($from::$name))),*]
+    };
+}
+
+/// Adds the engine's filters, tests and operators with a payment before each.
+pub(super) fn install(env: &mut Environment<'static>) {
+    let built_in = named!(filters:
+        abs attr batch bool capitalize chain default dictsort first float format groupby indent int items join last length
+        lines list lower map max min reject rejectattr replace reverse round select selectattr slice sort split string sum
+        title tojson trim unique upper zip
+    );
+    let aliases = [("count", Value::from_function(filters::length)), ("d", Value::from_function(filters::default))];
+    for (name, filter) in built_in.into_iter().chain(aliases) {
+        add(env, name, filter);
+    }
+    add_tests(env);
+    env.add_filter(ADMIT, |value: ValueOrKwargs| admit(value.into_value()));
+    env.add_filter(COMPARE, |left: Value, right: Value| compare(&left, &right).map(|()| vec![right, left]));
+    env.add_filter(KEEP, keep);
+    env.add_filter(REPEAT, |left: Value, right: Value| repeat(&left, &right).map(|()| vec![right, left]));
+    env.add_filter(SUBSCRIPT, |of: Value, key: Value| read(weigh(&key)?.bytes).map(|()| vec![key, of]));
+}
+
+/// Adds a filter that pays before and after it runs.
+pub(super) fn add(env: &mut Environment<'static>, name: &'static str, filter: Value) {
+    env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+        let args = args.into_values();
+        before(name, &args)?;
+        admit(filter.call(state, &args)?)
+    });
+}
+
+fn add_tests(env: &mut Environment<'static>) {
+    let walking = [
+        ("divisibleby", Value::from_function(tests::is_divisibleby)),
+        ("endingwith", Value::from_function(tests::is_endingwith)),
+        ("startingwith", Value::from_function(tests::is_startingwith)),
+        ("in", Value::from_function(tests::is_in)),
+        ("lower", Value::from_function(tests::is_lower)),
+        ("upper", Value::from_function(tests::is_upper)),
+        ("sameas", Value::from_function(tests::is_sameas)),
+    ];
+    let equal = Value::from_function(tests::is_eq);
+    let unequal = Value::from_function(tests::is_ne);
+    let [less, at_most] = [Value::from_function(tests::is_lt), Value::from_function(tests::is_le)];
+    let [more, at_least] = [Value::from_function(tests::is_gt), Value::from_function(tests::is_ge)];
+    let comparing = [
+        (&["eq", "equalto", "=="][..], equal),
+        (&["ne", "!="], unequal),
+        (&["lt", "lessthan", "<"], less),
+        (&["le", "<="], at_most),
+        (&["gt", "greaterthan", ">"], more),
+        (&["ge", ">="], at_least),
+    ];
+    let comparing = comparing.into_iter().flat_map(|(names, test)| names.iter().map(move |name| (*name, test.clone())));
+    for (name, test) in walking.into_iter().chain(comparing) {
+        env.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            if let [left, right] = args.as_slice() {
+                compare(left, right)?;
+            } else {
+                args.iter().try_for_each(|arg| read(weigh(arg)?.bytes))?;
+            }
+            Ok::<bool, Error>(test.call(state, &args)?.is_true())
+        });
+    }
+}
+
+/// Pays for what is walked and not made.
+fn read(bytes: u64) -> Result<(), Error> {
+    pay(bytes / MADE_PER_READ)
+}
+
+/// Pays for a comparison, or for looking whether the right one holds the left one.
+fn compare(left: &Value, right: &Value) -> Result<(), Error> {
+    let simple = |value: &Value| value.as_str().is_none() && !is_container(value);
+    match (left.as_str(), right.as_str()) {
+        (Some(_), Some(text)) => read(text.len() as u64 + 1),
+        _ if is_container(right) => read(weigh(right)?.bytes),
+        _ if simple(left) || simple(right) || !is_container(left) => read(CELL),
+        _ => read(weigh(left)?.bytes),
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Bytes)
+}
+
+/// Pays for `left * right` where one of them is a text or a list.
+fn repeat(left: &Value, right: &Value) -> Result<(), Error> {
+    let grows = |value: &Value| value.as_str().is_some() || is_container(value);
+    let (what, times) = match (grows(left), grows(right)) {
+        (false, false) => return Ok(()),
+        (true, _) => (left, right),
+        (_, true) => (right, left),
+    };
+    pay_for_new(weigh(what)?.bytes.saturating_mul(number(times).unwrap_or(1)))
+}
+
+/// Returns a number without its sign. Fractions are cut.
+fn number(value: &Value) -> Option<u64> {
+    let whole = i128::try_from(value.clone()).ok()?;
+    Some(u64::try_from(whole.unsigned_abs()).unwrap_or(u64::MAX))
+}
+
+/// Pays for a filter before it runs.
+fn before(name: &str, args: &[Value]) -> Result<(), Error> {
+    let Some((first, others)) = args.split_first() else { return Ok(()) };
+    let call = Call { first, weight: weigh(first)?, others, extra: weights(others)? };
+    read(call.work(name)?)?;
+    pay_for_new(call.growth(name)?)
+}
+
+fn weights(values: &[Value]) -> Result<u64, Error> {
+    values.iter().try_fold(0u64, |sum, value| Ok(sum + weigh(value)?.bytes))
+}
+
+/// A filter with what it is called with.
+struct Call<'c> {
+    first: &'c Value,
+    weight: Weight,
+    others: &'c [Value],
+    extra: u64,
+}
+
+impl Call<'_> {
+    /// Returns how much is walked.
+    fn work(&self, name: &str) -> Result<u64, Error> {
+        let each = self.items().saturating_mul(CELL + self.extra);
+        Ok(match name {
+            "map" | "select" | "selectattr" | "reject" | "rejectattr" | "groupby" | "zip" => self.weight.bytes + each,
+            // Each comparison walks both values, and there are about twenty of each.
+            "sort" | "unique" | "dictsort" | "min" | "max" => 20 * self.weight.bytes + each,
+            // Texts are put together one by one, each time anew.
+            "sum" if !self.holds_only_numbers() => self.items().saturating_mul(self.weight.bytes),
+            "of_hosts" => self.items().saturating_mul(self.extra),
+            _ if self.first.as_str().is_some() => CELL * self.weight.bytes.min(self.items()) + self.extra,
+            _ => self.weight.bytes + self.extra,
+        })
+    }
+
+    /// Returns how much longer than what it is given the result may be, in bytes.
+    fn growth(&self, name: &str) -> Result<u64, Error> {
+        Ok(match name {
+            "replace" => self.replaced(),
+            "indent" => self.lines().saturating_mul(self.largest_number(4)),
+            "join" => self.items().saturating_mul(self.longest_text()),
+            "batch" => self.largest_number(0).saturating_mul(CELL),
+            "slice" => self.largest_number(0).saturating_mul(2 * CELL),
+            "tojson" => {
+                let lines = self.weight.bytes / CELL;
+                lines.saturating_mul(self.weight.levels + 1).saturating_mul(self.largest_number(2))
+            }
+            "format" => self.widths(),
+            // Each character, or line, becomes a value.
+            "list" | "lines" | "split" | "reverse" | "sort" | "unique" | "map" | "zip" | "chain" => {
+                self.first.as_str().map_or(0, |text| text.len() as u64 * CELL)
+            }
+            _ => 0,
+        })
+    }
+
+    fn items(&self) -> u64 {
+        self.first
+            .as_str()
+            .map(str::len)
+            .or_else(|| self.first.len())
+            .map_or(self.weight.bytes / CELL, |len| len as u64)
+    }
+
+    fn lines(&self) -> u64 {
+        match self.first.as_str() {
+            Some(text) => 1 + text.matches('\n').count() as u64,
+            None => self.weight.bytes,
+        }
+    }
+
+    /// Returns each argument behind the first one, also those with a name.
+    fn arguments(&self) -> Vec<Value> {
+        let mut all = Vec::new();
+        for value in self.others {
+            match value.is_kwargs() {
+                true => all.extend(value.try_iter().into_iter().flatten().filter_map(|key| value.get_item(&key).ok())),
+                false => all.push(value.clone()),
+            }
+        }
+        all
+    }
+
+    fn largest_number(&self, default: u64) -> u64 {
+        self.arguments().iter().filter_map(number).max().unwrap_or(default)
+    }
+
+    fn longest_text(&self) -> u64 {
+        let length = |value: &Value| value.as_str().map_or(self.extra, |text| text.len() as u64);
+        self.arguments().iter().map(length).max().unwrap_or(0)
+    }
+
+    fn holds_only_numbers(&self) -> bool {
+        self.first.try_iter().is_ok_and(|mut items| items.all(|item| item.is_number()))
+    }
+
+    fn replaced(&self) -> u64 {
+        let to = self.others.get(1).map_or(0, |to| to.as_str().map_or(self.extra, |to| to.len() as u64));
+        let found = match (self.first.as_str(), self.others.first().and_then(Value::as_str)) {
+            (Some(text), Some(from)) if !from.is_empty() => text.matches(from).count() as u64,
+            _ => self.weight.bytes + 1,
+        };
+        found.saturating_mul(to)
+    }
+
+    /// Returns the sum of all numbers in a format: each may be a width. A `*` takes its width from an argument.
+    fn widths(&self) -> u64 {
+        let Some(format) = self.first.as_str() else { return self.weight.bytes };
+        let digits = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let written: u64 = digits.fold(0, |sum: u64, digits| sum.saturating_add(digits.parse().unwrap_or(u64::MAX)));
+        let given = format.matches('*').count() as u64;
+        let texts = format.matches(['%', '{']).count() as u64;
+        written
+            .saturating_add(given.saturating_mul(self.largest_number(0)))
+            .saturating_add(texts.saturating_mul(self.longest_text()))
+    }
+}

@@ -1,0 +1,170 @@
+//! Tests of limits: what grows, nests or takes long ends with an error, soon, and without much memory.
+
+use super::super::{Bindings, Eval, tree};
+use super::{Form, Program, Programs};
+use serde_json::json;
+use std::time::Instant;
+
+const TOO_LARGE: &str = "the template makes a value of more than 16 MiB";
+const TOO_LONG: &str = "the template takes too long";
+const LEVELS: &str = "the template makes a value of more than 128 levels";
+const NESTED: &str = "the template nests deeper than 200 levels";
+const LITERALS: &str = "literals make more than 1 MiB of text";
+const NAMESPACE: &str = "a namespace cannot be part of a value";
+
+fn bindings() -> Bindings {
+    let text = "x".repeat(1000);
+    let names: Vec<String> = (0..1000).map(|at| format!("n{at}")).collect();
+    let vars = json!({ "text": text, "list": ["a", "b"], "n": 7, "names": names });
+    Bindings { vars: Some(tree("vars", &vars)), ..Bindings::default() }
+}
+
+fn run(source: &str) -> Result<serde_json::Value, String> {
+    let program = Program::compile(source, Form::Template).map_err(|error| error.message)?;
+    match program.run(&bindings()) {
+        Ok(Eval::Known { value, .. }) => Ok(value),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(error) => Err(error.message),
+    }
+}
+
+fn looped(times: usize, start: &str, step: &str) -> String {
+    let bare = format!("{{% set ns = namespace(a={start}) %}}{{% for i in range({times}) %}}{step}{{% endfor %}}");
+    bare + "{{ ns.a | length }}"
+}
+
+#[test]
+fn what_grows_ends_with_an_error_soon_and_within_memory() {
+    let set = |value: &str| format!("{{% set ns.a = {value} %}}");
+    let cases = [
+        (looped(60, "'xx'", &set("ns.a ~ ns.a")), TOO_LARGE),
+        (looped(60, "'xx'", &set("ns.a + ns.a")), TOO_LARGE),
+        (looped(60, "'xx'", &set("ns.a * 2")), TOO_LARGE),
+        (looped(60, "'xx'", &set("ns.a | replace('', ns.a)")), TOO_LARGE),
+        (looped(60, "'xx'", &set("ns.a | join(ns.a)")), TOO_LARGE),
+        (looped(60, "'xx'", &set("[ns.a, ns.a]")), TOO_LARGE),
+        (looped(60, "['x']", &set("ns.a + ns.a")), TOO_LARGE),
+        (looped(60, "['x']", &set("ns.a * 2")), TOO_LARGE),
+        (looped(60, "['x']", &set("(ns.a, ns.a)")), TOO_LARGE),
+        (looped(60, "['x']", &set("{'a': ns.a, 'b': ns.a}")), TOO_LARGE),
+        (looped(60, "['x']", &set("ns.a | chain(ns.a)")), TOO_LARGE),
+        (looped(60, "'xx'", "{% set ns.a %}{{ ns.a }}{{ ns.a }}{% endset %}"), TOO_LARGE),
+        (looped(100_000, "[]", &set("[ns.a]")), LEVELS),
+        (looped(100_000, "[1, 2, 3]", &set("ns.a[0:]")), "3"),
+        (looped(10, "1", &set("ns")), NAMESPACE),
+        (looped(10, "1", &set("[ns]")), NAMESPACE),
+        (looped(100_000, "''", &set("ns.a ~ 'a line of text that is gathered' ")), TOO_LONG),
+        ("{{ vars.text | indent(2000000000) }}".into(), TOO_LARGE),
+        ("{{ 'a\nb' | indent(2000000000) }}".into(), TOO_LARGE),
+        ("{{ 'a\nb' | indent(width=2000000000) }}".into(), TOO_LARGE),
+        ("{{ vars.list | map('indent', 2000000000) | list }}".into(), TOO_LARGE),
+        ("{{ vars.text * 2000000000 }}".into(), TOO_LARGE),
+        ("{{ vars.list * 90000000 }}".into(), TOO_LARGE),
+        ("{{ 'x' * 100000000 }}".into(), LITERALS),
+        ("{{ 'x' * (10 ** 9) }}".into(), LITERALS),
+        (format!("{{{{ {} }}}}", ["'x' * 1000000"; 3].join(" ~ ")), LITERALS),
+        ("{{ vars.list | batch(2000000000, 0) }}".into(), TOO_LARGE),
+        ("{{ vars.list | slice(2000000000) }}".into(), TOO_LARGE),
+        ("{{ vars.list | tojson(indent=2000000000) }}".into(), TOO_LARGE),
+        ("{{ '%2000000000d' | format(1) }}".into(), TOO_LARGE),
+        ("{{ '%*d' | format(2000000000, 1) }}".into(), TOO_LARGE),
+        ("{{ '%.2000000000f' | format(1.5) }}".into(), TOO_LARGE),
+        ("{{ range(1000000000) | list | length }}".into(), "range has too many elements"),
+        ("{% for i in range(90000) %}{{ vars.text }}{% endfor %}".into(), TOO_LARGE),
+        (format!("{{% for i in range(90000) %}}{}{{% endfor %}}", "y".repeat(10_000)), TOO_LONG),
+        (
+            format!("{{% set a %}}{{% for i in range(90000) %}}{}{{% endfor %}}{{% endset %}}", "y".repeat(10_000)),
+            TOO_LONG,
+        ),
+        ("{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}".into(), TOO_LONG),
+        ("{{ range(90000) | map('string') | sum(start='') | length }}".into(), TOO_LONG),
+    ];
+    let mut wrong = Vec::new();
+    for (source, expected) in cases {
+        let begun = Instant::now();
+        let mut result = Ok(json!(null));
+        let used = allocation_counter::measure(|| result = run(&source));
+        let shown: String = source.chars().take(160).collect();
+        match &result {
+            Ok(value) if *value == json!(expected) || value.to_string() == expected => {}
+            Err(why) if why.contains(expected) => {}
+            other => wrong.push(format!("{shown}: {other:?}")),
+        }
+        if used.bytes_max > 400 << 20 || begun.elapsed().as_secs() > 20 {
+            wrong.push(format!("{shown}: {:?}, {} bytes", begun.elapsed(), used.bytes_max));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
+    let chain = |operand: &str, times: usize| format!("{{{{ 1{} }}}}", operand.repeat(times));
+    let block = |open: &str, close: &str| format!("{}x{}", open.repeat(20_000), close.repeat(20_000));
+    let cases = [
+        chain(" | string", 20_000),
+        chain(" + 1", 20_000),
+        chain(" ~ 1", 20_000),
+        chain(" and 1", 20_000),
+        chain(" if 1 else 1", 20_000),
+        chain(".a", 20_000),
+        chain("[0]", 20_000),
+        chain(" is string", 20_000),
+        chain(" == 1", 20_000),
+        format!("{{{{ {}1 }}}}", "not ".repeat(20_000)),
+        format!("{{{{ {}1 }}}}", "-".repeat(20_000)),
+        format!("{{{{ {}1{} }}}}", "(".repeat(20_000), ")".repeat(20_000)),
+        format!("{{{{ {}1{} }}}}", "[".repeat(20_000), "]".repeat(20_000)),
+        format!("{{{{ {}1{} }}}}", "(".repeat(20_000), "+1)".repeat(20_000)),
+        block("{% if 1 %}", "{% endif %}"),
+        block("{% for i in [1] %}", "{% endfor %}"),
+        block("{% with %}", "{% endwith %}"),
+        block("{% set a %}", "{% endset %}"),
+        block("{% filter upper %}", "{% endfilter %}"),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 1 %}".repeat(20_000)),
+    ];
+    for source in cases {
+        let shown: String = source.chars().take(60).collect();
+        let begun = Instant::now();
+        let error = Program::compile(&source, Form::Template).expect_err(&shown);
+        assert_eq!(error.message, NESTED, "{shown}");
+        assert!(error.range.is_some() && error.hint.is_some(), "{shown}");
+        assert!(begun.elapsed().as_secs() < 10, "{shown}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn long_texts_that_do_not_nest_are_compiled() {
+    let list = format!("{{{{ [{}] | length }}}}", vec!["vars.n + 1"; 2000].join(", "));
+    assert_eq!(run(&list), Ok(json!(2000)));
+    assert_eq!(run(&"{{ vars.n }}".repeat(2000)), Ok(json!("7".repeat(2000))));
+    let sets = "{% set a = vars.n %}{% if a %}{{ a }}{% endif %}".repeat(1000);
+    assert_eq!(run(&sets), Ok(json!("7".repeat(1000))));
+    let blocks = "{% set a %}{{ vars.n }}{% endset %}{{ a }}".repeat(1000);
+    assert_eq!(run(&blocks), Ok(json!("7".repeat(1000))));
+    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(40), "+1)".repeat(40));
+    assert_eq!(run(&deep), Ok(json!(41)));
+}
+
+#[test]
+fn what_people_write_stays_within_the_limits() {
+    let names = "{% for name in vars.names if name in vars.names %}{{ name }}\n{% endfor %}";
+    assert_eq!(run(names).map(|text| text.as_str().map(|text| text.lines().count())), Ok(Some(1000)));
+    assert_eq!(run(&looped(1000, "[]", "{% set ns.a = ns.a + [i] %}")), Ok(json!("1000")));
+    assert_eq!(run("{{ '-' * 40 }}"), Ok(json!("-".repeat(40))));
+    assert_eq!(run("{{ vars.text | indent(4) | length }}"), Ok(json!(1000)));
+    assert_eq!(run("{{ '%05d' | format(vars.n) }}"), Ok(json!("00007")));
+}
+
+#[test]
+fn a_project_has_a_limit_for_all_its_templates_together() {
+    let programs = Programs::default();
+    let source = looped(50_000, "''", "{% set ns.a = ns.a ~ 'a line of text that is gathered' %}");
+    let program = programs.get(&source, Form::Template);
+    let program = program.as_ref().as_ref().unwrap();
+    let mut said = Vec::new();
+    while said.last().is_none_or(|said| said == TOO_LONG) && said.len() < 100 {
+        said.push(program.run(&bindings()).expect_err("takes too long").message);
+    }
+    assert_eq!(said.last().map(String::as_str), Some("the templates of the project take too long together"));
+}

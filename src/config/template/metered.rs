@@ -1,0 +1,150 @@
+//! Makes compiled code pay: puts a payment beside each instruction that makes or walks a value.
+//!
+//! Operators of the engine are neither filters nor functions and cannot be replaced in an environment, so the compiled
+//! instructions are copied, with calls of our own filters between them. Filters, tests and functions pay by themselves
+//! ([`super::guarded`]).
+
+use super::guarded::{ADMIT, COMPARE, KEEP, REPEAT, SUBSCRIPT};
+use minijinja::machinery::{Instruction as I, Instructions};
+use minijinja::value::Value;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+/// Copies `code` with its payments.
+pub(super) fn metered(code: &Instructions<'_>) -> Instructions<'static> {
+    let mut into = Instructions::new("template", "");
+    let mut places = Vec::new();
+    let mut end = 0;
+    while let Some(instruction) = code.get(places.len() as u32) {
+        let at = places.len() as u32;
+        places.push(end);
+        for instruction in paid(instruction) {
+            end = 1 + match code.get_span(at) {
+                Some(span) => into.add_with_span(instruction, span),
+                None => into.add_with_line(instruction, code.get_line(at).unwrap_or_default() as u16),
+            };
+        }
+    }
+    places.push(end);
+    lead_jumps(&mut into, &places);
+    into
+}
+
+/// Leads jumps to where their targets went.
+fn lead_jumps(code: &mut Instructions<'static>, places: &[u32]) {
+    let mut at = 0;
+    while let Some(instruction) = code.get_mut(at) {
+        if let I::Iterate(to) | I::Jump(to) | I::JumpIfFalse(to) | I::JumpIfFalseOrPop(to) | I::JumpIfTrueOrPop(to) =
+            instruction
+        {
+            *to = places.get(*to as usize).copied().unwrap_or(*to);
+        }
+        at += 1;
+    }
+}
+
+/// Returns an instruction with its payments.
+fn paid(instruction: &I<'_>) -> Vec<I<'static>> {
+    let own = owned(instruction);
+    match instruction {
+        // What is made is small where its parts are, at most their sum: it is weighed afterwards.
+        I::Add
+        | I::StringConcat
+        | I::Slice
+        | I::BuildMap(_)
+        | I::BuildList(_)
+        | I::BuildTuple(_)
+        | I::EndCapture
+        | I::CallFunction(..) => vec![own, call(ADMIT, 1)],
+        I::Mul => vec![call(REPEAT, 2), I::UnpackList(2), own, call(ADMIT, 1)],
+        I::Eq | I::Ne | I::Gt | I::Gte | I::Lt | I::Lte | I::In | I::CompareAndPreserve(_) => {
+            vec![call(COMPARE, 2), I::UnpackList(2), own]
+        }
+        I::GetItem => vec![call(SUBSCRIPT, 2), I::UnpackList(2), own],
+        I::SetAttr(_) => vec![I::Swap, call(KEEP, 1), I::Swap, own],
+        // Raw text may be captured, and again and again: the formatter pays for it.
+        I::EmitRaw(_) => vec![own, I::Emit],
+        _ => vec![own],
+    }
+}
+
+fn call(filter: &'static str, args: u16) -> I<'static> {
+    I::ApplyFilter(filter, Some(args), !0)
+}
+
+/// Frees an instruction from the text that it was compiled from.
+fn owned(instruction: &I<'_>) -> I<'static> {
+    match instruction.clone() {
+        I::EmitRaw(text) => I::LoadConst(Value::from(text)),
+        I::StoreLocal(name) => I::StoreLocal(intern(name)),
+        I::Lookup(name) => I::Lookup(intern(name)),
+        I::GetAttr(name) => I::GetAttr(intern(name)),
+        I::SetAttr(name) => I::SetAttr(intern(name)),
+        I::ApplyFilter(name, args, id) => I::ApplyFilter(intern(name), args, id),
+        I::PerformTest(name, args, id) => I::PerformTest(intern(name), args, id),
+        I::CallFunction(name, args) => I::CallFunction(intern(name), args),
+        I::CallMethod(name, args) => I::CallMethod(intern(name), args),
+        I::GetItem => I::GetItem,
+        I::Slice => I::Slice,
+        I::LoadConst(value) => I::LoadConst(value),
+        I::BuildMap(count) => I::BuildMap(count),
+        I::BuildKwargs(count) => I::BuildKwargs(count),
+        I::MergeKwargs(count) => I::MergeKwargs(count),
+        I::BuildList(count) => I::BuildList(count),
+        I::BuildTuple(count) => I::BuildTuple(count),
+        I::UnpackList(count) => I::UnpackList(count),
+        I::UnpackLists(count) => I::UnpackLists(count),
+        I::Add => I::Add,
+        I::Sub => I::Sub,
+        I::Mul => I::Mul,
+        I::Div => I::Div,
+        I::IntDiv => I::IntDiv,
+        I::Rem => I::Rem,
+        I::Pow => I::Pow,
+        I::Neg => I::Neg,
+        I::Eq => I::Eq,
+        I::Ne => I::Ne,
+        I::Gt => I::Gt,
+        I::Gte => I::Gte,
+        I::Lt => I::Lt,
+        I::Lte => I::Lte,
+        I::Not => I::Not,
+        I::StringConcat => I::StringConcat,
+        I::In => I::In,
+        I::CompareAndPreserve(op) => I::CompareAndPreserve(op),
+        I::Emit => I::Emit,
+        I::PushLoop(flags) => I::PushLoop(flags),
+        I::PushWith => I::PushWith,
+        I::Iterate(to) => I::Iterate(to),
+        I::PushDidNotIterate => I::PushDidNotIterate,
+        I::PopFrame => I::PopFrame,
+        I::PopLoopFrame => I::PopLoopFrame,
+        I::Jump(to) => I::Jump(to),
+        I::JumpIfFalse(to) => I::JumpIfFalse(to),
+        I::JumpIfFalseOrPop(to) => I::JumpIfFalseOrPop(to),
+        I::JumpIfTrueOrPop(to) => I::JumpIfTrueOrPop(to),
+        I::PushAutoEscape => I::PushAutoEscape,
+        I::PopAutoEscape => I::PopAutoEscape,
+        I::BeginCapture(mode) => I::BeginCapture(mode),
+        I::EndCapture => I::EndCapture,
+        I::CallObject(args) => I::CallObject(args),
+        I::DupTop => I::DupTop,
+        I::DiscardTop => I::DiscardTop,
+        I::FastRecurse => I::FastRecurse,
+        I::Swap => I::Swap,
+    }
+}
+
+static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+
+/// Keeps a name for as long as the program runs: each name once, however many templates use it.
+fn intern(name: &str) -> &'static str {
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(Box::from(name));
+    names.insert(kept);
+    kept
+}

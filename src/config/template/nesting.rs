@@ -1,0 +1,205 @@
+//! Refuses texts that the engine cannot compile safely: its parser and compiler recurse, and fold constants.
+//!
+//! Nesting is counted on tokens, before a tree exists: a chain like `1 + 1 + …` is read in a loop but makes a tree as
+//! deep as the chain is long, and walking or dropping such a tree overflows the stack.
+
+use super::TemplateError;
+use minijinja::machinery::ast::{BinOpKind, Expr};
+use minijinja::machinery::{Span, Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
+use std::ops::Range;
+
+/// Levels that operators, filters, brackets and blocks of one text may add up to.
+const MAX_NESTING: usize = 200;
+
+/// Bytes of text that operators between literals of one text may make while it is compiled.
+const MAX_FOLDED: f64 = (1 << 20) as f64;
+
+/// Returns the first place at which `source` nests too deep.
+pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) -> Option<TemplateError> {
+    let mut depth = Depth::default();
+    for token in tokenize(source, in_expression, syntax) {
+        // The parser reports what is no token.
+        let Ok((token, span)) = token else { return None };
+        depth.take(&token);
+        if depth.total() > MAX_NESTING {
+            return Some(TemplateError {
+                message: format!("the template nests deeper than {MAX_NESTING} levels"),
+                range: Some(range(span)),
+                hint: Some("name a part of it with `{% set part = … %}`".into()),
+                undefined: false,
+            });
+        }
+    }
+    None
+}
+
+/// Levels inside of one pair of brackets: operators make one tree, what follows an operand (`.name`, `| filter`) another
+/// one below it.
+#[derive(Default)]
+struct Group {
+    operators: usize,
+    operand: usize,
+    deepest: usize,
+    /// Of what stands before the last comma.
+    before: usize,
+}
+
+impl Group {
+    fn depth(&self) -> usize {
+        self.before.max(self.operators + self.deepest)
+    }
+
+    fn deepen(&mut self, inner: usize) {
+        self.operand = self.operand.max(inner) + 1;
+        self.deepest = self.deepest.max(self.operand);
+    }
+}
+
+#[derive(Default)]
+struct Depth {
+    groups: Vec<Group>,
+    /// Open blocks, each with its branches: the engine nests an `elif` in the `if` before it.
+    blocks: Vec<usize>,
+    /// Whether the next token names a block.
+    names_block: bool,
+    /// Whether the block that is read is a `set` without a value so far.
+    open_set: bool,
+}
+
+impl Depth {
+    fn total(&self) -> usize {
+        let groups = self.groups.iter().map(|group| 1 + group.depth()).sum::<usize>();
+        self.blocks.iter().sum::<usize>() + groups
+    }
+
+    fn take(&mut self, token: &Token<'_>) {
+        if std::mem::take(&mut self.names_block)
+            && let Token::Ident(name) = token
+        {
+            return self.block(name);
+        }
+        match token {
+            Token::TemplateData(_) | Token::VariableStart | Token::VariableEnd => self.groups.clear(),
+            Token::BlockStart => {
+                self.groups.clear();
+                self.names_block = true;
+            }
+            Token::BlockEnd => {
+                self.groups.clear();
+                self.blocks.extend(std::mem::take(&mut self.open_set).then_some(1));
+            }
+            Token::Comma => *self.group() = Group { before: self.group().depth(), ..Group::default() },
+            Token::BracketOpen | Token::ParenOpen | Token::BraceOpen => {
+                self.group();
+                self.groups.push(Group::default());
+            }
+            Token::BracketClose | Token::ParenClose | Token::BraceClose => {
+                let inner = self.groups.pop().map_or(0, |group| group.depth());
+                self.group().deepen(inner);
+            }
+            Token::Dot | Token::Pipe | Token::Ident("is") => self.group().deepen(0),
+            Token::Assign => self.open_set &= self.groups.len() > 1,
+            Token::Ident("and" | "or" | "not" | "in" | "if" | "else") => self.operator(),
+            Token::Ident(_) | Token::Str(_) | Token::String(_) => {}
+            Token::Int(_) | Token::Int128(_) | Token::Float(_) | Token::Colon => {}
+            _ => self.operator(),
+        }
+    }
+
+    fn block(&mut self, name: &str) {
+        match name {
+            "elif" | "else" => self.blocks.iter_mut().last().into_iter().for_each(|branches| *branches += 1),
+            "set" => self.open_set = true,
+            "if" | "for" | "with" | "filter" | "autoescape" => self.blocks.push(1),
+            _ if name.starts_with("end") => drop(self.blocks.pop()),
+            _ => {}
+        }
+    }
+
+    fn operator(&mut self) {
+        let group = self.group();
+        group.operators += 1;
+        group.operand = 0;
+    }
+
+    fn group(&mut self) -> &mut Group {
+        if self.groups.is_empty() {
+            self.groups.push(Group::default());
+        }
+        let last = self.groups.len() - 1;
+        &mut self.groups[last]
+    }
+}
+
+/// Adds up what the compiler makes of operators between literals: `"x" * 100000000` is a text of 100 MB before anything runs.
+#[derive(Default)]
+pub(super) struct Folded(f64);
+
+impl Folded {
+    /// Counts one operator.
+    ///
+    /// # Errors
+    /// The text's literals come to too much together.
+    pub fn count(&mut self, expr: &Expr<'_>) -> Result<(), TemplateError> {
+        self.0 += literal(expr).map_or(0.0, |literal| literal.size);
+        match self.0 > MAX_FOLDED {
+            true => Err(TemplateError {
+                message: "literals make more than 1 MiB of text".into(),
+                range: Some(range(expr.span())),
+                hint: Some("repeat them less often".into()),
+                undefined: false,
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Upper bounds of a literal: its size in bytes, and its value where it is a number.
+struct Literal {
+    size: f64,
+    number: f64,
+}
+
+impl Literal {
+    /// What has no value (`0 * inf`) has no bound.
+    fn new(size: f64, number: f64) -> Self {
+        let bound = |value: f64| if value.is_nan() { f64::INFINITY } else { value };
+        Self { size: bound(size), number: bound(number) }
+    }
+}
+
+fn literal(expr: &Expr<'_>) -> Option<Literal> {
+    match expr {
+        Expr::Const(value) => Some(match value.value.as_str() {
+            Some(text) => Literal::new(text.len() as f64, 0.0),
+            None => Literal::new(40.0, f64::try_from(value.value.clone()).unwrap_or(0.0).abs()),
+        }),
+        Expr::List(list) => literals(list.items.iter()),
+        Expr::Tuple(tuple) => literals(tuple.items.iter()),
+        Expr::Map(map) => literals(map.keys.iter().chain(&map.values)),
+        Expr::UnaryOp(op) => literal(&op.expr),
+        Expr::BinOp(op) => {
+            let (left, right) = (literal(&op.left)?, literal(&op.right)?);
+            let both = left.size + right.size;
+            Some(match op.op {
+                BinOpKind::Mul => {
+                    let times = left.number.max(right.number).max(1.0);
+                    Literal::new(both * times, left.number * right.number)
+                }
+                BinOpKind::Pow => Literal::new(40.0, left.number.powf(right.number)),
+                _ => Literal::new(both, left.number + right.number),
+            })
+        }
+        _ => None,
+    }
+}
+
+fn literals<'e, 'a: 'e>(items: impl Iterator<Item = &'e Expr<'a>>) -> Option<Literal> {
+    let size = items.map(|item| literal(item).map(|item| item.size + 32.0)).sum::<Option<f64>>()?;
+    Some(Literal::new(size, 0.0))
+}
+
+fn range(span: Span) -> Range<usize> {
+    span.start_offset as usize..span.end_offset as usize
+}
