@@ -383,3 +383,76 @@ fn facts_of_template_files_are_read() {
 }
 
 const INVENTORY_OF_R: &str = "cluster: c\nhosts: [a]\napply: [{ recipe: r, on: all }]\n";
+
+/// A project of a stranger: the inventory behind `cluster` and `hosts`, and recipes by name.
+fn hostile(inventory: &str, recipes: &[(String, String)]) -> (String, std::time::Duration, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(folder.path()).unwrap();
+    std::fs::create_dir(root.join("recipes")).unwrap();
+    let path = root.join("inventory.yaml");
+    std::fs::write(&path, format!("cluster: c\n{inventory}")).unwrap();
+    recipes.iter().for_each(|(name, text)| std::fs::write(root.join(format!("recipes/{name}.yaml")), text).unwrap());
+    let begun = std::time::Instant::now();
+    let mut said = String::new();
+    let used = allocation_counter::measure(|| {
+        let (_, diags, _) = load(&path);
+        said = diags.0.iter().map(|diag| diag.message.clone()).collect::<Vec<_>>().join("\n");
+    });
+    (said, begun.elapsed(), used.bytes_max)
+}
+
+#[test]
+fn projects_without_measure_end_soon_with_an_error() {
+    let nested = |levels: usize| {
+        let group = |at: usize| format!("  g{at}: {{ groups: [g{}] }}\n", at + 1);
+        let all: String = (0..levels).map(group).collect();
+        format!("hosts: [n1]\ngroups:\n{all}  g{levels}: {{ hosts: [n1] }}\napply: []\n")
+    };
+    let crowded: String = (0..2000).map(|at| format!("  g{at}: {{ hosts: [\"h[1:50000]\"] }}\n")).collect();
+    let many: String = (0..40).map(|at| format!("  h{at}-[1:99999]: {{}}\n")).collect();
+    let chain = |count: usize, uses: usize| -> Vec<(String, String)> {
+        let uses = |at: usize| vec![format!("{{ recipe: r{} }}", at + 1); uses].join(", ");
+        let mut all: Vec<_> =
+            (0..count).map(|at| (format!("r{at}"), format!("recipe: r{at}\nuses: [{}]\n", uses(at)))).collect();
+        let last = format!("recipe: r{count}\nsteps:\n  - {{ name: a, file: {{ path: /etc/a, content: a }} }}\n");
+        all.push((format!("r{count}"), last));
+        all
+    };
+    let applied = "hosts: [n1]\napply: [{ recipe: r0, on: all }]\n".to_owned();
+    let layered = |layers: usize| -> Vec<(String, String)> {
+        let next =
+            |layer: usize| (0..10).map(move |at| format!("{{ recipe: r{layer}-{at} }}")).collect::<Vec<_>>().join(", ");
+        let one = |layer: usize, at: usize| {
+            (format!("r{layer}-{at}"), format!("recipe: r{layer}-{at}\nuses: [{}]\n", next(layer + 1)))
+        };
+        (0..layers).flat_map(|layer| (0..10).map(move |at| one(layer, at))).collect()
+    };
+    let too_many_uses = "recipes use each other more than 10000 times";
+    let cases = [
+        (nested(3000), Vec::new(), "groups are nested more than 100 levels deep"),
+        (
+            format!("hosts: [\"h[1:50000]\"]\ngroups:\n{crowded}apply: []\n"),
+            Vec::new(),
+            "groups hold more than 5000000 groups and hosts, counted once for each group",
+        ),
+        (format!("hosts:\n{many}apply: []\n"), Vec::new(), "the inventory names more than 200000 hosts"),
+        (
+            format!("hosts: [\"{}\"]\napply: []\n", "a[1:99999]".repeat(1000)),
+            Vec::new(),
+            "stands for at most 100000 names",
+        ),
+        (applied.clone(), chain(30, 2), too_many_uses),
+        (applied.clone(), chain(3000, 1), "recipes use each other more than 32 levels deep"),
+        (applied.clone(), layered(12), "there is no recipe `r12-0`"),
+    ];
+    for (inventory, recipes, expected) in cases {
+        let (said, elapsed, bytes) = hostile(&inventory, &recipes);
+        assert!(
+            said.lines().any(|line| line.contains(expected)),
+            "{expected}:\n{}",
+            said.chars().take(2000).collect::<String>()
+        );
+        println!("{elapsed:?} {} {expected}", bytes >> 20);
+        assert!(bytes < 600 << 20, "{expected}: {bytes} bytes");
+    }
+}

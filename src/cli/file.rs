@@ -2,7 +2,7 @@
 
 use super::error::CliError;
 use camino::Utf8Path;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 /// Replaces the file at `path` by what `write` writes. What is no regular file (a pipe, `/dev/stdout`) is
@@ -17,6 +17,22 @@ pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result
 /// As [`replace`], readable for its owner only.
 pub fn replace_private(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     replace_with(path, PRIVATE, write)
+}
+
+/// Bytes of a plan or a recording: those of 10,000 hosts are some hundred MiB.
+const MAX_READ: u64 = 1 << 30;
+
+/// Reads a text that somebody else may have written: a device or a pipe without end is given up.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub fn read_text(path: &Utf8Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs_err::File::open(path)?.take(MAX_READ + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_READ {
+        true => Err(io::Error::other(format!("it is larger than {} MiB", MAX_READ >> 20))),
+        false => Ok(text),
+    }
 }
 
 /// The umask takes away from these bits, as it does for a file that a shell makes.

@@ -70,7 +70,7 @@ fn read(path: &Utf8Path) -> Result<Recording, CliError> {
         CliError::input(format!("the recording `{path}` cannot be read: {why}"))
             .hint("`forge facts --record FILE` and `forge plan --record FILE` make one")
     };
-    let text = fs_err::read_to_string(path).map_err(|error| wrong(plain(&error)))?;
+    let text = file::read_text(path).map_err(|error| wrong(plain(&error)))?;
     Recording::parse(&text).map_err(wrong)
 }
 

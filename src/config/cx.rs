@@ -7,6 +7,7 @@ use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::SecretString;
 use std::collections::BTreeSet;
+use std::io::Read;
 
 /// Files larger than this are not read. Bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -267,7 +268,13 @@ pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
     if meta.len() > MAX_FILE {
         return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
     }
-    let bytes = fs_err::read(path).map_err(|error| plain(&error))?;
+    // A file may grow meanwhile, and files of /proc have no size.
+    let mut bytes = Vec::new();
+    let file = fs_err::File::open(path).map_err(|error| plain(&error))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| plain(&error))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
+    }
     String::from_utf8(bytes).map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
 }
 

@@ -16,6 +16,12 @@ use std::sync::Arc;
 /// Recipes that can be named: those of the inventory and those built in.
 pub(super) type Library = IndexMap<String, Arc<Recipe>>;
 
+/// Uses that entries of `apply:` may come to, stacks unfolded: recipes that each use the next one twice double them level
+/// by level.
+const MAX_USES: usize = 10_000;
+/// Stacks inside of stacks.
+const MAX_LEVELS: usize = 32;
+
 /// What is applied where.
 pub(super) struct Applied {
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
@@ -41,6 +47,7 @@ pub(super) fn place(
             recipes: IndexMap::new(),
         },
         overlaps: IndexMap::new(),
+        uses: 0,
     };
     for entry in &resolved.entries {
         placing.entry(entry, cx);
@@ -60,6 +67,7 @@ struct Placing<'a> {
     broken: &'a HashSet<Span>,
     applied: Applied,
     overlaps: IndexMap<Overlap, Vec<HostName>>,
+    uses: usize,
 }
 
 /// One recipe that is being placed on some hosts.
@@ -128,6 +136,9 @@ impl Placing<'_> {
     ) {
         // Unknown names and circles are reported where recipes are looked at, used or not.
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
+        if !self.may_use(used, path, cx) {
+            return;
+        }
         let mut hosts = Vec::new();
         let mut outer = Vec::new();
         let mut shared = HashMap::new();
@@ -156,6 +167,22 @@ impl Placing<'_> {
             outer: &outer,
         };
         self.job(&inner, path, cx);
+    }
+
+    /// Counts a use. The first one too many is reported.
+    fn may_use(&mut self, used: &Use, path: &[String], cx: &mut Cx<'_>) -> bool {
+        let before = self.uses;
+        let deep = path.len() > MAX_LEVELS;
+        self.uses = if deep { MAX_USES + 1 } else { before + 1 };
+        if before <= MAX_USES && self.uses > MAX_USES {
+            let message = match deep {
+                true => format!("recipes use each other more than {MAX_LEVELS} levels deep"),
+                false => format!("recipes use each other more than {MAX_USES} times"),
+            };
+            let diag = Diag::error(Code::BadValue, message).at(used.span);
+            cx.push(diag.hint("use the recipes that have steps directly"));
+        }
+        self.uses <= MAX_USES
     }
 
     fn is_used(&self, used: &Use, host: usize, params: &BTreeMap<String, Sourced>, cx: &mut Cx<'_>) -> bool {

@@ -314,7 +314,7 @@ fn report_exports(recipe: &Recipe, diags: &mut Diags) {
 pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
     let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
     for recipe in library.values() {
-        let Some(circle) = circle(recipe, library, &mut vec![&recipe.name]) else { continue };
+        let Some(circle) = circle(recipe, library) else { continue };
         if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
             continue;
         }
@@ -330,20 +330,26 @@ pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
     }
 }
 
-fn circle<'l>(recipe: &'l Recipe, library: &'l Library, path: &mut Vec<&'l str>) -> Option<Vec<(&'l str, Span)>> {
-    for used in &recipe.uses {
-        if used.recipe == path[0] {
-            return Some(vec![(&used.recipe, used.span)]);
-        }
-        let Some(other) = library.get(&used.recipe).filter(|other| !path.contains(&other.name.as_str())) else {
-            continue;
-        };
-        path.push(&other.name);
-        let found = circle(other, library, path);
-        path.pop();
-        if let Some(mut rest) = found {
-            rest.insert(0, (&used.recipe, used.span));
-            return Some(rest);
+/// Returns the shortest way from a recipe back to itself: each recipe on it with the place of its use.
+fn circle<'l>(start: &'l Recipe, library: &'l Library) -> Option<Vec<(&'l str, Span)>> {
+    let mut came: IndexMap<&str, (&str, Span)> = IndexMap::new();
+    let mut open = std::collections::VecDeque::from([start.name.as_str()]);
+    while let Some(name) = open.pop_front() {
+        for used in library.get(name).into_iter().flat_map(|recipe| &recipe.uses) {
+            if used.recipe == start.name {
+                let mut way = vec![(used.recipe.as_str(), used.span)];
+                let mut at = name;
+                while let Some((from, span)) = came.get(at) {
+                    way.push((at, *span));
+                    at = *from;
+                }
+                way.reverse();
+                return Some(way);
+            }
+            if library.contains_key(&used.recipe) && !came.contains_key(used.recipe.as_str()) {
+                came.insert(&used.recipe, (name, used.span));
+                open.push_back(&used.recipe);
+            }
         }
     }
     None

@@ -10,8 +10,12 @@ use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
 use yaml::{Event, Parser, ScalarStyle};
 
-/// Nodes that one file may hold, aliases unfolded: no inventory of 10,000 hosts comes near.
+/// Nodes that one file may hold: no inventory of 10,000 hosts comes near.
 const MAX_NODES: usize = 2_000_000;
+/// Nodes that anchors and aliases of one file may copy, long texts counted by their length.
+const MAX_COPIED: usize = 400_000;
+/// Bytes of text that count as a node.
+const TEXT_PER_NODE: usize = 128;
 /// Levels of nesting.
 const MAX_DEPTH: usize = 64;
 
@@ -20,7 +24,8 @@ const MAX_DEPTH: usize = 64;
 pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
     let options = yaml::options! { disallow_directives: true };
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut reader = Reader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, diags };
+    let mut reader =
+        Reader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, copied: 0, diags };
     match reader.document() {
         Ok(node) => Some(node),
         Err(diag) => {
@@ -39,6 +44,7 @@ struct Reader<'t, 'd> {
     parser: Parser<'t, yaml::StrInput<'t>>,
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
+    copied: usize,
     diags: &'d mut Vec<Diag>,
 }
 
@@ -97,18 +103,30 @@ impl<'t> Reader<'t, '_> {
         };
         if anchor != 0 {
             let size = size_of(&node);
+            self.copy(size, span)?;
             self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
     }
 
     fn alias(&mut self, id: usize, span: Span) -> Read<Node> {
-        let Some((node, size)) = self.anchors.get(&id) else {
+        let Some(size) = self.anchors.get(&id).map(|(_, size)| *size) else {
             return Err(self.fail(span, "an alias stands inside the value that it names"));
         };
-        let (data, size) = (node.data.clone(), *size);
-        self.count(size, span)?;
+        self.copy(size, span)?;
+        let data = self.anchors.get(&id).map_or(Data::Null, |(node, _)| node.data.clone());
         Ok(Node { span, data })
+    }
+
+    /// Counts what is copied, before it is.
+    fn copy(&mut self, nodes: usize, span: Span) -> Read<()> {
+        self.copied += nodes;
+        match self.copied > MAX_COPIED {
+            true => Err(self
+                .fail(span, format!("anchors and aliases copy more than {MAX_COPIED} values"))
+                .hint_boxed("write what hosts have in common in `vars` of a group")),
+            false => Ok(()),
+        }
     }
 
     fn count(&mut self, nodes: usize, span: Span) -> Read<()> {
@@ -178,7 +196,8 @@ impl<'t> Reader<'t, '_> {
         if let Event::Scalar(text, style, anchor, tag) = event {
             let node = self.scalar(&text, style, tag.as_deref(), span);
             if anchor != 0 {
-                self.anchors.insert(anchor, (node, 1));
+                self.copy(1 + text.len() / TEXT_PER_NODE, span)?;
+                self.anchors.insert(anchor, (node, 1 + text.len() / TEXT_PER_NODE));
             }
             return Ok(Some(Key { text: text.into_owned(), span }));
         }
@@ -302,7 +321,10 @@ fn close(start: Span, last: Option<Span>, end: Span) -> Span {
 fn size_of(node: &Node) -> usize {
     match &node.data {
         Data::Seq(items) => 1 + items.iter().map(size_of).sum::<usize>(),
-        Data::Map(entries) => 1 + entries.iter().map(|(_, node)| size_of(node)).sum::<usize>(),
+        Data::Map(entries) => {
+            1 + entries.iter().map(|(key, node)| 1 + key.text.len() / TEXT_PER_NODE + size_of(node)).sum::<usize>()
+        }
+        Data::Scalar { text, .. } => 1 + text.len() / TEXT_PER_NODE,
         _ => 1,
     }
 }
@@ -389,7 +411,31 @@ mod tests {
         }
         let (node, diags) = read(&text);
         assert!(node.is_none());
-        assert_eq!(diags[0].message, "the file holds more than 2000000 values");
+        assert_eq!(diags[0].message, "anchors and aliases copy more than 400000 values");
+    }
+
+    #[test]
+    fn what_aliases_copy_is_bounded_before_it_is_copied() {
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; 1000].join(","));
+        let merged = format!("a: &a {{{}}}\nb: [{}]\n", letters(), vec!["{<<: *a}"; 50_000].join(","));
+        let nested = format!("a: {}[{}]{}\n", "&a [".repeat(60), vec!["1"; 50_000].join(","), "]".repeat(60));
+        let key = format!("? &a {}\n: [{}]\n", "x".repeat(900), vec!["*a"; 60_000].join(","));
+        for (name, text) in [("long", long), ("merged", merged), ("nested", nested), ("key", key)] {
+            let begun = std::time::Instant::now();
+            let mut message = String::new();
+            let used = allocation_counter::measure(|| {
+                let (node, diags) = read(&text);
+                assert!(node.is_none(), "{name}");
+                message = diags[0].message.clone();
+            });
+            assert_eq!(message, "anchors and aliases copy more than 400000 values", "{name}");
+            assert!(used.bytes_max < 150 << 20, "{name}: {} bytes", used.bytes_max);
+            assert!(begun.elapsed().as_secs() < 10, "{name}: {:?}", begun.elapsed());
+        }
+    }
+
+    fn letters() -> String {
+        ('a'..='z').map(|letter| format!("{letter}: 1")).collect::<Vec<_>>().join(", ")
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! "Did you mean".
 
+/// Bytes of a name for which another one is looked for.
+const MAX_TYPED: usize = 100;
+
 /// Returns the one of `known` that is nearest to `typed`, if it is near enough to be a slip of the hand.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // One letter for another in a short name is another name, not a slip.
@@ -7,8 +10,14 @@ pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -
         0..=2 => 0,
         letters => (letters / 3).max(1),
     };
+    // Comparing takes the product of both lengths, and names are many where mistakes are: only what can be near is compared.
+    let near = |candidate: &&str| candidate.len().abs_diff(typed.len()) <= 4 * limit;
+    if typed.len() > MAX_TYPED {
+        return None;
+    }
     known
         .into_iter()
+        .filter(near)
         .map(|candidate| (distance(typed, candidate), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min()

@@ -59,15 +59,49 @@ pub(super) struct Tree {
     pub outer: Vec<BTreeSet<usize>>,
 }
 
-/// Finds members and nesting. Unknown names and cycles are reported.
+/// Levels of groups inside of groups.
+const MAX_LEVELS: usize = 100;
+/// Pairs of a group and a group or host inside of it, directly or through others: 10,000 hosts in 50 groups each are
+/// half a million.
+const MAX_PAIRS: usize = 5_000_000;
+
+/// Finds members and nesting. Unknown names, cycles and groups without measure are reported.
 pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx: &mut Cx<'_>) -> Tree {
-    let inner: Vec<Vec<usize>> = groups.values().map(|group| children(group, groups, cx)).collect();
-    report_cycles(groups, &inner, cx);
-    let reach: Vec<BTreeSet<usize>> = (0..groups.len()).map(|at| reachable(at, &inner)).collect();
-    let own: Vec<Vec<usize>> = groups.iter().map(|(name, group)| own_hosts(name, group, groups, hosts, cx)).collect();
+    let mut inner: Vec<Vec<usize>> = groups.values().map(|group| children(group, groups, cx)).collect();
+    let mut pairs = 0;
+    if !report_cycles(groups, &inner, cx) {
+        report_depth(groups, &mut inner, cx);
+    }
+    let reach: Vec<BTreeSet<usize>> = (0..groups.len())
+        .map(|at| {
+            let reach = match pairs > MAX_PAIRS {
+                true => BTreeSet::from([at]),
+                false => reachable(at, &inner),
+            };
+            within(&mut pairs, reach.len(), &groups[at], cx);
+            reach
+        })
+        .collect();
+    let own: Vec<Vec<usize>> = groups
+        .iter()
+        .map(|(name, group)| match pairs > MAX_PAIRS {
+            true => Vec::new(),
+            false => {
+                let own = own_hosts(name, group, groups, hosts, cx);
+                within(&mut pairs, own.len(), group, cx);
+                own
+            }
+        })
+        .collect();
     let members = reach
         .iter()
-        .map(|reach| {
+        .enumerate()
+        .map(|(at, reach)| {
+            let inside = reach.iter().map(|at| own[*at].len()).sum();
+            match pairs > MAX_PAIRS {
+                true => return Vec::new(),
+                false => within(&mut pairs, inside, &groups[at], cx),
+            }
             reach.iter().flat_map(|at| own[*at].iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
         })
         .collect();
@@ -110,29 +144,98 @@ fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
     seen
 }
 
-fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut Cx<'_>) {
-    let mut told = BTreeSet::new();
-    for at in 0..groups.len() {
-        let cycle: BTreeSet<usize> = reachable(at, inner)
-            .into_iter()
-            .filter(|other| reachable_from_children(*other, at, inner) && reachable_from_children(at, *other, inner))
-            .collect();
-        if cycle.is_empty() || !told.insert(cycle.clone()) {
-            continue;
-        }
-        let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
-        let names: Vec<String> = cycle.iter().map(|at| format!("`{}`", name(at))).collect();
-        let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", ")))
-            .at(groups[at].span);
-        for (other, group) in cycle.iter().map(|at| (*at, &groups[*at])).filter(|(other, _)| *other != at) {
-            diag = diag.also(group.span, format!("`{}` is part of the circle", name(&other)));
-        }
-        cx.push(diag);
+/// Counts pairs and reports the group with which they get too many.
+fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut Cx<'_>) {
+    let before = *pairs;
+    *pairs += more;
+    if before <= MAX_PAIRS && *pairs > MAX_PAIRS {
+        let message = format!("groups hold more than {MAX_PAIRS} groups and hosts, counted once for each group");
+        cx.push(Diag::error(Code::BadValue, message).at(group.span).hint("split the inventory"));
     }
 }
 
-fn reachable_from_children(from: usize, to: usize, inner: &[Vec<usize>]) -> bool {
-    inner[from].iter().any(|child| reachable(*child, inner).contains(&to))
+/// Reports groups below too many others, and takes what is inside of them out. Without cycles.
+fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], cx: &mut Cx<'_>) {
+    let mut above = vec![0usize; inner.len()];
+    inner.iter().flatten().for_each(|child| above[*child] += 1);
+    let mut level = vec![1usize; inner.len()];
+    let mut open: Vec<usize> = (0..inner.len()).filter(|at| above[*at] == 0).collect();
+    let mut deep = Vec::new();
+    while let Some(at) = open.pop() {
+        deep.extend((level[at] > MAX_LEVELS).then_some(at));
+        for child in &inner[at] {
+            level[*child] = level[*child].max(level[at] + 1);
+            above[*child] -= 1;
+            open.extend((above[*child] == 0).then_some(*child));
+        }
+    }
+    if let Some(first) = deep.iter().copied().min_by_key(|at| (level[*at], *at)) {
+        let message = format!("groups are nested more than {MAX_LEVELS} levels deep");
+        cx.push(Diag::error(Code::BadValue, message).at(groups[first].span).hint("list the innermost groups directly"));
+    }
+    deep.into_iter().for_each(|at| inner[at].clear());
+}
+
+/// Reports groups that contain each other, and returns whether there are any.
+fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut Cx<'_>) -> bool {
+    let cycles = cycles(inner);
+    for cycle in &cycles {
+        let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
+        let names: Vec<String> = cycle.iter().map(|at| format!("`{}`", name(at))).collect();
+        let mut diag = Diag::error(Code::GroupCycle, format!("groups contain each other: {}", names.join(", ")));
+        for (at, group) in cycle.iter().map(|at| (at, &groups[*at])) {
+            diag = match diag.span {
+                None => diag.at(group.span),
+                Some(_) => diag.also(group.span, format!("`{}` is part of the circle", name(at))),
+            };
+        }
+        cx.push(diag);
+    }
+    !cycles.is_empty()
+}
+
+/// Returns the groups of each circle, in their order: strongly connected components by two walks, in linear time and
+/// without recursion.
+fn cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
+    let mut outer = vec![Vec::new(); inner.len()];
+    for (at, children) in inner.iter().enumerate() {
+        children.iter().for_each(|child| outer[*child].push(at));
+    }
+    let mut left = Vec::new();
+    let mut seen = vec![false; inner.len()];
+    (0..inner.len()).for_each(|at| leave(at, inner, &mut seen, &mut left));
+    let mut seen = vec![false; inner.len()];
+    let mut found: Vec<BTreeSet<usize>> = Vec::new();
+    for at in left.into_iter().rev() {
+        let mut component = Vec::new();
+        leave(at, &outer, &mut seen, &mut component);
+        let itself = component.iter().any(|at| inner[*at].contains(at));
+        if component.len() > 1 || itself {
+            found.push(component.into_iter().collect());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Appends what can be reached from `at` and was not seen yet, each after all that it leads to.
+fn leave(at: usize, next: &[Vec<usize>], seen: &mut [bool], left: &mut Vec<usize>) {
+    if std::mem::replace(&mut seen[at], true) {
+        return;
+    }
+    let mut path = vec![(at, next[at].iter())];
+    while let Some((at, children)) = path.last_mut() {
+        match children.find(|child| !seen[**child]) {
+            Some(child) => {
+                seen[*child] = true;
+                path.push((*child, next[*child].iter()));
+            }
+            None => {
+                left.push(*at);
+                path.pop();
+            }
+        }
+    }
 }
 
 fn own_hosts(

@@ -10,6 +10,9 @@ use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 use std::rc::Rc;
 
+/// Hosts of one inventory.
+const MAX_HOSTS: usize = 200_000;
+
 /// A host as written. What a range stands for shares its variables and settings.
 pub(in crate::config) struct RawHost {
     pub span: Span,
@@ -39,6 +42,14 @@ fn name_only(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>
 
 fn entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
     let Some(names) = names(key, cx) else { return };
+    if hosts.len() + names.len() > MAX_HOSTS {
+        let message = format!("the inventory names more than {MAX_HOSTS} hosts");
+        // One report: what follows is too many as well.
+        if !cx.diags.0.iter().any(|diag| diag.message == message) {
+            cx.push(Diag::error(Code::BadRange, message).at(key.span).hint("split it into several inventories"));
+        }
+        return;
+    }
     let body = body(node, cx);
     let addresses = body.address.as_ref().and_then(|(text, span)| addresses(text, *span, key, names.len(), cx));
     for (at, name) in names.into_iter().enumerate() {

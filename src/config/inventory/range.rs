@@ -21,28 +21,24 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
+        let mut count = 1usize;
         while let Some(open) = rest.find('[') {
             let close = rest[open..].find(']').ok_or("a range is not closed")? + open;
             parts.push(Part::Text(rest[..open].to_owned()));
-            parts.push(Part::Range(range(&rest[open + 1..close])?));
+            let values = range(&rest[open + 1..close])?;
+            // Many ranges come to nothing sensible together, and each of them takes memory.
+            count = count.saturating_mul(values.len());
+            if count > MAX {
+                return Err(too_many());
+            }
+            parts.push(Part::Range(values));
             rest = &rest[close + 1..];
         }
         if rest.contains(']') {
             return Err("a `]` closes no range".to_owned());
         }
         parts.push(Part::Text(rest.to_owned()));
-        let pattern = Self(parts);
-        match pattern.len() {
-            Some(count) if count <= MAX => Ok(pattern),
-            _ => Err(format!("a pattern stands for at most {MAX} names")),
-        }
-    }
-
-    fn len(&self) -> Option<usize> {
-        self.0.iter().try_fold(1usize, |count, part| match part {
-            Part::Text(_) => Some(count),
-            Part::Range(values) => count.checked_mul(values.len()),
-        })
+        Ok(Self(parts))
     }
 
     /// Returns every name it stands for; of several ranges the last runs fastest.
@@ -54,6 +50,10 @@ impl Pattern {
             }
         })
     }
+}
+
+fn too_many() -> String {
+    format!("a pattern stands for at most {MAX} names")
 }
 
 fn range(inner: &str) -> Result<Vec<String>, String> {
@@ -91,7 +91,7 @@ fn numbers(inner: &str, (first, from): (&str, u64), (last, to): (&str, u64), ste
         return Err(format!("`[{inner}]` is padded with zeros at one end only"));
     }
     if (to - from) / step >= MAX as u64 {
-        return Err(format!("a pattern stands for at most {MAX} names"));
+        return Err(too_many());
     }
     let width = if padded(first) { first.len() } else { 0 };
     Ok((from..=to).step_by(step as usize).map(|n| format!("{n:0width$}")).collect())
