@@ -96,7 +96,7 @@ pub async fn again<B: Backend>(
 /// Returns the text of a file that is meant as a plan, by what it holds; nothing for an inventory, or where there is
 /// no file.
 pub fn given(path: Option<&Utf8Path>) -> Option<String> {
-    let text = fs_err::read_to_string(path?).ok()?;
+    let text = file::read_text(path?).ok()?;
     SavedPlan::is_meant(&text).then_some(text)
 }
 

@@ -88,18 +88,39 @@ pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Opti
     if names(kept) != names(again) {
         return Some("it is about other hosts".to_owned());
     }
+    if let Some(what) = head_difference(kept, again) {
+        return Some(what);
+    }
     // The inventory may be called by another path now, and so is all that lies beside it.
     let elsewhere = kept.inventory != again.inventory;
     let nowhere = (elsewhere.then(|| without_places(kept)), elsewhere.then(|| without_places(again)));
     let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
     let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
     let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
+    // Whoever names a host there takes it out of the comparison.
+    let mut same = kept.hosts.iter().filter(|host| apart.contains(&host.host) && again.hosts.contains(host));
+    let host = host.or_else(|| same.next().map(|host| format!("`{}` is withheld and rests on no secret", host.host)));
+    let unknown = apart.iter().find(|host| !kept.hosts.iter().any(|one| one.host == **host));
+    let host = host.or_else(|| unknown.map(|host| format!("`{host}` is withheld and not in the plan")));
     let rollout = match apart.is_empty() {
         true => kept.rollout != again.rollout,
         false => bounds(&kept.rollout) != bounds(&again.rollout),
     };
     host.or_else(|| rollout.then(|| "its rollout differs".to_owned()))
         .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
+}
+
+/// Compares what is said of no host. The inventory may lie in another folder now; its files are bound by their digests.
+fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
+    let file = |plan: &Plan| camino::Utf8Path::new(&plan.inventory).file_name().map(str::to_owned);
+    let differs = |what: &str, kept: &str, again: &str| Some(format!("its {what} is `{kept}` and not `{again}`"));
+    match () {
+        () if kept.cluster != again.cluster => differs("cluster", &kept.cluster, &again.cluster),
+        () if file(kept) != file(again) => differs("inventory", &kept.inventory, &again.inventory),
+        () if (kept.version, &kept.forge) != (again.version, &again.forge) => Some("its version differs".to_owned()),
+        () if kept.simulated != again.simulated => Some("its simulated hosts differ".to_owned()),
+        () => None,
+    }
 }
 
 /// What of a rollout does not depend on what hosts come to.

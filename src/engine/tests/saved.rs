@@ -123,6 +123,74 @@ fn what_was_as_declared_and_is_not_any_more_is_stale_too() {
     assert_eq!((ran.code(), stage.read("n1", "one").as_str()), (6, "mine\n"));
 }
 
+/// Every value of a document that holds no others, by its pointer.
+fn leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(key, item)| leaves(item, &format!("{at}/{key}"), into));
+        }
+        serde_json::Value::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(key, item)| leaves(item, &format!("{at}/{}", key.replace('/', "~1")), into));
+        }
+        _ => into.push(at.to_owned()),
+    }
+}
+
+fn edited(document: &serde_json::Value, at: &str) -> serde_json::Value {
+    use serde_json::{Value, json};
+    let mut document = document.clone();
+    let leaf = document.pointer_mut(at).unwrap();
+    *leaf = match &*leaf {
+        Value::String(text) => json!(format!("{text}x")),
+        Value::Number(number) => json!(number.as_u64().unwrap_or(0) + 1),
+        Value::Bool(flag) => json!(!flag),
+        Value::Null => json!("x"),
+        Value::Array(_) => json!(["x"]),
+        Value::Object(_) => json!({ "x": "x" }),
+    };
+    document
+}
+
+#[test]
+fn no_field_of_a_saved_plan_can_be_edited() {
+    let stage = stage(2);
+    let saved = keep(&stage);
+    let (project, made) = (stage.project(), saved.plan.clone());
+    let document = serde_json::to_value(&saved).unwrap();
+    let mut all = Vec::new();
+    leaves(&document, "", &mut all);
+    assert!(all.len() > 100 && ["/counts/hosts", "/plan/cluster"].iter().all(|at| all.iter().any(|one| one == at)));
+    let mut accepted = Vec::new();
+    for at in &all {
+        let Ok(read) = SavedPlan::parse(&edited(&document, at).to_string()) else { continue };
+        assert!(!read.is_whole(), "{at}: the digest does not cover it");
+        // Whoever repairs the digest is found by planning again. Answers are put into that plan themselves.
+        let read = read.sealed();
+        let refused = read.difference(&made).is_some() || !read.changed_inputs(&project).is_empty();
+        if !refused && !at.starts_with("/observed/") {
+            accepted.push(at.as_str());
+        }
+    }
+    // Who made it and when is told and decides nothing; the digest is made anew.
+    assert_eq!(accepted, ["/digest", "/made/time", "/made/user", "/made/controller"]);
+}
+
+#[test]
+fn a_plan_of_another_cluster_or_inventory_is_refused() {
+    let stage = stage(1);
+    let mut saved = keep(&stage);
+    let made = saved.plan.clone();
+    saved.plan.cluster = "prod".into();
+    let said = saved.clone().sealed().difference(&made);
+    assert_eq!(said, Some(format!("its cluster is `prod` and not `{}`", made.cluster)));
+    saved.plan.cluster.clone_from(&made.cluster);
+    saved.plan.inventory = "prod.yaml".into();
+    let said = saved.clone().sealed().difference(&made);
+    assert_eq!(said, Some(format!("its inventory is `prod.yaml` and not `{}`", made.inventory)));
+    saved.plan.inventory = format!("/elsewhere/{}", camino::Utf8Path::new(&made.inventory).file_name().unwrap());
+    assert_eq!(saved.sealed().difference(&made), None, "the same file may lie in another folder");
+}
+
 #[test]
 fn a_plan_that_was_altered_is_another_than_its_inputs_give() {
     let stage = stage(1);
