@@ -17,6 +17,7 @@ mod explain;
 mod facts;
 mod fetch;
 mod file;
+mod foreign;
 mod graph;
 mod help;
 mod init;
@@ -76,7 +77,7 @@ fn command() -> clap::Command {
 /// Returns what was typed, or the code to end with: help and versions are written here, and so are errors.
 fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let parsed = command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| {
+    parsed.map_err(|error| foreign::with_hint(error, &command())).map_err(|error| {
         // An output that is gone leaves nobody to tell.
         let _ = error.print();
         match error.use_stderr() {

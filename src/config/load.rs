@@ -101,7 +101,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let library = library(&inventory, path, cx);
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let drift = inventory.drift.take().unwrap_or_default();
-    let kubernetes = inventory.kubernetes.take();
+    let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
     let resolved = inventory::resolve(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let programs = Programs::default();
@@ -122,7 +122,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
         ..blank(path, cx)
     };
-    connect(&mut project, applied, &library, &mut cx.diags);
+    connect(&mut project, applied, &library, named_api, &mut cx.diags);
     rehearse(&project, &broken, &mut cx.diags);
     project.files.close();
     Some(project)
@@ -285,7 +285,7 @@ fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
 }
 
 /// Builds the graph and puts what is applied into its order.
-fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &mut Diags) {
+fn connect(project: &mut Project, applied: Applied, library: &Library, named_api: bool, diags: &mut Diags) {
     project.recipes = applied.recipes.clone();
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     links::check_applied(&applied, known, links::needed, diags);
@@ -301,7 +301,7 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, diags: &m
         position.entry(project.graph.step(*index).recipe.to_string()).or_insert(at);
     }
     project.instances = applied.instances;
-    member::place(project, diags);
+    member::place(project, named_api, diags);
     for own in project.instances.values_mut() {
         own.sort_by_key(|instance| position.get(&instance.recipe.name).copied().unwrap_or(usize::MAX));
     }

@@ -60,11 +60,12 @@ fn of_verify(verify: &Verify) -> Part<'_> {
     }
 }
 
-/// Puts the API beside the hosts, where a recipe has steps for it.
-pub(super) fn place(project: &mut Project, diags: &mut Diags) {
+/// Puts the API beside the hosts, where a recipe has steps for it. Where the inventory names it and what it says of it is
+/// wrong (`named`), that is reported already, and nothing that follows from it is.
+pub(super) fn place(project: &mut Project, named: bool, diags: &mut Diags) {
     let recipes: Vec<Arc<Recipe>> = project.recipes.values().filter(|recipe| has_any(recipe)).cloned().collect();
     let Some(first) = recipes.first() else { return };
-    if project.kubernetes.is_none() {
+    if project.kubernetes.is_none() && !named {
         recipes.iter().for_each(|recipe| homeless(recipe, diags));
         return;
     }

@@ -56,20 +56,71 @@ pub(super) fn key(key: &Key, value: &Node, what: &str, known: &[&str]) -> Diag {
     }
 }
 
+/// Modules and task keywords of Ansible, and how forge says the same.
+const OF_STEPS: &[(&[&str], &str)] = &[
+    (&["ensure", "state"], "removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`"),
+    (&["notify", "listen"], "state it at the `service` that is to restart: `restart_on: [STEP]`"),
+    (&["loop", "for_each", "with_items", "with_dict", "with_list", "with_nested"], "did you mean `each`?"),
+    (&["if"], "did you mean `when`?"),
+    (&["tags"], "steps are picked by their names: `--step` and `--skip`"),
+    (
+        &["become", "become_user", "become_method", "sudo", "remote_user"],
+        "how a host's root is reached is said by `connect: { sudo: … }` in the inventory",
+    ),
+    (&["template"], "use `file` with `template`: `file: { path: …, template: files/NAME }`"),
+    (&["copy"], "use `file` with `source` or `content`: `file: { path: …, source: files/NAME }`"),
+    (&["lineinfile", "replace"], "use `line`"),
+    (&["blockinfile"], "use `block`"),
+    (&["get_url"], "use `artifact`, which needs the file's `sha256`"),
+    (&["unarchive"], "use `archive`"),
+    (
+        &["shell", "raw", "script", "cmd", "run", "exec"],
+        "use `command` with a read-only `check` and `apply`: `command: { check: …, apply: … }`",
+    ),
+    (&["apt", "yum", "dnf", "pip", "apk", "zypper"], "use `package: { names: […] }`"),
+    (&["apt_repository_key", "apt_key", "yum_repository"], "use `apt_repository`, which takes the key as well"),
+    (&["systemd", "systemd_service", "systemctl"], "use `service`, or `unit` for the unit's file"),
+    (&["modprobe"], "use `kernel_module`"),
+    (&["authorized_key"], "use `ssh_authorized_key`"),
+    (&["k8s", "kubectl"], "use `manifest`"),
+    (&["helm"], "use `helm_release`"),
+    (&["register", "set_fact"], "use `export`, which other steps read as `exports[\"RECIPE\"].NAME`"),
+    (
+        &["delegate_to", "run_once", "local_action"],
+        "apply the recipe to that host in `apply`; other hosts read its `export`",
+    ),
+    (
+        &["ignore_errors", "failed_when", "any_errors_fatal", "rescue", "always"],
+        "a failed step stops its own host only: use `retries`, or `when` for what may be missing",
+    ),
+    (&["changed_when", "creates"], "use `command` with a read-only `check`, which exits 0 when nothing is left to do"),
+    (&["until", "delay", "wait_for_connection", "pause"], "use `wait_for`, or `retries`"),
+    (&["vars", "vars_files", "environment"], "variables belong to hosts and groups of the inventory, or to `params`"),
+    (&["debug", "fail", "assert"], "use `verify` of the recipe, or `rules` for its parameters"),
+    (
+        &["block", "include_tasks", "import_tasks", "include_role", "import_role", "roles", "include", "import"],
+        "a recipe that `uses` others is how steps are shared",
+    ),
+    (&["hosts"], "which hosts it is for is said by `on` of its entry in `apply`"),
+    (&["handlers", "handler"], "state it at the `service` that is to restart: `restart_on: [STEP]`"),
+    (&["async", "poll"], "use `long: true` for a `command` that outlives the connection"),
+    (&["args"], "fields belong inside the resource, indented below it"),
+];
+
 /// What is said in another place, or in another way.
 fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
     let of_kind = what.starts_with('`');
+    if what == "a step" {
+        // Ansible's modules have long names too: `ansible.builtin.copy`.
+        let short = typed.rsplit('.').next().unwrap_or(typed);
+        let found = OF_STEPS.iter().find(|(words, _)| words.contains(&short) && !known.contains(&typed));
+        return match found {
+            Some((_, hint)) => Some((*hint).to_owned()),
+            None if short != typed && known.contains(&short) => Some(format!("did you mean `{short}`?")),
+            None => None,
+        };
+    }
     Some(match (what, typed) {
-        ("a step", "ensure" | "state") => {
-            "removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`".to_owned()
-        }
-        ("a step", "notify") => "state it at the `service` that is to restart: `restart_on: [STEP]`".to_owned(),
-        ("a step", "loop" | "with_items" | "for_each") => "did you mean `each`?".to_owned(),
-        ("a step", "if") => "did you mean `when`?".to_owned(),
-        ("a step", "tags") => "steps are picked by their names: `--step` and `--skip`".to_owned(),
-        ("a step", "become") => {
-            "how a host's root is reached is said by `connect: { sudo: … }` in the inventory".to_owned()
-        }
         ("a parameter", "min" | "max" | "range" | "minimum" | "maximum" | "pattern" | "regex" | "validate") => {
             "a rule does that: `rules: [{ require: params.port >= 1024, else: … }]`".to_owned()
         }

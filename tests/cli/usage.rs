@@ -22,6 +22,35 @@ fn an_unknown_flag() {
     insta::assert_snapshot!(said(&["plan", "--onn", "gpu"]));
 }
 
+/// Flags of other tools are answered with forge's own.
+#[test]
+fn flags_of_other_tools() {
+    let cases = [
+        ("--limit", "to select hosts, use `--on SELECTOR`"),
+        ("-l", "to select hosts, use `--on SELECTOR`"),
+        ("--check", "for a dry run, use `forge plan`"),
+        ("--diff", "`forge plan` shows the differences"),
+        ("--tags", "to select steps, use `--step PATTERN`"),
+        ("--skip-tags=x", "to leave steps out, use `--skip PATTERN`"),
+        ("-b", "say it in the inventory: `connect: { sudo: true }`"),
+        ("--become", "say it in the inventory: `connect: { sudo: true }`"),
+        ("--extra-vars=a=b", "say it in the inventory: `vars` of a host or group, or `with` in `apply`"),
+        (
+            "--ask-become-pass",
+            "say it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
+        ),
+        ("--forks=5", "to work on N hosts at once, use `--parallel N`"),
+        ("--auto-approve", "to apply without a question, use `--yes`"),
+    ];
+    for (flag, hint) in cases {
+        let said = said(&["apply", "inventory.yaml", flag]);
+        let name = flag.split('=').next().unwrap();
+        let expected =
+            format!("exit 64\n--- stdout\n--- stderr\nerror: unexpected argument '{name}' found\n\n  tip: {hint}\n\n");
+        assert!(said.starts_with(&expected), "{flag}: {said}");
+    }
+}
+
 #[test]
 fn a_bad_duration() {
     insta::assert_snapshot!(said(&["plan", "--timeout", "10"]));

@@ -46,6 +46,8 @@ pub(super) struct Inventory {
     pub rollout: Option<Rollout>,
     pub drift: Option<DriftPolicy>,
     pub kubernetes: Option<Access>,
+    /// Whether it has `kubernetes:`, right or wrong.
+    pub names_api: bool,
 }
 
 /// Variables as written, with the places of their names.
@@ -70,6 +72,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
         rollout: table.get("rollout").and_then(|node| rollout::read(node, cx)),
         drift: table.get("drift").and_then(|node| drift::read(node, cx)),
         kubernetes: None,
+        names_api: table.get("kubernetes").is_some(),
     };
     rollout::check_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
     inventory.kubernetes = table.get("kubernetes").and_then(|node| kubernetes::read(node, &inventory.hosts, cx));

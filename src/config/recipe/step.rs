@@ -40,7 +40,9 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
     let table = Table::open(node, "a step", &known, &mut cx.diags)?;
     let (name, span) = name(&table, cx)?;
     let edges = Reader { recipe, own };
-    let (kind, body) = resource(&table, &fields, &name, span, cx)?;
+    let mistyped =
+        matches!(&node.data, Data::Map(all) if all.iter().any(|(key, _)| !known.contains(&key.text.as_str())));
+    let (kind, body) = resource(&table, &fields, (&name, span), mistyped, cx)?;
     let step = Step {
         when: expr(&table, "when", cx),
         otherwise_absent: otherwise(&table, cx),
@@ -56,7 +58,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
         disruption: disruption(&table, cx),
         scope: scope(&table, kind, cx),
         level: judged::level(&table, cx),
-        timeout_s: table.duration("timeout", &mut cx.diags),
+        timeout_s: table.limit("timeout", &mut cx.diags),
         retries: table.int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
         long: table.bool("long", &mut cx.diags).unwrap_or(false),
         kind,
@@ -110,12 +112,13 @@ fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<
     Some(body)
 }
 
-/// Returns the kind and the tree of the one resource.
+/// Returns the kind and the tree of the one resource. A key that is not known is reported already, and most often is the
+/// resource that is missed.
 fn resource(
     table: &Table<'_>,
     beside: &[&str],
-    name: &str,
-    span: Span,
+    (name, span): (&str, Span),
+    mistyped: bool,
     cx: &mut Cx<'_>,
 ) -> Option<(&'static str, Node)> {
     let found: Vec<(&'static str, &Key)> =
@@ -128,6 +131,7 @@ fn resource(
                 None
             }
         },
+        [] if mistyped => None,
         [] => {
             let diag = Diag::error(Code::NoResource, format!("step `{name}` has no resource")).at(span);
             let kinds: Vec<String> = resource::kinds().iter().map(|kind| format!("`{}`", kind.name)).collect();
