@@ -50,7 +50,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         return Err(CliError::input(format!("`{}` is written, but needs a hand before it validates", args.into)));
     }
     let groups = starting.groups.keys().filter(|name| *name != "all").count();
-    let init = Init { inventory: args.into.to_string(), recipe, hosts: starting.hosts.len(), groups, differences };
+    let init = Init { inventory: args.into.to_string(), recipe, hosts: starting.host_count(), groups, differences };
     output.result(&|writer, out| writer.init(&init, ExitCode::Done, out))?;
     Ok(ExitCode::Done)
 }

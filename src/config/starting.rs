@@ -5,7 +5,7 @@ use super::inventory::{is_address, is_label};
 use super::scalar;
 use crate::model::Value;
 use indexmap::IndexMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Settings of `connect`, by key.
 pub type Settings = BTreeMap<&'static str, Value>;
@@ -14,12 +14,14 @@ pub type Settings = BTreeMap<&'static str, Value>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Starting {
     pub cluster: String,
+    /// By name, or by a pattern of names.
     pub hosts: IndexMap<String, StartingHost>,
     pub groups: IndexMap<String, StartingGroup>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartingHost {
+    /// With ranges where the name has some.
     pub address: Option<String>,
     pub connect: Settings,
     pub vars: IndexMap<String, Value>,
@@ -48,18 +50,28 @@ impl Starting {
     /// What is wrong with one of them, as a lowercase fragment.
     pub fn of_hosts(cluster: String, typed: &[String]) -> Result<Self, String> {
         let mut starting = Self { cluster, ..Self::default() };
+        let mut all = HashSet::new();
         for text in typed {
-            for (name, host) in typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))? {
-                if starting.hosts.insert(name.clone(), host).is_some() {
+            let (pattern, names, host) = typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))?;
+            for name in names {
+                if let Some(name) = all.replace(name) {
                     return Err(format!("host `{name}` is named twice"));
                 }
             }
+            starting.hosts.insert(pattern, host);
         }
         Ok(starting)
     }
+
+    /// Returns how many hosts they are: a range is several.
+    pub fn host_count(&self) -> usize {
+        let names = |pattern: &String| Pattern::parse(pattern).map_or(1, |pattern| pattern.expand().len());
+        self.hosts.keys().map(names).sum()
+    }
 }
 
-fn typed_hosts(text: &str) -> Result<Vec<(String, StartingHost)>, String> {
+/// Returns the names as they were typed, each of them, and what is said of them.
+fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StartingHost), String> {
     let (user, rest) = match text.split_once('@') {
         Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a user name")),
         Some((user, rest)) => (Some(user), rest),
@@ -74,14 +86,10 @@ fn typed_hosts(text: &str) -> Result<Vec<(String, StartingHost)>, String> {
     let mut connect = Settings::new();
     connect.extend(user.map(|user| ("user", Value::from(user))));
     connect.extend(port.map(|port| ("port", Value::from(port))));
-    let names = Pattern::parse(names)?.expand();
+    let all = Pattern::parse(names)?.expand();
     let addresses = address.map(|text| Pattern::parse(text).map(|p| p.expand())).transpose()?;
-    checked(&names, addresses.as_deref())?;
-    let host = |(at, name): (usize, String)| {
-        let address = addresses.as_ref().and_then(|all| all.get(at)).cloned();
-        (name, StartingHost { address, connect: connect.clone(), vars: IndexMap::new() })
-    };
-    Ok(names.into_iter().enumerate().map(host).collect())
+    checked(&all, addresses.as_deref())?;
+    Ok((names.to_owned(), all, StartingHost { address: address.map(str::to_owned), connect, vars: IndexMap::new() }))
 }
 
 /// Splits `host:22`. A colon inside of a range is none; several outside are those of an IPv6 address.
@@ -127,10 +135,10 @@ mod tests {
 
     #[test]
     fn hosts_are_read_as_they_are_typed() {
-        assert_eq!(hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu1 -", "gpu2 -", "login -"]);
+        assert_eq!(hosts(&["gpu[1:2]", "login"]).unwrap(), ["gpu[1:2] -", "login -"]);
         assert_eq!(hosts(&["admin@gpu1:2222"]).unwrap(), ["gpu1 - port=2222 user=\"admin\""]);
-        assert_eq!(hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu1 - port=22", "gpu2 - port=22"]);
-        assert_eq!(hosts(&["g[1:2]=10.0.0.[8:9]"]).unwrap(), ["g1 10.0.0.8", "g2 10.0.0.9"]);
+        assert_eq!(hosts(&["gpu[1:2]:22"]).unwrap(), ["gpu[1:2] - port=22"]);
+        assert_eq!(hosts(&["g[1:2]=10.0.0.[8:9]"]).unwrap(), ["g[1:2] 10.0.0.[8:9]"]);
         assert_eq!(hosts(&["g1=fe80::1"]).unwrap(), ["g1 fe80::1"]);
     }
 
@@ -143,6 +151,7 @@ mod tests {
         assert_eq!(why("n[1:3]=10.0.0.[1:2]"), "`n[1:3]=10.0.0.[1:2]`: 3 hosts but 2 addresses");
         assert_eq!(why("-x@a"), "`-x@a`: `-x` is not a user name");
         assert_eq!(hosts(&["a", "a"]).unwrap_err(), "host `a` is named twice");
+        assert_eq!(hosts(&["a2", "a[1:3]"]).unwrap_err(), "host `a2` is named twice");
     }
 
     #[test]

@@ -55,16 +55,26 @@ fn line(out: &mut String, indent: usize, text: &str) {
     let _ = writeln!(out, "{:indent$}{text}", "");
 }
 
-/// Hosts that follow each other and say the same share a line; one with an address has its own.
+/// Hosts that follow each other and say the same share a line; one with an address has its own, and a range stays as it is.
 fn hosts(out: &mut String, hosts: &IndexMap<String, StartingHost>) {
     let mut runs: Vec<(Vec<&str>, &StartingHost)> = Vec::new();
     for (name, host) in hosts {
-        match runs.last_mut().filter(|(_, last)| *last == host && host.address.is_none()) {
+        let joins = |names: &[&str], last: &StartingHost| {
+            last == host
+                && host.address.is_none()
+                && !name.contains('[')
+                && !names.iter().any(|name| name.contains('['))
+        };
+        match runs.last_mut().filter(|(names, last)| joins(names, last)) {
             Some((names, _)) => names.push(name),
             None => runs.push((vec![name], host)),
         }
     }
     for (names, host) in runs {
+        if let [range] = names.as_slice() {
+            one_host(out, range, host);
+            continue;
+        }
         fold(names).split(',').for_each(|pattern| one_host(out, pattern, host));
     }
 }

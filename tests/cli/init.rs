@@ -18,6 +18,26 @@ fn named_hosts_become_an_inventory_that_validates() {
 }
 
 #[test]
+fn ranges_stay_as_they_were_typed() {
+    let place = Place::new();
+    let said = place.forge(&["init", "h200-[01:14]=10.0.0.[11:24]", "n[1:9:2]", "a2", "a1", "--cluster", "lab"]);
+    assert!(said.contains("written: inventory.yaml: 21 hosts\n"), "{said}");
+    let text = place.read("inventory.yaml");
+    assert!(text.contains("  h200-[01:14]:\n    address: \"10.0.0.[11:24]\"\n  n[1:9:2]: {}\n"), "{text}");
+    let said = place.forge(&["validate"]);
+    assert!(said.starts_with("exit 0\n--- stdout\nvalid: inventory.yaml: 21 hosts"), "{said}");
+}
+
+#[test]
+fn lists_take_ranges() {
+    let inventory = "cluster: c\nhosts: [\"h200-[01:14]\", login]\ngroups: { gpu: { hosts: [\"h200-[02:03]\"] } }\napply:\n  - { recipe: motd, on: \"h200-[04:05]\" }\n";
+    let recipe = "recipe: motd\nsteps:\n  - { name: a, file: { path: /etc/motd, content: a } }\n";
+    let place = Place::new().file("inventory.yaml", inventory).file("recipes/motd.yaml", recipe);
+    let said = place.forge(&["validate"]);
+    assert!(said.starts_with("exit 0\n--- stdout\nvalid: inventory.yaml: 15 hosts"), "{said}");
+}
+
+#[test]
 fn without_a_host_it_is_this_machine() {
     let place = Place::new();
     place.forge(&["init"]);
