@@ -85,11 +85,8 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
-        let ago = |days| Self::Ago(Duration::from_secs(u64::from(days) * 86_400));
-        let other = || duration::parse(text).map(Self::Ago).or_else(|_| text.parse().map(Self::Day));
-        days.map(ago)
-            .map_or_else(other, Ok)
+        let ago = duration::parse(text).map(Self::Ago);
+        ago.or_else(|_| text.parse().map(Self::Day))
             .map_err(|_: jiff::Error| "a time is `30m`, `12h`, `7d` or a day as in `2026-11-21`".to_owned())
     }
 }

@@ -1,30 +1,18 @@
-//! Durations as they are typed: `30s`, `10m`, `4h`.
+//! Durations of flags: as in files ([`crate::model::parse_duration`]), and longer than nothing.
 
+use crate::model::{DURATION_FORM, parse_duration};
 use std::time::Duration;
 
-/// Reads a whole number with a unit: `ms`, `s`, `m`, `h`.
+/// Reads a duration.
 ///
 /// # Errors
 /// A lowercase fragment that says what is allowed.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let millis = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(allowed()),
-    };
-    let number: u64 = number.parse().map_err(|_| allowed())?;
-    match number.checked_mul(millis) {
-        None | Some(0) => Err(allowed()),
-        Some(millis) => Ok(Duration::from_millis(millis)),
+    match parse_duration(text) {
+        Some(Duration::ZERO) => Err("a duration must be longer than zero".to_owned()),
+        Some(duration) => Ok(duration),
+        None => Err(format!("not a duration: {DURATION_FORM}")),
     }
-}
-
-fn allowed() -> String {
-    "a duration is a whole number from 1 with a unit: `500ms`, `30s`, `10m` or `4h`".to_owned()
 }
 
 #[cfg(test)]
@@ -32,18 +20,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units() {
+    fn flags_take_what_files_take_but_not_zero() {
+        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
-        assert_eq!(parse("4h"), Ok(Duration::from_secs(14_400)));
-    }
-
-    #[test]
-    fn everything_else_is_refused() {
-        for text in ["", "10", "s", "0s", "-1s", "1.5s", "1d", "1 s", "99999999999999999999s", "18446744073709551615h"]
-        {
-            assert_eq!(parse(text), Err(allowed()), "{text}");
-        }
+        assert_eq!(parse("0s"), Err("a duration must be longer than zero".to_owned()));
+        assert_eq!(parse("10"), Err("not a duration: write it like `30s`, `10m`, `4h`, `1h30m` or `2d`".to_owned()));
     }
 }

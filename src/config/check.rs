@@ -1,7 +1,7 @@
 //! Checks a rendered tree against a table of fields: every mistake at once, values typed.
 
 use super::scalar::{self, describe, shorten};
-use super::table::{not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
+use super::table::{no_time, not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
 use super::{Data, Key, Need, Node, unknown};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
@@ -226,7 +226,7 @@ fn expected(ty: Type) -> &'static str {
     match ty {
         Type::Bool => "`true` or `false`",
         Type::Int { .. } => "a whole number",
-        Type::Duration => "a duration",
+        Type::Duration | Type::Wait => "a duration",
         Type::Mode => "quoted octal text",
         Type::Path => "an absolute path",
         Type::LocalFile | Type::LocalPath | Type::LocalDocuments => "a path in the inventory's tree",
@@ -262,9 +262,11 @@ fn typed(ty: Type, scalar: Scalar<'_>) -> Typed {
         Type::Bool => boolean(&scalar),
         Type::Int { min, max } => int(&scalar, min, max),
         Type::Version => version(&scalar),
-        Type::Duration => scalar::duration(scalar.text)
-            .map(Value::from)
-            .ok_or_else(|| not_a_duration(scalar.node, &quoted(scalar.path)).into()),
+        Type::Duration | Type::Wait => match scalar::duration(scalar.text) {
+            Some(0) if ty == Type::Duration => Err(no_time(scalar.node, &quoted(scalar.path)).into()),
+            Some(seconds) => Ok(Value::from(seconds)),
+            None => Err(not_a_duration(scalar.node, &quoted(scalar.path)).into()),
+        },
         Type::Enum(known) => one_of(&scalar, known),
         Type::Name => name(&scalar),
         Type::Secret => secret(&scalar),

@@ -6,7 +6,7 @@ use super::inventory::{
 };
 use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
-use crate::model::{Phase, Scope, Value};
+use crate::model::{DURATION_PATTERN, Phase, Scope, Value};
 use crate::resource::{kinds, schema::kind_schema};
 use crate::transport::BOARDS;
 use serde_json::{Map, json};
@@ -15,7 +15,6 @@ use serde_json::{Map, json};
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 /// Names that become names of files.
 const LABEL: &str = "^[A-Za-z0-9][A-Za-z0-9._-]*$";
-const DURATION: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
 
 /// Returns the schema of an inventory.
 pub fn inventory_schema() -> Value {
@@ -82,7 +81,7 @@ fn share() -> Value {
 }
 
 fn duration() -> Value {
-    json!({ "type": "string", "pattern": DURATION, "minLength": 2 })
+    json!({ "type": "string", "pattern": DURATION_PATTERN, "minLength": 2 })
 }
 
 fn vars() -> Value {

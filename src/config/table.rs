@@ -62,6 +62,11 @@ impl<'n> Table<'n> {
         self.get(key).and_then(|node| duration(node, key, diags))
     }
 
+    /// Returns a duration that something may take, which is none of zero.
+    pub fn limit(&self, key: &str, diags: &mut Diags) -> Option<u64> {
+        self.get(key).and_then(|node| limit(node, key, diags))
+    }
+
     pub fn int(&self, key: &str, min: i64, max: i64, diags: &mut Diags) -> Option<i64> {
         self.get(key).and_then(|node| int(node, key, min, max, diags))
     }
@@ -150,13 +155,30 @@ pub(super) fn duration(node: &Node, key: &str, diags: &mut Diags) -> Option<u64>
     seconds
 }
 
+/// As [`duration`], for what cannot be zero.
+pub(super) fn limit(node: &Node, key: &str, diags: &mut Diags) -> Option<u64> {
+    match duration(node, key, diags)? {
+        0 => {
+            diags.push(no_time(node, &quoted(key)));
+            None
+        }
+        seconds => Some(seconds),
+    }
+}
+
+/// The message for a limit of zero.
+pub(super) fn no_time(node: &Node, what: &str) -> Diag {
+    Diag::error(Code::BadValue, format!("{what} must be longer than zero")).at(node.span)
+}
+
 pub(super) fn not_a_duration(node: &Node, what: &str) -> Diag {
     let diag = wrong_type(node, what, "a duration");
     match &node.data {
         Data::Scalar { text, .. } if scalar::int(text).is_some() => {
             diag.hint(format!("write the unit: `{text}s` or `{text}m`"))
         }
-        _ => diag.hint("write it like `30s`, `10m`, `4h` or `1h30m`"),
+        Data::Scalar { text, .. } if crate::model::parse_duration(text).is_some() => diag.hint("use whole seconds"),
+        _ => diag.hint(crate::model::DURATION_FORM),
     }
 }
 

@@ -200,7 +200,7 @@ pub(super) async fn observe_for(
     options: &Options,
     events: &Events,
 ) -> Observed {
-    say(options, events, Event::ObserveStarted { hosts: hosts.len() });
+    say(options, events, Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
     let one = |host: HostName| async move {
         let began = Instant::now();
         say(options, events, Event::Connecting { host: host.clone() });

@@ -1,6 +1,7 @@
 //! Plain values that every room speaks in. Nothing here does I/O or prints.
 
 mod disruption;
+mod duration;
 mod exit;
 mod hex;
 mod name;
@@ -10,6 +11,7 @@ mod untrusted;
 mod verdict;
 
 pub use disruption::Disruption;
+pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
 pub use exit::ExitCode;
 pub use hex::{hex, push_hex};
 pub use name::{HostName, StepId, kept_name};

@@ -199,7 +199,9 @@ pub(super) fn fields(table: &'static [Field], written: &Value) -> Fields {
 fn checked(ty: &Type, value: &Value) -> Value {
     match (ty, value) {
         (Type::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
-        (Type::Duration, Value::String(text)) => json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap()),
+        (Type::Duration | Type::Wait, Value::String(text)) => {
+            json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap())
+        }
         (Type::Map(inner), Value::Object(map)) => {
             map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into()
         }

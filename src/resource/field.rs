@@ -26,8 +26,10 @@ pub enum Type {
     },
     /// Text newtype: `560.10` stays `560.10`.
     Version,
-    /// `30s`, `10m`, `4h`.
+    /// `30s`, `10m`, `4h`, longer than zero.
     Duration,
+    /// A duration that may be zero.
+    Wait,
     Enum(&'static [&'static str]),
     List(&'static Type),
     /// Text keys to values of one type.

@@ -4,7 +4,7 @@ use super::{Field, Fields, Type};
 
 pub(super) const FIELD: Field = Field::optional(
     "lock_timeout",
-    Type::Duration,
+    Type::Wait,
     "How long other holders of the package manager's locks are waited for. Default `10m`.",
 );
 

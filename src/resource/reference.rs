@@ -48,7 +48,7 @@ fn words(ty: &Type) -> String {
         Type::Bool => "`true` or `false`".into(),
         Type::Int { min, max } => format!("whole number, {min} to {max}"),
         Type::Version => "version".into(),
-        Type::Duration => "duration (`30s`, `10m`, `4h`)".into(),
+        Type::Duration | Type::Wait => "duration (`30s`, `10m`, `4h`)".into(),
         Type::Enum(values) => values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" or "),
         Type::List(item) => format!("list of {}", words(item)),
         Type::Map(value) => format!("map of {}", words(value)),

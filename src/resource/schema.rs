@@ -42,7 +42,7 @@ fn typed(ty: &Type) -> Value {
         Type::Version => json!({ "type": ["string", "number"] }),
         Type::Path => pattern("^/"),
         Type::Mode => pattern("^[0-7]{3,4}$"),
-        Type::Duration => pattern("^[0-9]+(ms|s|m|h|d)$"),
+        Type::Duration | Type::Wait => pattern(crate::model::DURATION_PATTERN),
         Type::Name => pattern("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
         Type::Bool => json!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": TEMPLATE }] }),
         Type::Int { min, max } => json!({

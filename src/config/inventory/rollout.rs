@@ -51,7 +51,7 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
         max_restarting,
         quorum: quorum(&table, cx),
         reboot: table.get("reboot").and_then(|node| reboot(node, cx)).unwrap_or_default(),
-        reboot_timeout_s: table.duration("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
+        reboot_timeout_s: table.limit("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
         hours: table.get("hours").and_then(|node| hours(node, cx)),
         busy_wait_s: table.get("busy").and_then(|node| busy(node, cx)),
         slurm,
@@ -128,7 +128,7 @@ fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
     let group = group.and_then(|node| Some((table::text(node, "group", &mut cx.diags)?, node.span)));
     let mut may = |key| table.bool(key, &mut cx.diags).unwrap_or(false);
     let manner = Manner { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
-    let timeout_s = table.duration("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
+    let timeout_s = table.limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
     let grace_s = table.duration("grace", &mut cx.diags);
     let returns = returns(&table, cx);
     Some(NodeDrain { timeout_s, grace_s, manner, returns, ..plain(group?) })
@@ -136,7 +136,7 @@ fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
 
 /// What a node offers before it is given back: a number of each resource, or all that it has.
 fn returns(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Returns> {
-    let within = table.duration("returns_within", &mut cx.diags);
+    let within = table.limit("returns_within", &mut cx.diags);
     let Some(node) = table.get("returns") else {
         if let Some(key) = table.key("returns_within") {
             let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").at(key.span);

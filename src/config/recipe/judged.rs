@@ -28,7 +28,7 @@ pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
     one_of_two(&table, node, "an entry of `verify`", cx);
     report_realm(&table, said, about.is_some(), cx);
     let shows = table.get("shows").and_then(|node| Some((table::text(node, "shows", &mut cx.diags)?, node.span)));
-    let within_s = table.duration("within", &mut cx.diags);
+    let within_s = table.limit("within", &mut cx.diags);
     let of_cluster = said.unwrap_or(about.is_some());
     let name = table.require("name", &mut cx.diags)?;
     let span = name.span;

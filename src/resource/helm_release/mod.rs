@@ -83,7 +83,7 @@ const FIELDS: &[Field] = &[
     Field::optional("timeout", Type::Duration, "How long helm waits, for hooks too. Default `10m`."),
     Field::optional(
         "stale_after",
-        Type::Duration,
+        Type::Wait,
         "Age from which a pending release is what a killed helm left. Default `15m`.",
     ),
     Field::optional(

@@ -45,7 +45,7 @@ A run that is going on is never touched.
             Type::Bool,
             "Whether a run that was missed while the host was off is made up for. With `calendar` only. Default `false`.",
         ),
-        Field::optional("delay", Type::Duration, "Longest random delay, so that not all hosts start at once. Default none."),
+        Field::optional("delay", Type::Wait, "Longest random delay, so that not all hosts start at once. Default none."),
     ],
     build,
 };

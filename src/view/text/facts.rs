@@ -5,7 +5,7 @@ use super::{Text, group};
 use crate::model::{HostName, Value};
 use crate::plan::{HostSeen, Reach, Unreachable};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
-use crate::view::{count, escape, fold};
+use crate::view::{count, escape, fold, words};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -174,7 +174,7 @@ fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     let facts = || seen.iter().flat_map(|host| host.facts.0.values());
     let missing = facts().filter(|fact| fact.is_err()).count();
     let partly = facts().filter_map(|fact| fact.as_ref().ok()).filter(|value| untold(value) > 0).count();
-    let mut line = format!("facts: {}", count(seen.len(), "host"));
+    let mut line = format!("facts: {}", words::places_of(seen.iter().map(|seen| &seen.host)));
     if silent > 0 {
         line.push_str(&format!(", {} unreachable", paint(BAD, silent)));
     }

@@ -167,6 +167,6 @@ fn on_hosts(hosts: &[&HostName]) -> String {
     let folded = super::escape::line(&folded);
     match hosts {
         [_] => format!("on {folded}"),
-        _ => format!("= same on {}: {folded}", super::count(hosts.len(), "host")),
+        _ => format!("= same on {}: {folded}", super::words::places_of(hosts.iter().copied())),
     }
 }
