@@ -57,6 +57,7 @@ impl Place {
             context: "test".to_owned(),
             trusted: false,
             via: None,
+            withheld: Default::default(),
         };
         let cluster = runtime.block_on(kube::Cluster::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();
