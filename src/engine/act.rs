@@ -106,13 +106,7 @@ pub fn began(stdout: &[u8], dropped: u64, token: &Token) -> bool {
 
 /// Returns the last lines of what an action printed: enough to see why it failed.
 pub fn tail(output: &Untrusted) -> Untrusted {
-    const LINES: usize = 20;
-    const BYTES: usize = 16 * 1024;
-    let text = output.raw();
-    let from = (text.len().saturating_sub(BYTES)..text.len()).find(|at| text.is_char_boundary(*at));
-    let text = &text[from.unwrap_or(text.len())..];
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n").into()
+    output.last_lines()
 }
 
 /// Returns what an action printed, with a line that says so where its beginning is gone.

@@ -143,7 +143,12 @@ impl HostRun<'_> {
                 if stops(&result) && stopped.is_none() {
                     stopped = Some((turn.index, turn.expanded.id.clone()));
                 }
-                reports.push(StepReport { hint: ruling.judgement.hint.clone(), ..report(&case, turn, result) });
+                let (result, changes) = super::decide::stale_with_cause(result, &ruling.judgement, &self.steps);
+                reports.push(StepReport {
+                    hint: ruling.judgement.hint.clone(),
+                    changes,
+                    ..report(&case, turn, result)
+                });
             }
         }
         reports.into_iter().for_each(|report| self.enter(report));

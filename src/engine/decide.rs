@@ -2,9 +2,11 @@
 
 use super::event::StepResult;
 use super::host::HostRun;
+use super::report::StepReport;
 use crate::config::{Need, State};
 use crate::model::{Scope, StepId, Verdict};
 use crate::plan::{self, Case, Envelope, Ruling, StepPlan, Turn};
+use crate::resource::{Change, Judgement};
 
 impl HostRun<'_> {
     /// Compares what is seen now with what the plan relied on.
@@ -50,6 +52,7 @@ impl HostRun<'_> {
             _ if planned.basis == ruling.basis => Decision::Act,
             _ => stale(match plan::moved(&planned.before, &plan::relied(case, turn, &ruling.judgement)) {
                 Some(moved) if !planned.before.is_empty() => moved,
+                _ if describe(&planned.changes) == now => format!("{now}: not what the plan saw"),
                 _ => format!("planned: {}; now: {now}", describe(&planned.changes)),
             }),
         }
@@ -61,6 +64,21 @@ impl HostRun<'_> {
         let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
         self.planned.get(id).or_else(whole).copied()
     }
+}
+
+/// Completes a step that is stale: what it would change now, and which step of this very run changed the host last before it.
+pub(super) fn stale_with_cause(
+    result: StepResult,
+    judgement: &Judgement,
+    earlier: &[StepReport],
+) -> (StepResult, Vec<Change>) {
+    let StepResult::Stale { reason } = result else { return (result, Vec::new()) };
+    let cause = earlier.iter().rfind(|step| matches!(step.result, StepResult::Changed | StepResult::Failed { .. }));
+    let reason = match cause {
+        Some(step) => format!("{}; likely by `{}`, which ran before it in this run", reason.raw(), step.id).into(),
+        None => reason,
+    };
+    (StepResult::Stale { reason }, judgement.changes.clone())
 }
 
 /// Returns how a change goes beyond what the plan allows, if it does.
@@ -94,5 +112,39 @@ pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
     match changes {
         [] => "nothing it could name".to_owned(),
         some => some.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Disruption, Value};
+
+    #[test]
+    fn a_stale_step_names_the_step_of_its_run_that_acted_last_before_it() {
+        let change = Change::new("mode", Some("0600"), Some("0644"));
+        let judgement = Judgement::change("mode differs", vec![change.clone()], Disruption::D0, Value::Null);
+        let stale = || StepResult::Stale { reason: "`mode` moved".into() };
+        let ended = |name: &str, result| StepReport {
+            id: StepId::new("web", name),
+            title: name.into(),
+            result,
+            hint: None,
+            changes: Vec::new(),
+            took: Default::default(),
+            place: String::new(),
+        };
+        let ok = || StepResult::AlreadyOk { reason: "unchanged".into() };
+        let alone = stale_with_cause(stale(), &judgement, &[ended("a", ok())]);
+        assert_eq!(alone, (stale(), vec![change.clone()]), "nothing of this run acted");
+        let earlier = [ended("nginx", StepResult::Changed), ended("a", ok())];
+        let (StepResult::Stale { reason }, changes) = stale_with_cause(stale(), &judgement, &earlier) else { panic!() };
+        assert_eq!(reason.raw(), "`mode` moved; likely by `web/nginx`, which ran before it in this run");
+        assert_eq!(changes, [change]);
+        assert_eq!(
+            stale_with_cause(ok(), &judgement, &earlier),
+            (ok(), vec![]),
+            "of what is not stale nothing is told"
+        );
     }
 }

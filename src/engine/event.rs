@@ -1,7 +1,7 @@
 //! What a run says while it goes: one closed type, for every writer.
 
 use crate::model::{HostName, Outcome, StepId, Untrusted};
-use crate::plan::Unreachable;
+use crate::plan::{CheckRun, Unreachable};
 use crate::resource::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,15 @@ pub enum Event {
     /// A verification of the cluster does not hold yet: why. It is looked at again.
     AwaitingVerification { host: HostName, recipe: String, name: String, why: Untrusted },
     /// A verification ended.
-    Verified { host: HostName, recipe: String, name: String, result: VerifyResult },
+    Verified {
+        host: HostName,
+        recipe: String,
+        name: String,
+        result: VerifyResult,
+        /// What its command printed, where it does not hold or could not be told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<CheckRun>,
+    },
     /// A host is done.
     HostFinished { host: HostName, outcome: Outcome, reason: Untrusted },
     /// A host's window waits for its wave, or until there is room for it.

@@ -118,11 +118,12 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
                 place: String::new(),
             });
         }
-        Event::Verified { host, recipe, name, result } => {
+        Event::Verified { host, recipe, name, result, check } => {
             hosts.entry(host.clone()).or_default().verify.push(VerifyReport {
                 recipe: recipe.clone(),
                 name: name.clone(),
                 result: result.clone(),
+                check: check.clone(),
                 place: String::new(),
             });
         }

@@ -114,6 +114,7 @@ impl HostRun<'_> {
                 recipe: report.recipe.clone(),
                 name: report.name.clone(),
                 result: report.result.clone(),
+                check: report.check.clone(),
             });
         }
         reports
@@ -176,12 +177,16 @@ fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
         for verify in &instance.recipe.verify {
             let judged = || plan::verification(case, instance, verify);
             let pending = unsettled.pending.get(recipe).map(String::as_str);
-            let result = match unsettled.stopped.get(recipe) {
-                Some(step) => VerifyResult::Skipped { reason: format!("`{step}` did not get through").into() },
-                None => result(plan::despite(pending, judged())),
+            let (result, check) = match unsettled.stopped.get(recipe) {
+                Some(step) => (VerifyResult::Skipped { reason: format!("`{step}` did not get through").into() }, None),
+                None => {
+                    let judged = plan::despite(pending, judged());
+                    let check = plan::check_run(case, instance, verify, judged.0);
+                    (result(judged), check)
+                }
             };
             let place = case.ground.project.sources.place(verify.span);
-            reports.push(VerifyReport { recipe: recipe.clone(), name: verify.name.clone(), result, place });
+            reports.push(VerifyReport { recipe: recipe.clone(), name: verify.name.clone(), result, check, place });
         }
     }
     reports
@@ -204,6 +209,7 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
         recipe: verify.recipe.clone(),
         name: verify.name.clone(),
         result: result((verify.verdict, verify.reason.raw().to_owned())),
+        check: verify.check.clone(),
         place: verify.place.clone(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::event::{DrainedNode, Rebooted, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
-use crate::plan::LeftBehind;
+use crate::plan::{CheckRun, LeftBehind};
 use crate::resource::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,9 @@ pub struct VerifyReport {
     pub name: String,
     #[serde(flatten)]
     pub result: VerifyResult,
+    /// What its command printed, where it ran and does not hold or could not be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckRun>,
     pub place: String,
 }
 

@@ -98,5 +98,5 @@ fn of_step(step: &StepPlan) -> VerifyReport {
         Some(key) => format!("{}[{key}]", step.id.step),
         None => step.id.step.to_string(),
     };
-    VerifyReport { recipe: step.id.recipe.to_string(), name, result, place: step.place.to_string() }
+    VerifyReport { recipe: step.id.recipe.to_string(), name, result, check: None, place: step.place.to_string() }
 }

@@ -32,6 +32,17 @@ impl Untrusted {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Returns the last lines of an output: enough to see why a program failed.
+    pub fn last_lines(&self) -> Self {
+        const LINES: usize = 20;
+        const BYTES: usize = 16 * 1024;
+        let text = self.raw();
+        let from = (text.len().saturating_sub(BYTES)..text.len()).find(|at| text.is_char_boundary(*at));
+        let text = &text[from.unwrap_or(text.len())..];
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n").into()
+    }
 }
 
 impl From<&str> for Untrusted {

@@ -33,7 +33,9 @@ pub use demand::{demand, export_probes, is_input, of_turn, trace, verify_probes}
 pub use images::Images;
 pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, inputs_that_hold, judge};
 pub use memory::{identity, left};
-pub use model::{Counts, Envelope, Foresight, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning};
+pub use model::{
+    CheckRun, Counts, Envelope, Foresight, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning,
+};
 pub use planner::{Inputs, hosts_of, plan};
 pub use relied::{Relied, moved, relied};
 pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn, Waited};
@@ -41,6 +43,6 @@ pub use scope::{Published, choose, exported, published, read_turn};
 pub use seen::{HostSeen, NodeSeen, Reach, Refused, Stale, Unreachable};
 pub use span::{Spans, StepTable, Wait, above};
 pub use stale::{difference, moved_since};
-pub use verify::{despite, unproven, verification};
+pub use verify::{check_run, despite, unproven, verification};
 pub use walk::{provided, resource_of, rule, title};
 pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, futile, left_open, runs_unit};

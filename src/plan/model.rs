@@ -1,4 +1,4 @@
-//! The plan as a value: what would change where, why, and what it disturbs. It carries no commands.
+//! The plan as a value: what would change where, why, and what it disturbs. It carries no command that changes anything.
 
 use super::window::class;
 use super::{Reach, Refused, Relied, Rollout, Stage, Window};
@@ -149,6 +149,16 @@ impl StepPlan {
         self.acts() && self.envelope.as_ref().is_some_and(uncertain)
     }
 
+    /// Returns whether it cannot run whatever becomes of the steps that it needs: that is its own, and never told as waiting.
+    pub fn is_hindered(&self) -> bool {
+        matches!(self.verdict, Verdict::Blocked(_) | Verdict::Unknown)
+    }
+
+    /// Returns whether nothing but what it needs keeps it from running.
+    pub fn is_waiting(&self) -> bool {
+        self.waits_for.is_some() && !self.is_hindered()
+    }
+
     /// Returns whether apply would act on it.
     pub fn acts(&self) -> bool {
         self.verdict == Verdict::Change && self.waits_for.is_none() && self.held.is_none()
@@ -195,8 +205,21 @@ pub struct VerifyPlan {
     /// `Ok` holds, `Change` does not hold, `Unknown` could not be told, `Pending` is judged after changes.
     pub verdict: Verdict,
     pub reason: Untrusted,
+    /// What its command printed, where it ran and does not hold or could not be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckRun>,
     pub level: Level,
     pub place: String,
+}
+
+/// A read-only command of a recipe, as a host ran it. Secrets are masked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct CheckRun {
+    pub command: Untrusted,
+    /// Exit status; 128 + n for signal n.
+    pub status: i32,
+    /// The last lines that it printed: stdout, then stderr.
+    pub output: Untrusted,
 }
 
 /// How many of what.
@@ -212,7 +235,7 @@ pub struct Counts {
     pub cluster_changing: bool,
     /// Those of them that apply would change nothing on.
     pub refused: usize,
-    /// Steps on hosts, by verdict.
+    /// Steps on hosts, by verdict. Each blocked or unknown one counts as that, also where it needs another one that is.
     pub ok: usize,
     pub change: usize,
     pub pending: usize,
@@ -221,7 +244,7 @@ pub struct Counts {
     pub not_applicable: usize,
     /// Changes that rest on a prediction or an envelope.
     pub predicted: usize,
-    /// Steps that are skipped because of what they need.
+    /// Steps that nothing but what they need keeps from running: they are skipped for it.
     pub waiting: usize,
     /// Steps that could run and are held back.
     pub held: usize,
@@ -275,7 +298,7 @@ impl Plan {
 impl Counts {
     fn step(&mut self, step: &StepPlan) {
         match step.verdict {
-            _ if step.waits_for.is_some() => self.waiting += 1,
+            _ if step.is_waiting() => self.waiting += 1,
             _ if step.held.is_some() => self.held += 1,
             Verdict::Ok => self.ok += 1,
             Verdict::Change => self.change += 1,

@@ -87,11 +87,21 @@ pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
 }
 
 fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String {
+    // Two digests tell a person nothing but that.
+    if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
+        return format!("`{what}` is not what the plan saw");
+    }
     let value = |value: Option<&Untrusted>| match value.map(Untrusted::raw) {
         None | Some("null") => "nothing".to_owned(),
         Some(text) => text.to_owned(),
     };
     format!("`{what}` was {} and is {}", value(from), value(to))
+}
+
+/// Whether a value stands for one that is too long to tell, or is a digest itself.
+fn is_digest(value: &Untrusted) -> bool {
+    let digits = value.raw().trim_matches('"').trim_start_matches("sha256:");
+    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -100,6 +110,14 @@ mod tests {
 
     fn parts(list: &[(&str, &str)]) -> Vec<Relied> {
         list.iter().map(|(what, value)| Relied { what: (*what).into(), value: (*value).into() }).collect()
+    }
+
+    #[test]
+    fn two_digests_are_told_as_a_difference() {
+        let digest = |text: &str| digest(text);
+        let (old, new) = (digest("a"), format!("\"{}\"", digest("b").trim_start_matches("sha256:")));
+        let moved = moved(&parts(&[("content", &old)]), &parts(&[("content", &new)]));
+        assert_eq!(moved.as_deref(), Some("`content` is not what the plan saw"));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use super::case::Case;
 use super::demand::{check_probe, verify_id};
 use super::judge::check_status;
-use super::model::{StepPlan, VerifyPlan};
+use super::model::{CheckRun, StepPlan, VerifyPlan};
 use crate::config::{About, Instance, Judged, Verify};
-use crate::model::{Value, Verdict};
+use crate::model::{SecretStore, Untrusted, Value, Verdict};
 use crate::probe::{ObjectsAsked, Probe, Reading};
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
                 name: verify.name.clone(),
                 verdict: judged.0,
                 reason: judged.1.into(),
+                check: check_run(case, instance, verify, judged.0),
                 level: verify.level,
                 place: case.ground.project.sources.place(verify.span),
             });
@@ -70,6 +71,24 @@ pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) 
             Some(Err(why)) => (Verdict::Unknown, why),
         },
     }
+}
+
+/// Returns what the command of a verification printed, where that explains its verdict.
+pub fn check_run(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify, verdict: Verdict) -> Option<CheckRun> {
+    if !matches!(verdict, Verdict::Change | Verdict::Unknown) || verify.about.is_some() {
+        return None;
+    }
+    let judged = case.ground.expander.verify(case.host, instance, verify, &case.known());
+    let probe = check_probe(&verify_id(&instance.recipe.name, &verify.name), &judged, None)?;
+    let (Probe::Check { script, .. }, Ok(Reading::Output(output))) = (&probe, case.seen.observation.get(&probe)) else {
+        return None;
+    };
+    let printed = [&output.stdout, &output.stderr].map(|text| text.raw().trim_end()).join("\n");
+    Some(CheckRun {
+        command: SecretStore::mask(script.trim()).into(),
+        status: output.status,
+        output: Untrusted::new(case.ground.secrets.scrub(printed.trim_matches('\n'))).last_lines(),
+    })
 }
 
 fn fails(verify: &Verify, shown: Option<&str>) -> String {

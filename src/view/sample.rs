@@ -9,7 +9,7 @@ use crate::engine::{
     VerifyReport, VerifyResult, Weight,
 };
 use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
-use crate::plan::{Envelope, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
+use crate::plan::{CheckRun, Envelope, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
 use crate::resource::Change;
 use std::time::Duration;
 
@@ -123,6 +123,7 @@ pub fn verify(name: &str, verdict: Verdict, reason: &str) -> VerifyPlan {
         name: name.into(),
         verdict,
         reason: reason.into(),
+        check: None,
         level: Level::L2,
         place: "recipes/base.yaml:30:5".into(),
     }
@@ -201,7 +202,8 @@ pub fn hostile_plan(text: &str) -> Plan {
         ],
     );
     first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
-    first.verify = vec![VerifyPlan { recipe: text.into(), ..verify(text, Verdict::Change, text) }];
+    let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });
+    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify(text, Verdict::Change, text) }];
     first.undeclared = vec![left(text, text, text, true)];
     first.warnings = vec![Warning { why: text.into(), hint: None }];
     let why = Unreachable::new(text, texts());
@@ -245,7 +247,13 @@ pub fn step_report(step: &str, result: StepResult) -> StepReport {
 }
 
 pub fn verify_report(name: &str, result: VerifyResult) -> VerifyReport {
-    VerifyReport { recipe: "base".into(), name: name.into(), result, place: "recipes/base.yaml:30:5".into() }
+    VerifyReport {
+        recipe: "base".into(),
+        name: name.into(),
+        result,
+        check: None,
+        place: "recipes/base.yaml:30:5".into(),
+    }
 }
 
 /// A host whose outcome follows from what is in it.
@@ -359,6 +367,7 @@ pub fn hostile_report(text: &str) -> Report {
         recipe: text.into(),
         name: text.into(),
         result: VerifyResult::Failed { reason: text.into() },
+        check: Some(CheckRun { command: text.into(), status: 1, output: text.into() }),
         place: text.into(),
     };
     let mut first = host_report(text, steps.to_vec(), vec![verify]);

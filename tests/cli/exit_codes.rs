@@ -48,7 +48,7 @@ fn step(result: StepResult) -> StepReport {
 }
 
 fn verify(result: VerifyResult) -> VerifyReport {
-    VerifyReport { recipe: "r".into(), name: "v".into(), result, place: String::new() }
+    VerifyReport { recipe: "r".into(), name: "v".into(), result, check: None, place: String::new() }
 }
 
 fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
@@ -189,6 +189,7 @@ fn judged(verdict: Verdict) -> HostPlan {
         name: "v".into(),
         verdict,
         reason: why(),
+        check: None,
         level: Level::L0,
         place: String::new(),
     };

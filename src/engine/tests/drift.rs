@@ -48,6 +48,11 @@ fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
     assert_eq!((told(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
 }
 
+/// Programs that sort findings by file need no title to read.
+fn is_path_of(found: &Finding, stage: &Stage, name: &str) -> bool {
+    found.path.as_ref().map(|path| path.raw().to_owned()) == Some(stage.root("n1").join(name).into_string())
+}
+
 #[test]
 fn a_machine_that_was_changed_is_told_by_attribute() {
     let stage = stage();
@@ -62,6 +67,7 @@ fn a_machine_that_was_changed_is_told_by_attribute() {
     assert_eq!((last.value.as_ref(), last.user.raw()), (content.desired.as_ref(), "test"));
     assert_eq!((content.severity, content.place.as_str()), (Severity::Medium, content.place.as_str()));
     assert!(content.place.contains("recipes/base.yaml:"), "{}", content.place);
+    assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, "page")), "{:#?}", drift.findings);
     assert_eq!(stage.run().code(), 0);
     assert_eq!(told(&stage.drift()), []);
 }
@@ -73,7 +79,7 @@ fn what_is_missing_as_a_whole_is_one_finding() {
     std::fs::remove_file(stage.root("n1").join("page")).unwrap();
     let drift = stage.drift();
     assert_eq!(told(&drift), [found("page", "exists", Cause::MachineChanged)]);
-    assert!(drift.findings[0].observed.is_none());
+    assert!(drift.findings[0].observed.is_none() && is_path_of(&drift.findings[0], &stage, "page"));
 }
 
 #[test]
@@ -109,6 +115,7 @@ fn what_is_declared_no_more_is_a_finding() {
     let causes: Vec<_> = drift.findings.iter().map(|f| (f.step.raw(), f.aspect, f.cause)).collect();
     let left = |step| (step, Aspect::Undeclared, Cause::NoLongerDeclared);
     assert_eq!(causes, [left("other"), left("page")]);
+    assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, found.step.raw())), "{:#?}", drift.findings);
 }
 
 #[test]
@@ -120,6 +127,23 @@ fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
     let drift = stage.drift();
     assert_eq!(told(&drift), [found("fit", "", Cause::MachineChanged)]);
     assert_eq!((drift.findings[0].aspect, drift.findings[0].severity), (Aspect::Verification, Severity::High));
+}
+
+/// Whoever reads that a check failed needs no shell on the host to see why.
+#[test]
+fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
+    let check =
+        "  - { name: fit, check: 'echo found $(ls @root/broken 2>/dev/null); echo why >&2; test ! -e @root/broken' }\n";
+    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &format!("{BASE}{check}"))]);
+    stage.put("n1", "broken");
+    let ran = stage.run();
+    let broken = stage.root("n1").join("broken");
+    let failed = ran.report.hosts[0].verify.iter().find(|verify| verify.name == "fit").unwrap();
+    let run = failed.check.as_ref().unwrap();
+    assert!(run.command.raw().starts_with("echo found") && run.command.raw().contains(broken.as_str()), "{run:?}");
+    assert_eq!((run.status, run.output.raw().to_owned()), (1, format!("found {broken}\nwhy")));
+    let held = ran.report.hosts[0].verify.iter().find(|verify| verify.name == "readable").unwrap();
+    assert_eq!(held.check, None, "what holds needs no explanation");
 }
 
 /// What a plan predicts is no observation: it is told as a count, and the step that moved is told alone.

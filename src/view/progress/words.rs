@@ -68,7 +68,7 @@ pub fn line(event: &Event) -> Option<Line> {
             let what = format!("waits for {}: {}", escape::line(recipe), escape::line(name));
             Line::new(Normal, of(host, &format!("{what}: {}", shown(why))))
         }
-        Event::Verified { host, recipe, name, result } => verified(host, recipe, name, result),
+        Event::Verified { host, recipe, name, result, .. } => verified(host, recipe, name, result),
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
         Event::AwaitingWindow { .. }
         | Event::Busy { .. }

@@ -1,6 +1,7 @@
 //! The text writer: for people, grouped by what is equal, worst first.
 
 mod chart;
+mod check;
 pub(super) mod closing;
 mod diff;
 mod doctor;

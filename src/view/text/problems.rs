@@ -1,5 +1,6 @@
 //! What went wrong in a run, each problem once with all hosts that have it.
 
+use super::check::describe_check;
 use super::on_hosts;
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, Outcome, Untrusted};
@@ -157,7 +158,11 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
     let id = step.id.to_string();
     let head = format!("{} ({})", escape::line(&id), escape::text(&step.title));
     let hint = step.hint.iter().map(|hint| format!("\n    hint: {}", escape::line(hint))).collect::<String>();
-    let why = why + &hint;
+    let diffs = match &step.result {
+        StepResult::Stale { .. } => would_change(step),
+        _ => String::new(),
+    };
+    let why = why + &diffs + &hint;
     Some((sort, with_place(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
 }
 
@@ -168,7 +173,19 @@ fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
         VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => return None,
     };
     let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
-    Some((sort, with_place(format!("{}\n    {}", paint(HEAD, head), plain(reason)), &verify.place)))
+    let check = describe_check(verify.check.as_ref());
+    Some((sort, with_place(format!("{}\n    {}{check}", paint(HEAD, head), plain(reason)), &verify.place)))
+}
+
+/// What a stale step would change now: the diffs, where its reason can only name what differs.
+fn would_change(step: &StepReport) -> String {
+    let mut text = String::new();
+    for change in step.changes.iter().filter(|change| !change.secret) {
+        let Some(diff) = &change.diff else { continue };
+        text += &format!("\n    {} now (- on the host, + declared):", escape::line(&change.attribute));
+        escape::block(diff.raw()).for_each(|line| text += &format!("\n      {line}"));
+    }
+    text
 }
 
 fn plain(reason: &Untrusted) -> String {

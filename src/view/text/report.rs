@@ -1,7 +1,7 @@
 //! A report: problems first, then one row per host, then the sums and the next command.
 
 use super::{Text, problems, rows, sections};
-use crate::engine::{Report, StepResult};
+use crate::engine::{Report, StepResult, VerifyResult};
 use crate::model::{ExitCode, Outcome};
 use crate::view::fold::fold;
 use crate::view::style::{BAD, GOOD, paint};
@@ -80,8 +80,28 @@ fn verifications(report: &Report) -> Option<String> {
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 
+/// Returns `fix what `web: page answers` checks (recipes/web.yaml:30:5)`, with how many more there are.
+fn failed_check(report: &Report) -> Option<String> {
+    // Of a verify, steps are among them: a plan tells what they would change.
+    let of_recipe = report.verb == "apply";
+    let all = report.hosts.iter().flat_map(|host| &host.verify);
+    let failed = all
+        .filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && (of_recipe || verify.check.is_some()));
+    let mut names: Vec<(&str, &str, &str)> =
+        failed.map(|verify| (&*verify.recipe, &*verify.name, &*verify.place)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    let (recipe, name, place) = names.first()?;
+    let place = if place.is_empty() { String::new() } else { format!(" ({})", escape::line(place)) };
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    Some(format!("fix what `{}: {}` checks{place}{more}", escape::line(recipe), escape::line(name)))
+}
+
 /// What is worth doing next depends on what the exit code says.
 fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(check) = failed_check(report).filter(|_| exit == ExitCode::VerifyFailed && text.target.is_some()) {
+        return writeln!(out, "next: {check}");
+    }
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, _) => Ok(()),
         (ExitCode::Stale, _) => text.next("plan", out),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drift::{Known, Offender, RunLine};
+use crate::engine::VerifyReport;
 use crate::model::Outcome;
 use crate::probe::Unknown;
 use crate::view::escape::{self, tests::HOSTILE};
@@ -169,8 +170,14 @@ fn a_report_of_success_ends_without_a_next_command() {
 
 #[test]
 fn a_verification_that_fails_says_so() {
-    let failed = crate::engine::VerifyResult::Failed { reason: "exit status 7".into() };
-    let host = sample::host_report("a", vec![], vec![sample::verify_report("page answers", failed)]);
+    let failed = crate::engine::VerifyResult::Failed { reason: "the check exited 1".into() };
+    let check = crate::plan::CheckRun {
+        command: "curl -sf http://localhost:8080/".into(),
+        status: 1,
+        output: "curl: (7) Failed to connect\nto localhost".into(),
+    };
+    let failed = VerifyReport { check: Some(check), ..sample::verify_report("page answers", failed) };
+    let host = sample::host_report("a", vec![], vec![failed]);
     insta::assert_snapshot!(report(&sample::report("verify", vec![host])));
 }
 
@@ -178,6 +185,19 @@ fn a_verification_that_fails_says_so() {
 fn a_host_that_fails_without_a_step_tells_why() {
     let shown = report(&sample::report("apply", vec![sample::ended("a", Outcome::Failed, "lost the link twice")]));
     assert!(shown.contains("x failed: lost the link twice\n    hint: run `ssh -v` to see more\n    on a\n"), "{shown}");
+}
+
+/// A digest tells nobody what moved: the diff does.
+#[test]
+fn a_stale_step_shows_what_it_would_change() {
+    let mut change = crate::resource::Change::new("content", None, None);
+    change.diff = Some("@@ -1 +1 @@\n-theirs\n+ours\n".into());
+    let stale = crate::engine::StepResult::Stale { reason: "`content` is not what the plan saw".into() };
+    let step = crate::engine::StepReport { changes: vec![change], ..sample::step_report("banner", stale) };
+    let shown = report(&sample::report("apply", vec![sample::host_report("a", vec![step], vec![])]));
+    let diff = "    `content` is not what the plan saw\n    content now (- on the host, + declared):\n      @@ -1 +1 @@\n      \
+                -theirs\n      +ours\n";
+    assert!(shown.contains(diff), "{shown}");
 }
 
 fn seen() -> Vec<HostSeen> {

@@ -41,8 +41,13 @@ fn all() -> Vec<Event> {
     let step = || StepId::new("base", "nginx");
     let flight = || vec![(host("node-01"), step())];
     let node = || host("node-01");
-    let because_verify =
-        |result| Event::Verified { host: node(), recipe: "base".into(), name: "page answers".into(), result };
+    let because_verify = |result| Event::Verified {
+        host: node(),
+        recipe: "base".into(),
+        name: "page answers".into(),
+        result,
+        check: None,
+    };
     vec![
         Event::ObserveStarted { hosts: 3 },
         Event::Connecting { host: node() },
