@@ -258,6 +258,7 @@ impl OneHost<'_, '_> {
         let paths = paths(turn);
         for change in attributes(step) {
             let mut finding = self.of_step(step);
+            finding.path = paths.first().map(|path| path.as_str().into());
             tell(&mut finding, change.as_ref());
             explain(&mut finding, step, change.as_ref(), digest.as_deref(), record.as_ref());
             self.push(finding, &paths);
@@ -325,9 +326,11 @@ impl OneHost<'_, '_> {
         let whole = left.step.raw();
         let (recipe, step) = whole.split_once('/').unwrap_or(("", whole));
         let record = case.seen.record(&case.ground.project.cluster, whole).map(Applied::new);
+        let is_path = record.as_ref().is_some_and(|record| record.is_about_path(left.title.raw()));
         let finding = Finding {
             kind: left.kind.clone(),
             title: left.title.clone(),
+            path: is_path.then(|| left.title.clone()),
             reason: "was applied once and is declared no more".into(),
             cause: Cause::NoLongerDeclared,
             severity: Severity::Low,
@@ -349,6 +352,7 @@ impl OneHost<'_, '_> {
             attribute: None,
             kind: Untrusted::default(),
             title: Untrusted::default(),
+            path: None,
             verdict: Verdict::Change,
             reason: Untrusted::default(),
             hint: None,

@@ -31,6 +31,16 @@ impl<'r> Applied<'r> {
         }
     }
 
+    /// Returns whether the step was about a path then, or before it was declared to be about something else.
+    pub fn is_about_path(&self, path: &str) -> bool {
+        let claims = |record: &Value| {
+            let claims = record.pointer("/identity/claims").and_then(Value::as_array);
+            claims.is_some_and(|claims| claims.iter().any(|claim| claim[0] == "path" && claim[1] == path))
+        };
+        let former = self.0.get("left").and_then(Value::as_array);
+        claims(self.0) || former.is_some_and(|left| left.iter().any(claims))
+    }
+
     /// Returns whether what the step is about was taken away then.
     pub fn is_removal(&self) -> bool {
         let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);

@@ -91,6 +91,9 @@ pub struct Finding {
     pub kind: Untrusted,
     /// What it is about: `/etc/motd`, `nginx`.
     pub title: Untrusted,
+    /// The file, directory or link that the finding is about, or about a part of; absent where it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Untrusted>,
     pub verdict: Verdict,
     /// A lowercase fragment: what is not as declared.
     pub reason: Untrusted,

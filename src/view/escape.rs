@@ -34,6 +34,18 @@ pub fn short(text: &str, limit: usize) -> String {
     }
 }
 
+/// Returns a value for a context of one line, cut as by [`short`]: one that is empty is told as that, so that no sentence
+/// has a hole.
+pub fn value(text: &str, limit: usize) -> String {
+    match text.is_empty() {
+        true => EMPTY.to_owned(),
+        false => short(text, limit),
+    }
+}
+
+/// What stands for a value without a character.
+pub const EMPTY: &str = "(empty)";
+
 /// Returns untrusted text for a context of one line.
 pub fn text(text: &Untrusted) -> Cow<'_, str> {
     line(text.raw())

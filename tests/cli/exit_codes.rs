@@ -266,6 +266,7 @@ fn drifted(cause: Cause, verdict: Verdict) -> Finding {
         attribute: None,
         kind: text(),
         title: text(),
+        path: None,
         verdict,
         reason: text(),
         hint: None,

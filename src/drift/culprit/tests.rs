@@ -92,6 +92,7 @@ fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> 
         attribute: Some(attribute.into()),
         kind: kind.into(),
         title: title.into(),
+        path: None,
         verdict: Verdict::Change,
         reason: "differs".into(),
         hint: None,

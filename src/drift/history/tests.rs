@@ -32,6 +32,7 @@ fn finding(value: &str, time: &str) -> Finding {
         attribute: Some("mode".into()),
         kind: "file".into(),
         title: "/etc/motd".into(),
+        path: None,
         verdict: Verdict::Change,
         reason: "mode differs".into(),
         hint: None,

@@ -16,7 +16,9 @@ pub fn what(finding: &Finding) -> String {
     match finding.aspect {
         Aspect::Verification => finding.step.raw().to_owned(),
         Aspect::Health | Aspect::Node => finding.title.raw().to_owned(),
-        Aspect::Step | Aspect::Undeclared => format!("{} {}", finding.kind.raw(), finding.title.raw()),
+        Aspect::Step | Aspect::Undeclared => {
+            format!("{} {}", finding.kind.raw(), finding.title.raw()).trim().to_owned()
+        }
     }
 }
 
@@ -37,22 +39,32 @@ pub fn full_name(finding: &Finding) -> String {
 /// Returns who moved, and what is not as declared. `findings` are those of one step, one for each attribute.
 pub fn why(findings: &[&Finding]) -> String {
     let mut reasons: Vec<&str> = findings.iter().map(|finding| finding.reason.raw()).collect();
+    reasons.retain(|reason| !reason.is_empty());
     reasons.dedup();
     let reason = reasons.join(", ");
-    match findings.first().map(|first| (first.cause, first.verdict)) {
-        None | Some((Cause::NoLongerDeclared | Cause::HardwareFault, _)) => reason,
-        Some((cause, Verdict::Blocked(class))) => format!("blocked ({}), {}: {reason}", class.name(), cause.meaning()),
-        Some((cause, _)) => format!("{}: {reason}", cause.meaning()),
+    let head = match findings.first().map(|first| (first.cause, first.verdict)) {
+        None => return reason,
+        Some((Cause::NoLongerDeclared | Cause::HardwareFault, _)) if !reason.is_empty() => return reason,
+        Some((cause, Verdict::Blocked(class))) => format!("blocked ({}), {}", class.name(), cause.meaning()),
+        Some((cause, _)) => cause.meaning().to_owned(),
+    };
+    match reason.is_empty() {
+        true => head,
+        false => format!("{head}: {reason}"),
     }
 }
+
+/// The label of the row that quotes a command line: it is exact, where other rows are sentences.
+pub const WHO: &str = "who";
 
 /// Returns all else that is told of findings that are equal but for host and times. `now` is the time of the run.
 pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     let Some(first) = findings.first() else { return Vec::new() };
     let mut rows = Vec::new();
-    let mut row = |label, text: Option<String>| rows.extend(text.map(|text| (label, text)));
+    let mut row =
+        |label, text: Option<String>| rows.extend(text.filter(|text| !text.is_empty()).map(|text| (label, text)));
     row("cause", Some(first.cause.name().to_owned()));
-    row("who", who(findings));
+    row(WHO, who(findings));
     row("since", since(findings, now));
     row("also", (first.also > 0).then(|| format!("{} of the recipe beside this one", count(first.also, "step"))));
     row("hint", first.hint.clone());
@@ -104,8 +116,12 @@ pub enum Value<'a> {
     /// The finding is about no attribute, or its reason says it all.
     Said,
     Secret,
-    /// A unified diff: minus as it is, plus as declared.
-    Diff(&'a str),
+    /// A unified diff: minus what is there, plus what is declared; with both as a value where one of them is none.
+    Diff {
+        diff: &'a str,
+        observed: Option<&'a str>,
+        desired: Option<&'a str>,
+    },
     /// What is there, what is declared, and what was applied where that is something else.
     Pair {
         observed: Option<&'a str>,
@@ -118,27 +134,32 @@ pub enum Value<'a> {
 pub fn value(finding: &Finding) -> Value<'_> {
     let applied = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
     let applied = applied.filter(|applied| Some(*applied) != finding.desired.as_ref()).map(Untrusted::raw);
-    let raw = |text: &'_ Option<Untrusted>| text.is_some();
+    let observed = finding.observed.as_ref().map(Untrusted::raw);
+    let desired = finding.desired.as_ref().map(Untrusted::raw);
+    let diff = finding.diff.as_ref().map(Untrusted::raw).filter(|diff| !diff.is_empty());
     match &finding.attribute {
         None => Value::Said,
         Some(_) if finding.aspect != Aspect::Step => Value::Said,
         Some(_) if finding.secret => Value::Secret,
-        Some(_) if finding.diff.is_some() => Value::Diff(finding.diff.as_ref().map_or("", Untrusted::raw)),
-        Some(_) if !raw(&finding.desired) && !raw(&finding.observed) => Value::Said,
-        Some(_) => Value::Pair {
-            observed: finding.observed.as_ref().map(Untrusted::raw),
-            desired: finding.desired.as_ref().map(Untrusted::raw),
-            applied,
+        Some(_) => match (diff, observed, desired) {
+            (Some(diff), ..) => Value::Diff { diff, observed, desired },
+            (None, None, None) => Value::Said,
+            (None, ..) => Value::Pair { observed, desired, applied },
         },
     }
 }
 
-/// Returns a value of [`Value::Pair`] as a sentence; `show` escapes and cuts each value.
+/// Returns a value as a sentence; `show` escapes and cuts each part of it for the grammar of its writer.
 pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
     match value {
         Value::Said => String::new(),
         Value::Secret => "(secret, not shown)".to_owned(),
-        Value::Diff(_) => "- as it is, + as declared".to_owned(),
+        Value::Diff { observed: Some(_), desired: Some(_), .. } | Value::Diff { observed: None, desired: None, .. } => {
+            "differs (- observed, + declared)".to_owned()
+        }
+        Value::Diff { observed, desired, .. } => {
+            pair(&Value::Pair { observed: *observed, desired: *desired, applied: None }, show)
+        }
         Value::Pair { observed, desired, applied } => {
             let is = observed.map_or_else(|| "not there".to_owned(), &show);
             let declared = desired.map_or_else(|| "gone".to_owned(), &show);

@@ -145,9 +145,9 @@ fn text(xml: &mut Xml<'_>, element: &str, text: &str) -> io::Result<()> {
 fn body(finding: &Finding, now: &str) -> String {
     let mut lines = vec![format!("{} (severity {})", about::what(finding), finding.severity.name())];
     let value = about::value(finding);
-    let shown = about::pair(&value, |text| escape::short(text, VALUE));
+    let shown = about::pair(&value, |text| escape::value(text, VALUE));
     lines.extend((!shown.is_empty()).then(|| format!("{}: {shown}", finding.attribute.as_deref().unwrap_or_default())));
-    if let about::Value::Diff(diff) = value {
+    if let about::Value::Diff { diff, .. } = value {
         let all: Vec<&str> = diff.trim_end_matches('\n').split('\n').collect();
         lines.extend(all.iter().take(LINES).map(|line| (*line).to_owned()));
         lines.extend((all.len() > LINES).then(|| format!("({} more lines)", all.len() - LINES)));

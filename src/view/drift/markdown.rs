@@ -6,7 +6,7 @@ use super::{Told, about, folded};
 use crate::drift::{Cause, Finding, Severity};
 use crate::facts::outliers::Odd;
 use crate::model::{HostName, Untrusted};
-use crate::view::markdown::page::{Page, block, code, span};
+use crate::view::markdown::page::{Page, block, code, prose, span};
 use crate::view::text::drift::entry::{Entry, entries};
 use crate::view::{count, odd, took, words};
 use std::collections::BTreeMap;
@@ -124,12 +124,13 @@ fn body(entry: &Entry<'_>, now: &str) -> String {
     let first = entry.first();
     let firsts: Vec<&Finding> = entry.attributes().iter().map(|findings| findings[0]).collect();
     let name = about::name(&first.recipe, &first.step);
-    let mut out = format!("{}: {}\n\n", span(&name, NAME), span(&about::why(&firsts), VALUE));
+    let mut out = format!("{}: {}\n\n", span(&name, NAME), prose(&about::why(&firsts), VALUE));
     firsts.iter().for_each(|finding| attribute(finding, &mut out));
     let all: Vec<&Finding> = entry.all().collect();
     for (label, text) in about::rows(&all, now) {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "- {label}: {}", span(&text, VALUE));
+        let _ =
+            writeln!(out, "- {label}: {}", if label == about::WHO { span(&text, VALUE) } else { prose(&text, VALUE) });
     }
     out
 }
@@ -141,7 +142,7 @@ fn attribute(finding: &Finding, out: &mut String) {
     let shown = about::pair(&value, |text| span(text, VALUE));
     // Writing to a `String` cannot fail.
     let _ = match value {
-        about::Value::Diff(diff) => writeln!(out, "- {name}:\n\n{}", block("diff", diff)),
+        about::Value::Diff { diff, .. } => writeln!(out, "- {name}: {shown}\n\n{}", block("diff", diff)),
         _ => writeln!(out, "- {name}: {shown}"),
     };
 }
@@ -150,5 +151,5 @@ fn attribute(finding: &Finding, out: &mut String) {
 fn aside(what: &str, name: &str, why: &Untrusted, on: &[&HostName]) -> String {
     let name = if name.is_empty() { String::new() } else { format!(" {name}") };
     let hosts = format!("{}: {}", count(on.len(), "host"), span(&folded(on), NAME));
-    format!("- **{what}**{name}: {} on {hosts}\n\n", span(why.raw(), VALUE))
+    format!("- **{what}**{name}: {} on {hosts}\n\n", prose(why.raw(), VALUE))
 }

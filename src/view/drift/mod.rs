@@ -3,7 +3,9 @@
 //! Architecture Invariant: what is told of a finding is collected once (`about`); a format only says how it looks. So what
 //! is added there stands in every format.
 
-mod about;
+pub(in crate::view) mod about;
+#[cfg(test)]
+mod holes;
 mod html;
 mod junit;
 mod markdown;

@@ -116,7 +116,7 @@ fn plain(text: &str) -> String {
 fn message(finding: &Finding) -> String {
     let what = format!("{} on {}: {}", about::what(finding), finding.host, about::why(&[finding]));
     let value = about::value(finding);
-    let shown = about::pair(&value, |text| escape::short(text, VALUE));
+    let shown = about::pair(&value, |text| escape::value(text, VALUE));
     match (&finding.attribute, shown.is_empty()) {
         (Some(attribute), false) => plain(&format!("{what}; {attribute}: {shown}")),
         _ => plain(&what),
@@ -167,7 +167,7 @@ fn properties(finding: &Finding, now: &str) -> Value {
     bag.insert("host".into(), finding.host.as_str().into());
     bag.insert("severity".into(), finding.severity.name().into());
     bag.insert("firstSeen".into(), finding.first_seen.as_str().into());
-    if let about::Value::Diff(diff) = about::value(finding) {
+    if let about::Value::Diff { diff, .. } = about::value(finding) {
         bag.insert("diff".into(), diff.into());
     }
     bag.extend(about::rows(&[finding], now).into_iter().map(|(label, text)| (label.replace(' ', "-"), text.into())));

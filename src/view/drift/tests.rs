@@ -22,9 +22,9 @@ pub fn runs() -> Vec<RunLine> {
     [2, 9, 5, 11].into_iter().enumerate().map(run).collect()
 }
 
-type Writer = fn(&Told<'_>, &mut dyn Write) -> io::Result<()>;
+pub type Writer = fn(&Told<'_>, &mut dyn Write) -> io::Result<()>;
 
-fn written(drift: &Drift, writer: Writer) -> String {
+pub fn written(drift: &Drift, writer: Writer) -> String {
     let runs = runs();
     let told = Told { drift, exit: drift.exit_code(), runs: &runs, last_success: "2026-11-21T09:15:00Z".parse().ok() };
     let mut out = Vec::new();

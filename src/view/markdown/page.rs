@@ -21,12 +21,14 @@ pub struct Page {
     text: String,
     /// How many parts did not fit, by what they are.
     cut: Vec<(&'static str, usize)>,
+    /// Bytes that no part may take: they are for one that comes later.
+    reserved: usize,
 }
 
 impl Page {
     /// Appends a part, or the first of its shorter forms that fits; what fits in no form is counted as one `what`.
     pub fn part(&mut self, what: &'static str, forms: &[String]) {
-        let room = LIMIT.saturating_sub(RESERVE + self.text.len());
+        let room = LIMIT.saturating_sub(RESERVE + self.reserved + self.text.len());
         match forms.iter().position(|form| form.len() < room) {
             Some(0) => self.text += &forms[0],
             Some(at) => {
@@ -35,6 +37,11 @@ impl Page {
             }
             None => self.count(what),
         }
+    }
+
+    /// Keeps bytes free for a part that comes later, until it is set to 0.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.reserved = bytes;
     }
 
     fn count(&mut self, what: &'static str) {
@@ -67,6 +74,12 @@ pub fn span(raw: &str, limit: usize) -> String {
     }
 }
 
+/// Returns a sentence of forge's for a place where Markdown is read: as [`span`], with its own marks of names, which would
+/// be read as backticks there, as quotes.
+pub fn prose(raw: &str, limit: usize) -> String {
+    span(&raw.replace('`', "'"), limit)
+}
+
 /// Returns one line as code for a place where HTML is read: whatever is no letter, digit or plain punctuation is an
 /// entity.
 pub fn code(raw: &str, limit: usize) -> String {
@@ -83,17 +96,26 @@ pub fn code(raw: &str, limit: usize) -> String {
 
 /// Returns a fenced block. Its fence is longer than any in it, and lines beyond a limit are counted.
 pub fn block(language: &str, raw: &str) -> String {
+    fenced(language, raw, LINES)
+}
+
+/// Returns a fenced block with every line of a text that the page must not shorten.
+pub fn whole_block(language: &str, raw: &str) -> String {
+    fenced(language, raw, usize::MAX)
+}
+
+fn fenced(language: &str, raw: &str, limit: usize) -> String {
     let lines: Vec<String> = escape::block(raw).map(|line| clipped(&line)).collect();
     let longest = lines.iter().map(|line| ticks(line)).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     let mut out = format!("{fence}{language}\n");
-    for line in lines.iter().take(LINES) {
+    for line in lines.iter().take(limit) {
         out += line;
         out.push('\n');
     }
-    if lines.len() > LINES {
+    if lines.len() > limit {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "({} more lines)", lines.len() - LINES);
+        let _ = writeln!(out, "({} more lines)", lines.len() - limit);
     }
     out + &fence + "\n"
 }

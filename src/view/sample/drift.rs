@@ -21,6 +21,7 @@ pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Findin
         attribute: None,
         kind: "file".into(),
         title: format!("/etc/{step}").into(),
+        path: None,
         verdict: Verdict::Change,
         reason: "mode differs".into(),
         hint: None,

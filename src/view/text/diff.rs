@@ -7,7 +7,12 @@ use std::io::{self, Write};
 
 /// Writes `diff` with `indent` before each line.
 pub fn write(diff: &Untrusted, indent: &str, out: &mut dyn Write) -> io::Result<()> {
-    escape::block(diff.raw()).try_for_each(|line| match line.as_bytes().first() {
+    write_lines(diff.raw(), indent, out)
+}
+
+/// As [`write`], of text that is raw already.
+pub fn write_lines(diff: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    escape::block(diff).try_for_each(|line| match line.as_bytes().first() {
         Some(b'+') => writeln!(out, "{indent}{}", paint(ADD, line)),
         Some(b'-') => writeln!(out, "{indent}{}", paint(REMOVE, line)),
         Some(b'@') => writeln!(out, "{indent}{}", paint(UNKNOWN, line)),

@@ -13,6 +13,29 @@ pub fn short(raw: &str, limit: usize) -> String {
     entities(&escape::short(raw, limit))
 }
 
+/// Returns a value in code, cut as by [`short`]; one that is empty is told as that.
+pub fn value(raw: &str, limit: usize) -> String {
+    match raw.is_empty() {
+        true => format!("<em>{}</em>", escape::EMPTY),
+        false => format!("<code>{}</code>", short(raw, limit)),
+    }
+}
+
+/// Returns a sentence, cut as by [`short`]: what it has in pairs of backticks stands in code.
+pub fn prose(raw: &str, limit: usize) -> String {
+    let text = short(raw, limit);
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return text.replace('`', "&#96;");
+    }
+    let part = |(at, part): (usize, &&str)| match (at % 2, part.is_empty()) {
+        (0, _) => (*part).to_owned(),
+        (_, true) => String::new(),
+        (_, false) => format!("<code>{part}</code>"),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
 fn entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

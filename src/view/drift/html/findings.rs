@@ -1,6 +1,6 @@
 //! What was found, worst first, each step once for all hosts on which it is not as declared; then what could not be told.
 
-use super::escape::{line, short};
+use super::escape::{line, prose, short, value};
 use super::island::Island;
 use crate::drift::{Finding, Standing};
 use crate::model::{HostName, Untrusted};
@@ -161,23 +161,23 @@ fn on(hosts: &[&HostName], limit: usize) -> String {
 
 fn body(entry: &Entry<'_>, now: &str) -> String {
     let firsts: Vec<&Finding> = entry.attributes().iter().map(|findings| findings[0]).collect();
-    let mut out = format!("<div class=\"v\"><p>{}</p>\n", short(&about::why(&firsts), VALUE));
+    let mut out = format!("<div class=\"v\"><p>{}</p>\n", prose(&about::why(&firsts), VALUE));
     firsts.iter().for_each(|finding| attribute(finding, &mut out));
     out += "<dl>";
     let all: Vec<&Finding> = entry.all().collect();
     for (label, text) in about::rows(&all, now) {
-        out += &format!("<dt>{}</dt><dd>{}</dd>", line(label), short(&text, VALUE));
+        out += &format!("<dt>{}</dt><dd>{}</dd>", line(label), prose(&text, VALUE));
     }
     out + &format!("<dt>on</dt><dd class=\"on\">{}</dd></dl></div>\n", on(&entry.hosts(), HOSTS))
 }
 
 fn attribute(finding: &Finding, out: &mut String) {
-    let value = about::value(finding);
-    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(value, about::Value::Said)) else { return };
+    let differs = about::value(finding);
+    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::Value::Said)) else { return };
     // Values stand in code, which is ours: all else of the sentence is plain.
-    let shown = about::pair(&value, |text| format!("<code>{}</code>", short(text, VALUE)));
-    *out += &format!("<p><code>{}</code>: {shown}</p>\n", short(name, NAME));
-    if let about::Value::Diff(text) = value {
+    let shown = about::pair(&differs, |text| value(text, VALUE));
+    *out += &format!("<p>{}: {shown}</p>\n", value(name, NAME));
+    if let about::Value::Diff { diff: text, .. } = differs {
         diff(text, out);
     }
 }
@@ -209,11 +209,11 @@ fn aside<'a>(
     hint: Option<&str>,
     hosts: Vec<&'a HostName>,
 ) -> Item<'a> {
-    let hint = hint.map_or_else(String::new, |hint| format!("<dt>hint</dt><dd>{}</dd>", short(hint, VALUE)));
+    let hint = hint.map_or_else(String::new, |hint| format!("<dt>hint</dt><dd>{}</dd>", prose(hint, VALUE)));
     let head = format!(
         "<details class=\"e {class}\"><summary><b>{class}</b> <strong>{}</strong> {} <small>{}</small></summary>\n<dl>{hint}<dt>on</dt><dd class=\"on\">{}</dd></dl>",
         short(what, NAME),
-        short(why.raw(), VALUE),
+        prose(why.raw(), VALUE),
         on(&hosts, 120),
         on(&hosts, HOSTS),
     );
@@ -229,7 +229,7 @@ fn past(told: &Told<'_>) -> String {
     if !told.drift.ignored.is_empty() {
         out += "<h2>ignored</h2>\n<ul>";
         for entry in &told.drift.ignored {
-            let (what, why, until) = (short(&entry.what, NAME), short(&entry.why, VALUE), line(&entry.until));
+            let (what, why, until) = (short(&entry.what, NAME), prose(&entry.why, VALUE), line(&entry.until));
             let (head, place) = (if entry.expired { "its last day was" } else { "until" }, line(&entry.place));
             out += &format!("<li><code>{what}</code> {head} {until}: {} ({why}; {place})</li>", entry.count);
         }

@@ -37,33 +37,43 @@ pub fn write<'a>(findings: impl Iterator<Item = &'a Finding>, verbose: bool, out
     }
 }
 
-/// Returns `by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04, says journal`.
+/// Returns `by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04, says journal`, or `by: not found (WHY)`.
 pub fn line(culprit: &Culprit) -> String {
-    let head = match culprit.sure {
-        Sure::Named => "by",
-        Sure::Near => "around then, perhaps not it",
-        Sure::Nobody => "by whom: nobody is named",
-        Sure::Unknown => "by whom: unknown",
+    let (head, open) = match culprit.sure {
+        Sure::Named => ("by", None),
+        Sure::Near => ("around then, perhaps not it", None),
+        Sure::Nobody => ("by", Some("not found")),
+        Sure::Unknown => ("by", Some("unknown")),
     };
-    let text = |text: &Option<Untrusted>| text.as_ref().map(|text| escape::text(text).into_owned());
+    let why = shown(&culprit.why);
     let mut parts = Vec::new();
-    parts.extend(text(&culprit.why));
+    parts.extend(match (open, why) {
+        (Some(open), Some(why)) => Some(format!("{open} ({why})")),
+        (Some(open), None) => Some(open.to_owned()),
+        (None, why) => why,
+    });
     parts.extend(who(culprit));
-    parts.extend(culprit.command.as_ref().map(|command| escape::short(command.raw(), COMMAND_CHARS)));
-    parts.extend(culprit.time.as_deref().map(seconds));
-    parts.extend(text(&culprit.source).map(|source| format!("says {source}")));
+    parts.extend(filled(&culprit.command).map(|command| escape::short(command.raw(), COMMAND_CHARS)));
+    parts.extend(culprit.time.as_deref().filter(|time| !time.is_empty()).map(seconds));
+    parts.extend(shown(&culprit.source).map(|source| format!("says {source}")));
     match parts.is_empty() {
-        true => head.to_owned(),
+        true => format!("{head}: unknown"),
         false => format!("{head}: {}", parts.join(", ")),
     }
 }
 
+fn filled(text: &Option<Untrusted>) -> Option<&Untrusted> {
+    text.as_ref().filter(|text| !text.is_empty())
+}
+
+fn shown(text: &Option<Untrusted>) -> Option<String> {
+    filled(text).map(|text| escape::text(text).into_owned())
+}
+
 fn who(culprit: &Culprit) -> Option<String> {
-    let text = |text: &Untrusted| escape::text(text).into_owned();
-    match (&culprit.user, &culprit.program) {
-        (Some(user), Some(program)) => Some(format!("{} ({})", text(user), text(program))),
-        (Some(one), None) | (None, Some(one)) => Some(text(one)),
-        (None, None) => None,
+    match (shown(&culprit.user), shown(&culprit.program)) {
+        (Some(user), Some(program)) => Some(format!("{user} ({program})")),
+        (one, other) => one.or(other),
     }
 }
 
@@ -108,13 +118,10 @@ mod tests {
         let near = by(Sure::Near, Some("bob"), Some("sudo"), Some("bash"));
         assert_eq!(line(&near), "around then, perhaps not it: bob (sudo), bash, 2026-11-22 03:10:04 UTC, says journal");
         let nobody = Culprit { why: Some("no command names it".into()), ..by(Sure::Nobody, None, None, None) };
-        assert_eq!(
-            line(&nobody),
-            "by whom: nobody is named: no command names it, 2026-11-22 03:10:04 UTC, says journal"
-        );
+        assert_eq!(line(&nobody), "by: not found (no command names it), 2026-11-22 03:10:04 UTC, says journal");
         let unknown =
             Culprit { why: Some("no journal".into()), time: None, source: None, ..by(Sure::Unknown, None, None, None) };
-        assert_eq!(line(&unknown), "by whom: unknown: no journal");
+        assert_eq!(line(&unknown), "by: unknown (no journal)");
         let itself = by(Sure::Named, None, Some("web.service"), Some("Failed"));
         assert_eq!(line(&itself), "by: web.service, Failed, 2026-11-22 03:10:04 UTC, says journal");
     }

@@ -2,7 +2,8 @@
 
 use super::{culprit, distinct, named};
 use crate::drift::{Aspect, Cause, Finding};
-use crate::model::{Disruption, HostName, Untrusted, Verdict};
+use crate::model::{Disruption, HostName};
+use crate::view::drift::about;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::text::{diff, on_hosts};
 use crate::view::{count, escape};
@@ -82,7 +83,8 @@ pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -
     let (style, symbol) = symbol(first.cause);
     writeln!(out, "{} {}", paint(style, symbol), head(first))?;
     writeln!(out, "    {}{}", why(entry), since(entry, now))?;
-    first.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
+    let mut hints = first.hint.iter().filter(|hint| !hint.is_empty());
+    hints.try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
     first.action.iter().try_for_each(|action| {
         writeln!(out, "    {} {}: {}", paint(BAD, "next:"), action.name(), escape::line(action.meaning()))
     })?;
@@ -117,27 +119,19 @@ fn head(finding: &Finding) -> String {
         }
         Aspect::Health | Aspect::Node => paint(HEAD, escape::text(&finding.title)).to_string(),
         Aspect::Step | Aspect::Undeclared => {
-            let what = format!("{} {}", escape::text(&finding.kind), escape::text(&finding.title));
-            format!("{}  {name}", paint(HEAD, what))
+            format!("{}  {name}", paint(HEAD, escape::line(&about::what(finding))))
         }
     }
 }
 
 /// Returns who moved, and what is not as declared.
 fn why(entry: &Entry<'_>) -> String {
-    let mut reasons: Vec<_> = entry.attributes.iter().map(|findings| escape::text(&findings[0].reason)).collect();
-    reasons.dedup();
-    let reason = reasons.join(", ");
-    let finding = entry.first();
-    let more = match finding.also {
+    let firsts: Vec<&Finding> = entry.attributes.iter().map(|findings| findings[0]).collect();
+    let more = match entry.first().also {
         0 => String::new(),
         some => format!(" (and {} of the recipe beside this one)", count(some, "step")),
     };
-    match (finding.cause, finding.verdict) {
-        (Cause::NoLongerDeclared | Cause::HardwareFault, _) => format!("{reason}{more}"),
-        (cause, Verdict::Blocked(class)) => format!("blocked ({}), {}: {reason}{more}", class.name(), cause.meaning()),
-        (cause, _) => format!("{}: {reason}{more}", cause.meaning()),
-    }
+    format!("{}{more}", escape::line(&about::why(&firsts)))
 }
 
 /// Returns since when it is so, and how often it came; nothing for what is new in this run.
@@ -161,32 +155,15 @@ fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     if is_said(finding, name) {
         return Ok(());
     }
-    let name = escape::line(name);
-    if finding.secret {
-        return writeln!(out, "    {name}: (secret, not shown)");
-    }
-    if let Some(text) = &finding.diff {
-        writeln!(out, "    {name}: - as it is, + as declared")?;
-        return diff::write(text, "      ", out);
-    }
-    let value = |value: Option<&Untrusted>| match value {
-        Some(text) => escape::short(text.raw(), VALUE_CHARS),
-        None => "not there".to_owned(),
-    };
-    let applied = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
-    let applied = match applied.filter(|applied| Some(*applied) != finding.desired.as_ref()) {
-        Some(applied) => format!(", applied was {}", value(Some(applied))),
-        None => String::new(),
-    };
-    match (&finding.desired, &finding.observed) {
+    let (name, value) = (escape::line(name), about::value(finding));
+    match about::pair(&value, |text| escape::value(text, VALUE_CHARS)).as_str() {
         // The kind names no values: its reason says it all.
-        (None, None) => writeln!(out, "    {name}"),
-        (desired, observed) => writeln!(
-            out,
-            "    {name}: is {}, declared {}{applied}",
-            value(observed.as_ref()),
-            desired.as_ref().map_or_else(|| "gone".to_owned(), |desired| value(Some(desired)))
-        ),
+        "" => writeln!(out, "    {name}")?,
+        shown => writeln!(out, "    {name}: {shown}")?,
+    }
+    match value {
+        about::Value::Diff { diff, .. } => diff::write_lines(diff, "      ", out),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,163 @@
+//! Fields that are empty, nested, of several lines or with backticks, in every writer: no sentence gets a hole or a stray
+//! mark, and nothing that is there is left out.
+
+use super::tests::written;
+use super::{html, junit, markdown, sarif};
+use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Sure};
+use crate::model::{ExitCode, Untrusted, Verdict};
+use crate::plan::{Plan, StepPlan};
+use crate::resource::Change;
+use crate::view::markdown::tests::outside_of_fences;
+use crate::view::{Json, Text, Writer, sample};
+use proptest::prelude::*;
+
+/// What hosts and authors fill fields with.
+const TEXTS: [&str; 7] =
+    ["", "plain", "`sudo`", "no file at `/etc/x`", "one\ntwo", "{\"a\":{\"b\":[1,null]}}", "odd ` one"];
+
+fn text() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(TEXTS.to_vec())
+}
+
+fn maybe() -> impl Strategy<Value = Option<Untrusted>> {
+    prop::option::of(text().prop_map(Untrusted::from))
+}
+
+fn culprits() -> impl Strategy<Value = Option<Culprit>> {
+    let sure = prop::sample::select(vec![Sure::Named, Sure::Near, Sure::Nobody, Sure::Unknown]);
+    let culprit =
+        (sure, maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(|(sure, user, program, command, source, why)| {
+            Culprit { sure, user, program, command, time: None, source, why }
+        });
+    prop::option::of(culprit)
+}
+
+fn findings() -> impl Strategy<Value = Finding> {
+    let values = (maybe(), maybe(), prop::option::of(prop::sample::select(vec!["", "@@ -1 +1 @@\n-`a`\n+b\n"])));
+    let about = (text(), prop::option::of(text()), culprits());
+    let cause = prop::sample::select(Cause::ALL.to_vec());
+    let aspect = prop::sample::select(vec![Aspect::Step, Aspect::Undeclared, Aspect::Health]);
+    (values, about, cause, aspect).prop_map(|((desired, observed, diff), (reason, hint, culprit), cause, aspect)| {
+        Finding {
+            aspect,
+            attribute: Some("groups".into()),
+            desired,
+            observed,
+            diff: diff.map(Untrusted::from),
+            reason: reason.into(),
+            hint: hint.map(str::to_owned),
+            culprit,
+            ..sample::finding("gpu01", "motd", cause, Severity::Medium)
+        }
+    })
+}
+
+fn steps() -> impl Strategy<Value = StepPlan> {
+    (maybe(), maybe(), text(), prop::option::of(text())).prop_map(|(from, to, reason, hint)| {
+        let change = Change { from, to, ..Change::new("groups", None, None) };
+        StepPlan {
+            changes: vec![change],
+            hint: hint.map(str::to_owned),
+            ..sample::step("user", "user", "alice", Verdict::Change, reason)
+        }
+    })
+}
+
+/// Marks of a sentence with a hole in it: a value, a reason or a name that is not there.
+const HOLES: [&str; 12] =
+    [": ,", ": ;", "is ,", "declared ,", ", ,", " ()", "()", ": :", "(, ", "→ \n", "declared \n", "hint: \n"];
+
+#[track_caller]
+fn has_no_hole(writer: &str, text: &str) {
+    let lines = format!("{text}\n");
+    let hole = HOLES.iter().find(|hole| lines.contains(**hole));
+    assert_eq!(hole, None, "{writer}:\n{text}");
+    for line in text.lines().filter(|line| line.trim_end().ends_with(':')) {
+        // A diff follows on lines of its own.
+        assert!(line.contains("groups:") || !line.starts_with("    "), "{writer}: {line:?} in\n{text}");
+    }
+}
+
+/// Takes out elements whose content is a value, word for word.
+fn without(page: &str, element: &str) -> String {
+    let (open, close) = (format!("<{element}>"), format!("</{element}>"));
+    let mut parts = page.split(&open);
+    let first = parts.next().unwrap_or_default().to_owned();
+    first + &parts.map(|part| part.split_once(&close).map_or("", |(_, rest)| rest)).collect::<String>()
+}
+
+/// Returns the part of a page that is written of findings.
+fn findings_of(page: &str) -> &str {
+    page.split("<section id=\"findings\">").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap_or_default()
+}
+
+fn plain(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
+}
+
+fn drift_is_whole(drift: &Drift) {
+    for (name, writer) in [("JUnit", junit as super::tests::Writer), ("SARIF", sarif)] {
+        let text = written(drift, writer);
+        assert!(!text.contains("is ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");
+    }
+    has_no_hole("text", &plain(|out| Text { verbose: 1, target: None }.drift(drift, ExitCode::Done, out)));
+    let page = written(drift, markdown);
+    let outside = outside_of_fences(&page);
+    has_no_hole("Markdown", &page);
+    assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");
+    let html = written(drift, html);
+    let shown = findings_of(&html);
+    for hole in ["<code></code>", "<p></p>", "<dd></dd>", "is ,", "declared ,", ": <", "()"] {
+        let shown = shown.replace(": <code>", "").replace(": <em>", "");
+        assert!(!shown.contains(hole), "{hole} in {shown}");
+    }
+    let prose = without(&without(shown, "code"), "pre");
+    assert!(!prose.contains('`'), "a backtick outside of code: {prose}");
+    let json = plain(|out| Json.drift(drift, ExitCode::Done, out));
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read["drift"]["findings"].as_array().map(Vec::len), Some(drift.findings.len()));
+}
+
+fn plan_is_whole(plan: &Plan) {
+    has_no_hole("text", &plain(|out| Text { verbose: 1, target: None }.plan(plan, ExitCode::Done, out)));
+    let page = plain(|out| crate::view::markdown::plan(plan, None, out));
+    let outside = outside_of_fences(&page);
+    has_no_hole("Markdown", &page);
+    assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_field_of_drift_leaves_a_hole(findings in prop::collection::vec(findings(), 1..4)) {
+        drift_is_whole(&sample::drift(&["gpu01"], findings));
+    }
+
+    #[test]
+    fn no_field_of_a_plan_leaves_a_hole(steps in prop::collection::vec(steps(), 1..4)) {
+        plan_is_whole(&sample::plan(vec![sample::observed("gpu01", steps)]));
+    }
+}
+
+/// The sentences that people saw.
+#[test]
+fn what_is_empty_or_gone_is_told_as_that() {
+    let value = |observed: Option<&str>, desired: Option<&str>, diff: Option<&str>| {
+        let finding = Finding {
+            attribute: Some("groups".into()),
+            observed: observed.map(Untrusted::from),
+            desired: desired.map(Untrusted::from),
+            diff: diff.map(Untrusted::from),
+            ..sample::finding("gpu01", "user", Cause::MachineChanged, Severity::Medium)
+        };
+        let shown =
+            plain(|out| Text::default().drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out));
+        shown.lines().find(|line| line.contains("groups")).unwrap().trim().to_owned()
+    };
+    assert_eq!(value(Some(""), Some("sudo"), None), "groups: is (empty), declared sudo");
+    assert_eq!(value(None, Some("present"), Some("@@ -0,0 +1 @@\n+x\n")), "groups: is not there, declared present");
+    assert_eq!(value(Some("a"), Some("b"), Some("@@ -1 +1 @@\n-a\n+b\n")), "groups: differs (- observed, + declared)");
+}
