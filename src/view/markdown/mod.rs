@@ -4,12 +4,13 @@
 
 pub(super) mod page;
 
+use super::text::host_values::{self, FoldedStep};
 use super::text::{closing, group, sections, step, windows};
 use super::{count, fold::fold, words};
 use crate::model::{Disruption, HostName};
 use crate::plan::{Foresight, Plan, StepPlan};
 use crate::resource::Change;
-use page::{Page, block, code, span};
+use page::{Page, block, code, prose, span, whole_block};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -24,12 +25,25 @@ pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Resul
     page.part("heading", &[heading(plan), heading_alone(plan)]);
     page.part("summary", &[summary(plan, digest)?]);
     page.part("window", &[folded("Windows, waves and reboots", &told(|out| windows::write(plan, out))?)]);
-    for group in group::steps(plan, StepPlan::acts) {
-        page.part("change", &[change(&group, true), change(&group, false)]);
+    let rest = rest(plan)?;
+    page.reserve(rest.len() + 1);
+    for folded in host_values::fold_host_values(group::steps(plan, StepPlan::acts)) {
+        page.part("change", &[change(&folded, true), change(&folded, false)]);
     }
-    let rest = told(|out| sections::write(plan, &plan.counts(), false, out))?;
-    page.part("section", &[folded("What waits, is blocked, unknown or not reached", &rest)]);
+    page.reserve(0);
+    page.part("section", &[rest]);
     out.write_all(page.finish("The saved plan has everything: `forge show FILE`.").as_bytes())
+}
+
+/// Names what waits, is blocked, unknown or not reached: diffs are cut before it is. What alone would fill half of the
+/// page is only counted.
+fn rest(plan: &Plan) -> io::Result<String> {
+    let whole = told(|out| sections::write(plan, &plan.counts(), false, out))?;
+    let head = "What waits, is blocked, unknown or not reached";
+    let form = |text: &str| folded(head, text);
+    Some(form(&whole))
+        .filter(|whole| whole.len() <= page::LIMIT / 2)
+        .map_or_else(|| Ok(form(&sections::sums(plan))), Ok)
 }
 
 /// The first line: how much of what, and everything that is not known.
@@ -54,9 +68,10 @@ fn sums(plan: &Plan) -> String {
     let counts = plan.counts();
     let all = words::places_of(plan.hosts.iter().map(|host| &host.host));
     let changing = counts.changing + usize::from(counts.cluster_changing);
+    let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
-        0 => format!("no changes on {all}"),
-        some => format!("{} on {changing} of {all}", count(some, "change")),
+        0 => format!("no changes on {all}{blocked}"),
+        some => format!("{} on {changing} of {all}{blocked}", count(some, "change")),
     }
 }
 
@@ -114,24 +129,27 @@ fn told(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Stri
 fn folded(head: &str, body: &str) -> String {
     match body.trim().is_empty() {
         true => String::new(),
-        false => format!("<details><summary>{head}</summary>\n\n{}\n</details>\n\n", block("text", body.trim_end())),
+        false => {
+            format!("<details><summary>{head}</summary>\n\n{}\n</details>\n\n", whole_block("text", body.trim_end()))
+        }
     }
 }
 
 /// One change for all hosts on which it is the same, its diff folded in; or in a line.
-fn change(group: &group::Group<'_>, whole: bool) -> String {
+fn change(folded: &FoldedStep<'_>, whole: bool) -> String {
     match whole {
         true => format!(
             "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
-            change_head(group, &code, ["<strong>", "</strong>"]),
-            body(group.step)
+            change_head(folded, &code, ["<strong>", "</strong>"]),
+            body(folded)
         ),
-        false => format!("- {}\n\n", change_head(group, &span, ["**", "**"])),
+        false => format!("- {}\n\n", change_head(folded, &span, ["**", "**"])),
     }
 }
 
 /// `quote` is for the grammar of the place where the head stands.
-fn change_head(group: &group::Group<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+    let group = &folded.group;
     let step = group.step;
     let sign = match step.is_open() {
         true => "?",
@@ -143,19 +161,26 @@ fn change_head(group: &group::Group<'_>, quote: &dyn Fn(&str, usize) -> String, 
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
     let on = format!("{}: {}", count(group.hosts.len(), "host"), quote(&folded_names(&group.hosts), NAME));
-    format!("{} {what}{class} on {on}", quote(sign, NAME))
+    let values = if folded.values.is_empty() { "" } else { ", with values of their own" };
+    format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
 }
 
-fn body(step: &StepPlan) -> String {
-    let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), span(step.reason.raw(), VALUE));
+fn body(folded: &FoldedStep<'_>) -> String {
+    let step = folded.group.step;
+    let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), prose(step.reason.raw(), VALUE));
     step.changes.iter().for_each(|change| attribute(change, &mut out));
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != Foresight::Certain) {
         let most = envelope.disruption.max(step.disruption);
-        let until = span(envelope.until.raw(), VALUE);
+        let until = prose(envelope.until.raw(), VALUE);
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "- ? at most {most}, judged again after {until}");
     }
     let _ = writeln!(out, "- declared at {}", span(&step.place, VALUE));
+    let values = folded.describe_values(false);
+    if !values.is_empty() {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "\n{}", block("text", &values.join("\n")));
+    }
     out
 }
 
@@ -175,4 +200,4 @@ fn attribute(change: &Change, out: &mut String) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::view) mod tests;

@@ -55,7 +55,7 @@ fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
 }
 
 /// Merges the hosts' orders: a step that is new stands right after the one it follows on its host.
-fn order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
+pub fn order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
     let mut merged: Vec<&StepId> = Vec::new();
     let mut known: HashSet<&StepId> = HashSet::new();
     for host in hosts {

@@ -1,5 +1,6 @@
 //! The text writer: for people, grouped by what is equal, worst first.
 
+mod causes;
 mod chart;
 mod check;
 pub(super) mod closing;
@@ -11,6 +12,7 @@ mod explain;
 mod facts;
 mod fetch;
 pub(super) mod group;
+pub(super) mod host_values;
 mod init;
 mod outliers;
 mod plan;

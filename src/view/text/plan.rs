@@ -1,6 +1,6 @@
 //! A plan: what would change, then what stands in the way, then the sums.
 
-use super::{Text, closing, group, sections, step, windows};
+use super::{Text, closing, group, host_values, sections, step, windows};
 use crate::plan::{Counts, Plan, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
@@ -30,8 +30,8 @@ fn header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    for group in group::steps(plan, StepPlan::acts) {
-        step::write(&group, verbose, out)?;
+    for folded in host_values::fold_host_values(group::steps(plan, StepPlan::acts)) {
+        step::write(&folded, verbose, out)?;
         writeln!(out)?;
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! The parts of a plan beside its changes: what waits, what is impossible, what could not be told.
 
+use super::causes::{self, CauseGroup};
+use super::check::describe_check;
 use super::group::{self, Group};
 use super::{on_hosts, step};
 use crate::model::{BlockClass, HostName, Verdict};
@@ -25,6 +27,27 @@ pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -
     undeclared(plan, out)
 }
 
+/// Counts the steps of every part, for a place that has no room for their names.
+pub fn sums(plan: &Plan) -> String {
+    let mut lines = String::new();
+    for part in std::iter::once(&WAITING).chain(PARTS) {
+        let on: Vec<&HostName> = hosts_of(plan, part.keep).collect();
+        let steps = plan.hosts.iter().flat_map(|host| &host.steps).filter(|step| (part.keep)(step)).count();
+        if steps > 0 {
+            lines += &format!("{}: {}\n    {}\n", part.head, count(steps, "step"), on_hosts(&on));
+        }
+    }
+    let silent: Vec<&HostName> = plan.hosts.iter().filter(|host| why(host).is_some()).map(|host| &host.host).collect();
+    if !silent.is_empty() {
+        lines += &format!("unreachable\n    {}\n", on_hosts(&silent));
+    }
+    lines + "too many to name in a comment: `forge show FILE` names each\n"
+}
+
+fn hosts_of(plan: &Plan, keep: fn(&StepPlan) -> bool) -> impl Iterator<Item = &HostName> {
+    plan.hosts.iter().filter(move |host| host.steps.iter().any(keep)).map(|host| &host.host)
+}
+
 /// Steps of one verdict, and what to do about them.
 struct Part {
     head: &'static str,
@@ -39,7 +62,7 @@ const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static st
 }
 
 const WAITING: Part =
-    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", |s| s.waits_for.is_some(), "") };
+    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", StepPlan::is_waiting, "") };
 
 const PARTS: &[Part] = &[
     Part { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
@@ -77,12 +100,15 @@ const PARTS: &[Part] = &[
 ];
 
 fn is(step: &StepPlan, verdict: Verdict) -> bool {
-    step.verdict == verdict && step.waits_for.is_none()
+    step.verdict == verdict && !step.is_waiting()
 }
 
 impl Part {
     fn write(&self, plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-        let groups = group::steps(plan, self.keep);
+        let groups = match verbose {
+            true => group::steps(plan, self.keep).into_iter().map(alone).collect(),
+            false => causes::group_by_cause(plan, self.keep),
+        };
         if groups.is_empty() {
             return Ok(());
         }
@@ -92,18 +118,30 @@ impl Part {
         writeln!(out)
     }
 
-    fn group(&self, group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{} {}", paint(self.style, self.symbol), step::head(group.step))?;
-        step::reason(group.step, out)?;
-        if let Some(why) = &group.step.held {
+    fn group(&self, group: &CauseGroup<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+        let symbol = paint(self.style, self.symbol);
+        let Some(first) = group.steps.first() else { return Ok(()) };
+        match group.steps.len() {
+            1 => writeln!(out, "{symbol} {}", step::head(first))?,
+            some => {
+                writeln!(out, "{symbol} {}", paint(HEAD, count(some, "step")))?;
+                causes::list_ids(&group.steps).iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+            }
+        }
+        step::reason(first, out)?;
+        if let Some(why) = &first.held {
             writeln!(out, "    {}", escape::line(why))?;
         }
-        if let Some(other) = &group.step.waits_for {
+        if let Some(other) = first.waits_for.as_ref().filter(|_| verbose) {
             writeln!(out, "    waits for {}", escape::line(other))?;
         }
-        step::place(group.step, verbose, out)?;
+        step::place(first, verbose, out)?;
         writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
     }
+}
+
+fn alone(group: Group<'_>) -> CauseGroup<'_> {
+    CauseGroup { steps: vec![group.step], hosts: group.hosts }
 }
 
 /// Names all steps that wait for one thing in one go: a step that cannot run stops everything behind it.
@@ -134,7 +172,7 @@ fn behind(host: &HostPlan) -> IndexMap<String, Vec<String>> {
     let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
     let direct: HashMap<String, &String> = waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
     let mut roots: IndexMap<String, Vec<String>> = IndexMap::new();
-    for step in host.steps.iter().filter(|step| step.waits_for.is_some()) {
+    for step in host.steps.iter().filter(|step| step.is_waiting()) {
         let mut root = step.id.to_string();
         // As many hops as there are steps at most: a plan that was read from a file may hold a circle.
         for _ in 0..direct.len() {
@@ -208,7 +246,7 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
     writeln!(out, "{}", paint(HEAD, "verification"))?;
     let open =
         all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
-    for (verify, hosts) in group::equal(open, |v| (&v.recipe, &v.name, v.verdict, &v.reason)).values() {
+    for (verify, hosts) in group::equal(open, |v| (&v.recipe, &v.name, v.verdict, &v.reason, &v.check)).values() {
         write_verify(verify, hosts, out)?;
     }
     if later > 0 {
@@ -242,6 +280,8 @@ fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -
     if !verify.reason.is_empty() {
         writeln!(out, "    {}", escape::text(&verify.reason))?;
     }
+    let check = describe_check(verify.check.as_ref());
+    check.lines().skip(1).try_for_each(|line| writeln!(out, "{line}"))?;
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }
 

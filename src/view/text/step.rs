@@ -1,12 +1,13 @@
 //! One changing step, for all hosts on which it is the same.
 
-use super::group::Group;
+use super::host_values::FoldedStep;
 use super::{diff, on_hosts};
 use crate::model::{Disruption, Scope};
 use crate::plan::{Envelope, Foresight, StepPlan};
 use crate::resource::Change;
-use crate::view::escape;
+use crate::view::fold::fold;
 use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
+use crate::view::{count, escape};
 use anstyle::Style;
 use std::io::{self, Write};
 
@@ -56,8 +57,8 @@ impl Sort {
 }
 
 /// Writes a step that would change, with its reason, its changes and what it disturbs.
-pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    let step = group.step;
+pub fn write(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let step = folded.group.step;
     let (style, symbol) = match step.changes.is_empty() && step.envelope.is_some() {
         true => (UNKNOWN, "?"),
         false => Sort::of_all(&step.changes).symbol(),
@@ -73,7 +74,19 @@ pub fn write(group: &Group<'_>, verbose: bool, out: &mut dyn Write) -> io::Resul
         write_envelope(step, envelope, out)?;
     }
     place(step, verbose, out)?;
-    writeln!(out, "    {}", paint(DIM, on_hosts(&group.hosts)))
+    hosts(folded, verbose, out)
+}
+
+/// Writes the hosts of a step, and the values in which they differ.
+fn hosts(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let hosts = &folded.group.hosts;
+    if folded.values.is_empty() {
+        return writeln!(out, "    {}", paint(DIM, on_hosts(hosts)));
+    }
+    let names = fold(hosts.iter().map(|host| host.as_str()));
+    let on = format!("on {}: {}", count(hosts.len(), "host"), escape::line(&names));
+    writeln!(out, "    {}", paint(DIM, on))?;
+    folded.describe_values(verbose).iter().try_for_each(|line| writeln!(out, "    {line}"))
 }
 
 /// Returns `file /etc/motd  base/banner`.
@@ -91,7 +104,10 @@ pub fn reason(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
     if !step.reason.is_empty() {
         writeln!(out, "    {}", escape::text(&step.reason))?;
     }
-    step.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))
+    step.hint
+        .iter()
+        .filter(|hint| !hint.is_empty())
+        .try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))
 }
 
 /// Writes where the step is declared, where that is wanted.
@@ -124,10 +140,7 @@ fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Re
 }
 
 fn values(step: &StepPlan, change: &Change) -> String {
-    let show = |text: &crate::model::Untrusted| match text.is_empty() {
-        true => "(empty)".to_owned(),
-        false => escape::short(text.raw(), VALUE_CHARS),
-    };
+    let show = |text: &crate::model::Untrusted| escape::value(text.raw(), VALUE_CHARS);
     match (&change.from, &change.to) {
         // The line above says it.
         (Some(from), Some(to)) if *from == step.reason => format!(": {}", show(to)),

@@ -1,0 +1,69 @@
+//! Steps that cannot run, folded by cause: every one is named, and steps times hosts adds up to the counts of the plan.
+
+use super::group;
+use crate::model::{HostName, StepId};
+use crate::plan::{Plan, StepPlan};
+use crate::view::escape;
+use indexmap::IndexMap;
+
+/// Columns of a list of steps; an id is never cut.
+const WIDTH: usize = 100;
+
+/// Steps that share a cause, and the hosts on which just these steps have it.
+pub struct CauseGroup<'a> {
+    /// In the order of the plan; never empty.
+    pub steps: Vec<&'a StepPlan>,
+    pub hosts: Vec<&'a HostName>,
+}
+
+/// What two steps must share to be told as one.
+type Cause<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+/// Returns the steps that `keep` picks, folded by cause, in plan order.
+pub fn group_by_cause<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<CauseGroup<'a>> {
+    let mut groups: IndexMap<(Cause<'a>, Vec<Name<'a>>), CauseGroup<'a>> = IndexMap::new();
+    for host in &plan.hosts {
+        let mut causes: IndexMap<Cause<'a>, Vec<&'a StepPlan>> = IndexMap::new();
+        host.steps.iter().filter(|step| keep(step)).for_each(|step| causes.entry(cause(step)).or_default().push(step));
+        for (cause, steps) in causes {
+            let new = |steps| CauseGroup { steps, hosts: Vec::new() };
+            groups.entry((cause, names(&steps))).or_insert_with(|| new(steps)).hosts.push(&host.host);
+        }
+    }
+    let order = group::order(&plan.hosts);
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|group| group.steps.first().and_then(|step| order.get(&step.id)));
+    groups
+}
+
+fn cause(step: &StepPlan) -> Cause<'_> {
+    (step.reason.raw(), step.hint.as_deref(), step.held.as_deref())
+}
+
+/// How a step is named: alone with what it is about, else by its id.
+type Name<'a> = (&'a StepId, Option<(&'a str, &'a str)>);
+
+fn names<'a>(steps: &[&'a StepPlan]) -> Vec<Name<'a>> {
+    let alone = steps.len() == 1;
+    steps.iter().map(|step| (&step.id, alone.then_some((&*step.kind, step.title.raw())))).collect()
+}
+
+/// Returns the ids of steps as lines of at most [`WIDTH`] columns, where no id is longer.
+pub fn list_ids(steps: &[&StepPlan]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let comma = if at + 1 < steps.len() { "," } else { "" };
+        let id = format!("{}{comma}", escape::line(&step.id.to_string()));
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + id.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(&id);
+            }
+            _ => lines.push(id),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What is folded is exact: from one host's text and the values that are named, each host's own text is made again.
+
+use super::*;
+use crate::model::{Disruption, Verdict};
+use crate::plan::Plan;
+use crate::resource::Change;
+use crate::view::sample;
+use crate::view::text::group;
+use proptest::prelude::*;
+
+fn step(title: &str, diff: &str) -> StepPlan {
+    let change = Change { diff: Some(diff.into()), ..Change::new("content", None, None) };
+    StepPlan { changes: vec![change], ..sample::step("x", "file", title, Verdict::Change, "content differs") }
+}
+
+fn plan_of(steps: Vec<StepPlan>) -> Plan {
+    let hosts = steps.into_iter().enumerate();
+    sample::plan(hosts.map(|(at, step)| sample::observed(&format!("gpu{:02}", at + 1), vec![step])).collect())
+}
+
+fn folded(plan: &Plan) -> Vec<FoldedStep<'_>> {
+    fold_host_values(group::steps(plan, StepPlan::acts))
+}
+
+fn described(steps: Vec<StepPlan>, verbose: bool) -> Vec<Vec<String>> {
+    let plan = plan_of(steps);
+    folded(&plan).iter().map(|step| step.describe_values(verbose)).collect()
+}
+
+/// Returns the whole text of a step.
+fn text(step: &StepPlan) -> String {
+    words(step).iter().map(|word| word.text).collect()
+}
+
+/// Makes the text of a host as a reader does: from what is shown, and the words that differ there.
+fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
+    let own = |word: &Word<'_>| {
+        let numbered = format!("{}, word {}", word.place, word.number);
+        let meant = |value: &&HostValue<'_>| {
+            let shown = value.words.iter().find(|(of, _)| *of == folded.shown).map(|(_, word)| *word);
+            value.places.contains(&numbered) || (value.places.contains(&word.place) && shown == Some(word.text))
+        };
+        let value = folded.values.iter().find(meant).filter(|_| word.is_value);
+        value
+            .and_then(|value| value.words.iter().find(|(of, _)| *of == host))
+            .map_or(word.text, |(_, own)| *own)
+            .to_owned()
+    };
+    words(folded.group.step).iter().map(own).collect()
+}
+
+#[test]
+fn what_differs_by_values_of_hosts_is_shown_once() {
+    let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1,2 @@\n+name = gpu{n:02}\n+address = 10.0.0.{n}\n"));
+    let steps: Vec<StepPlan> = (1..=16).map(own).collect();
+    let shown = described(steps.clone(), false);
+    assert_eq!(
+        shown,
+        [[
+            "shown for gpu01; on the other hosts only these words differ:",
+            "  content line 2: the name of the host",
+            "  content line 3: 10.0.0.1 on gpu01, 10.0.0.2 on gpu02, 10.0.0.3 on gpu03 and 13 more values; -v shows all",
+        ]]
+    );
+    assert!(described(steps, true)[0][2].ends_with("10.0.0.15 on gpu15, 10.0.0.16 on gpu16"));
+}
+
+#[test]
+fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
+    let line = |text: &str| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{text}\n"));
+    let texts = |steps| described(steps, false).len();
+    assert_eq!(texts(vec![line("a 1"), line("a 2")]), 2, "two are read as quickly as a fold");
+    assert_eq!(texts(vec![line("a 1"), line("a 2"), line("a = 3"), line("a 4")]), 2, "what stands between words");
+    let removed = |n: usize| step("/etc/x", &format!("@@ -1 +0,0 @@\n-a {n}\n"));
+    assert_eq!(texts(vec![line("a 1"), removed(2), removed(3), removed(4)]), 2, "a line that goes is none that comes");
+    let many = |n: usize| line(&(0..9).map(|at| format!("w{n}{at}")).collect::<Vec<_>>().join(" "));
+    assert_eq!(texts((1..=3).map(many).collect()), 3, "where all differs nothing is the same");
+    let class = |n: usize| StepPlan { disruption: [Disruption::D0, Disruption::D1][n % 2], ..line(&format!("a {n}")) };
+    assert_eq!(texts((1..=6).map(class).collect()), 2, "what it disturbs is no word");
+}
+
+/// `1` stands twice, and only one of the two is the host's own.
+#[test]
+fn a_word_that_stands_twice_is_told_by_its_number() {
+    let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
+    let shown = described((1..=3).map(own).collect(), false);
+    assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
+}
+
+#[test]
+fn equal_texts_have_no_values() {
+    let shown = described(vec![step("/etc/x", "+a\n"), step("/etc/x", "+a\n"), step("/etc/x", "+a\n")], false);
+    assert_eq!(shown, [[""; 0]]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn the_text_of_each_host_can_be_made_again(
+        lines in prop::collection::vec("[+-][ab1 ={}]{0,12}", 1..4),
+        values in prop::collection::vec(("[ab1]{1,2}", "[ab1]{1,2}"), 3..9),
+    ) {
+        let own = |(first, second): &(String, String)| {
+            let text = lines.join("\n").replace('{', first).replace('}', second);
+            step(&format!("/etc/{first}"), &format!("{text}\n"))
+        };
+        let plan = plan_of(values.iter().map(own).collect());
+        let folded = folded(&plan);
+        let hosts: usize = folded.iter().map(|step| step.group.hosts.len()).sum();
+        prop_assert_eq!(hosts, plan.hosts.len(), "no host is left out");
+        for step in &folded {
+            for host in &step.group.hosts {
+                let own = plan.hosts.iter().find(|plan| plan.host == **host).unwrap();
+                prop_assert_eq!(made_again(step, host), text(&own.steps[0]));
+            }
+        }
+    }
+}
