@@ -161,7 +161,7 @@ fn the_odd_one_of_six_is_named() {
                    pci[0x10de 0x2330 -]: 8 — 5 hosts; odd: 7 — gpu-03\n  \
                    gpus: 8 entries — 5 hosts; odd: without 0000:9d:00.0 — gpu-03\n  \
                    gpus[0000:1b:00.0].pcie.width: 16 — 5 hosts; odd: 8 — gpu-03\n  \
-                   governor.numa_balancing: false — 5 hosts; odd: true — gpu-03\n";
+                   governor.numa_balancing: true — 5 hosts; odd: false — gpu-05\n";
         assert!(told.starts_with(&format!("{head}{odd}{alone}outliers: 4 of ")), "{told}");
         lab.forge(&["sandbox", "reset", "-i", "alike.yaml"]);
         lab.nothing_is_left();

@@ -3,8 +3,8 @@
 use super::support::Place;
 
 const INVENTORY: &str = "cluster: lab
-connect: { address: 192.0.2.1, user: admin, sudo: { password: { env: ADMIN_PASSWORD } } }
-hosts: { a: {} }
+connect: { user: admin, sudo: { password: { env: ADMIN_PASSWORD } } }
+hosts: { a: { address: 192.0.2.1 } }
 apply: []
 ";
 

@@ -129,9 +129,9 @@ pub(super) fn admit(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Pays for a value that is written out.
+/// Pays for a value that is written out: twice, as the text that it joins is copied when it grows.
 pub(super) fn pay_for_emitted(value: &Value) -> Result<(), Error> {
-    pay(weigh(value)?.bytes)
+    pay(2 * weigh(value)?.bytes)
 }
 
 /// Pays for a value that a namespace is about to keep.

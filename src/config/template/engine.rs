@@ -394,5 +394,4 @@ fn message(error: &Error) -> String {
 mod tests;
 
 #[cfg(test)]
-#[path = "limits.rs"]
 mod limits;
