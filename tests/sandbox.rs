@@ -73,7 +73,7 @@ fn a_closed_terminal_stops_a_run_in_order() {
     const SLOW: &str = "recipe: r
 summary: two steps
 steps:
-  - { name: first, command: { check: test -e /srv/one, apply: 'touch /srv/begun; sleep 3; touch /srv/one' } }
+  - { name: first, command: { check: test -e /srv/one, apply: 'touch /srv/begun; until test -e /srv/go; do sleep 0.1; done; touch /srv/one' } }
   - { name: second, command: { check: test -e /srv/two, apply: touch /srv/two } }
 ";
     let files = [("inventory.yaml", ONE), ("recipes/r.yaml", SLOW)];
@@ -81,17 +81,18 @@ steps:
         Ok(lab) => lab,
         Err(why) => return eprintln!("skipped: a sandbox: {why}"),
     };
-    // The shell has a way of its own to end on a closed terminal.
+    // The kernel tells the leader of the session alone, whose end reaches the others: the inner shell outlives it.
     let apply = "./forge apply inventory.yaml --yes --on a --json-into report.json";
-    let mut terminal = lab.on_a_terminal(&format!("trap : HUP; {apply}; echo $? >code"));
+    let mut terminal = lab.on_a_terminal(&format!("sh -c 'trap : HUP; {apply}; echo $? >code'; true"));
     while !lab.inside("inventory.yaml", "a", "ls /srv").contains("begun") {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     terminal.kill().unwrap();
     terminal.wait().unwrap();
+    lab.inside("inventory.yaml", "a", "touch /srv/go");
     assert_eq!(lab.comes("code"), "130\n");
     assert!(lab.comes("report.json").contains("\"interrupted\": true"));
-    assert_eq!(lab.inside("inventory.yaml", "a", "ls /srv"), "begun\none\n");
+    assert_eq!(lab.inside("inventory.yaml", "a", "ls /srv"), "begun\ngo\none\n");
     lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
     lab.nothing_is_left();
 }

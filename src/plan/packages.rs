@@ -13,6 +13,8 @@ use crate::resource::Resource;
 /// are left alone (Debian Policy 9.1.2).
 const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/boot/"];
 const LOCAL: &str = "/usr/local/";
+/// Units of the administrator: those of packages lie in `/usr/lib/systemd/system` (systemd.unit(5)).
+const ADMINISTRATORS_UNITS: &str = "/etc/systemd/system/";
 
 /// What changing package steps do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,9 +54,12 @@ impl PackageChanges {
     /// Returns whether what is as declared now may be otherwise once these changes are made.
     pub fn may_undo(self, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
         let replaced = || resource.inputs().iter().any(|path| is_of_packages(path));
+        let brought = || !resource.inputs().iter().all(|path| path.starts_with(ADMINISTRATORS_UNITS));
         match resource.kind() {
             "absent" => self.any(),
-            "file" | "line" | "block" | "link" | "unit" => self.any() && (turn.expanded.absent || replaced()),
+            "file" | "line" | "block" | "link" | "unit" => {
+                self.any() && (replaced() || turn.expanded.absent && brought())
+            }
             "directory" | "user" | "group" | "package" => self.any() && turn.expanded.absent,
             // A service that is installed starts; one that is upgraded, or whose libraries are, restarts.
             "service" => self.any() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),

@@ -83,7 +83,7 @@ fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
         lab.inside("inventory.yaml", "a", "cp /etc/app.conf /etc/app.new; mv /etc/app.new /etc/app.conf");
         same("1 change on 1 of 2 hosts");
         lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");
-        same("1 change on 1 of 2 hosts");
+        same("2 changes (1 predicted) on 1 of 2 hosts");
         let key = lab.inside("inventory.yaml", "a", "od -An -v -tx1 /var/lib/forge/key | tr -d ' \\n'");
         let seen = lab.shell("cat seen.json").replace(' ', "");
         assert!(key.trim().len() == 64 && !seen.contains(key.trim()), "the host's key lies in the recording");

@@ -196,7 +196,8 @@ steps:
             _ => stage.lay("token", "correct horse"),
         }
         let drift = stage.drift();
-        assert_eq!(told(&drift), [found("token", "content", cause)]);
+        // Who writes here also opens the file to all.
+        assert_eq!(told(&drift), [found("token", "content", cause), found("token", "mode", cause)]);
         assert!(drift.findings[0].secret);
         let text = serde_json::to_string(&drift).unwrap();
         assert!(!["hunter2", "swordfish", "horse"].iter().any(|secret| text.contains(secret)), "{text}");
