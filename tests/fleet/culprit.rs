@@ -46,7 +46,7 @@ apt-ftparchive packages . >Packages
 apt-get -qq update
 DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends unattended-upgrades >/dev/null 2>&1
 cat >/etc/apt/apt.conf.d/60fleet <<'END'
-Unattended-Upgrade::Origins-Pattern { "origin=forge-fleet"; };
+Unattended-Upgrade::Origins-Pattern { "origin=forge"; };
 Unattended-Upgrade::Package-Blacklist { "forge-gpu"; };
 END
 "#;

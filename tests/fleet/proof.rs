@@ -95,7 +95,8 @@ pub fn mark(subject: &str) {
 pub fn stand_in(node: &Node, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet");
     let text = |file: &str| fs_err::read_to_string(here.join(file)).expect("a script");
-    let pack = text("base.sh") + &text("stand-ins/pack.sh") + &text(&format!("stand-ins/{name}.sh")) + "\npacked\n";
+    let base = text("base.sh").replace(". \"$HERE/../../hardware/pack.sh\"", &text("../../hardware/pack.sh"));
+    let pack = base + &text("stand-ins/pack.sh") + &text(&format!("stand-ins/{name}.sh")) + "\npacked\n";
     node.write("/root/stand-in", pack);
     node.must("bash -eu /root/stand-in && rm /root/stand-in");
 }
