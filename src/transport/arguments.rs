@@ -6,8 +6,6 @@ use camino::Utf8Path;
 /// The files of a master, all in a fresh folder of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    /// The text of [`config`].
-    pub config: String,
     pub socket: String,
     pub log: String,
     /// The log of the jumps: the master gives them no stderr once it is to stay in the background.
@@ -20,10 +18,12 @@ pub(super) struct Files {
 /// forward anything or share the socket.
 pub(super) fn master(target: &Target, files: &Files, idle_s: u64) -> Vec<String> {
     let mut arguments = words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
-    arguments.extend(common(target, &files.config));
+    arguments.extend(common(target));
     let persist = format!("ControlPersist={idle_s}");
     for option in [
         persist.as_str(),
+        "ServerAliveInterval=15",
+        "ServerAliveCountMax=3",
         "ClearAllForwardings=yes",
         "ForwardAgent=no",
         "ForwardX11=no",
@@ -42,7 +42,7 @@ pub(super) fn master(target: &Target, files: &Files, idle_s: u64) -> Vec<String>
     if let Some(port) = target.port {
         arguments.extend(words(&["-p", &port.to_string()]));
     }
-    if let Some(proxy) = proxy(target, files, &target.jump) {
+    if let Some(proxy) = proxy(target, &files.jump_log, &target.jump) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={proxy}")]));
     }
     arguments.extend(words(&["--", &target.address]));
@@ -53,29 +53,18 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Returns the configuration that ssh is given. Of several values ssh takes the first one: what the user's own files say goes
-/// before forge's defaults, which an option of the command line would go before.
-pub(super) fn config(target: &Target) -> String {
-    let own = match &target.config {
-        Some(config) => format!("Include \"{config}\"\n"),
-        // With `-F` ssh reads neither of them by itself.
-        None => "Include ~/.ssh/config\nInclude /etc/ssh/ssh_config\n".to_owned(),
-    };
-    let timeout = Target::CONNECT_TIMEOUT.as_secs();
-    format!("{own}Host *\n  ConnectTimeout {timeout}\n  ServerAliveInterval 15\n  ServerAliveCountMax 3\n")
-}
-
 /// What the master and the jumps on its way share: no questions, the same trust, the same files.
-fn common(target: &Target, config: &str) -> Vec<String> {
-    let mut arguments = words(&["-F", config]);
-    if !target.timeout.is_zero() {
-        arguments.extend(words(&["-o", &format!("ConnectTimeout={}", target.timeout.as_secs().max(1))]));
+fn common(target: &Target) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if let Some(config) = &target.config {
+        arguments.extend(words(&["-F", config.as_str()]));
     }
     let policy = match target.host_key {
         HostKey::Strict => "StrictHostKeyChecking=yes",
         HostKey::AcceptNew => "StrictHostKeyChecking=accept-new",
     };
-    for option in ["BatchMode=yes", policy, "UpdateHostKeys=no", "LogLevel=ERROR"] {
+    let timeout = format!("ConnectTimeout={}", target.connect_timeout().as_secs().max(1));
+    for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", "LogLevel=ERROR"] {
         arguments.extend(words(&["-o", option]));
     }
     if let Some(file) = &target.known_hosts {
@@ -91,11 +80,11 @@ fn quoted_option(file: &Utf8Path) -> String {
 
 /// Returns the `ProxyCommand` that goes through `jumps`, first hop first. `-J` would pass neither
 /// `BatchMode` nor the known hosts on to the jumps, so that a jump could ask on the terminal.
-fn proxy(target: &Target, files: &Files, jumps: &[String]) -> Option<String> {
+fn proxy(target: &Target, log: &str, jumps: &[String]) -> Option<String> {
     let (last, before) = jumps.split_last()?;
     let jump = Jump::parse(last);
-    let mut arguments = words(&["ssh", "-E", &files.jump_log]);
-    arguments.extend(common(target, &files.config));
+    let mut arguments = words(&["ssh", "-E", log]);
+    arguments.extend(common(target));
     if let Some(identity) = &target.identity {
         arguments.extend(words(&["-i", identity.as_str()]));
     }
@@ -105,7 +94,7 @@ fn proxy(target: &Target, files: &Files, jumps: &[String]) -> Option<String> {
     if let Some(port) = jump.port {
         arguments.extend(words(&["-p", port]));
     }
-    if let Some(inner) = proxy(target, files, before) {
+    if let Some(inner) = proxy(target, log, before) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={inner}")]));
     }
     // ssh runs it with `exec` before it. The text is expanded once by the ssh that reads it: `%` in what is passed on is doubled.
@@ -161,52 +150,17 @@ mod tests {
     #[test]
     fn a_second_jump_doubles_the_tokens_of_the_first() {
         let target = Target { jump: vec!["a".into(), "me@b:2".into()], ..Target::default() };
-        let proxy = proxy(&target, &files(), &target.jump).unwrap();
+        let proxy = proxy(&target, "l", &target.jump).unwrap();
         assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");
         assert!(proxy.contains(r"-W '\''[%%h]:%%p'\'' -- '\''a'\'''"), "{proxy}");
         assert_eq!(proxy.matches("BatchMode=yes").count(), 2);
     }
 
-    fn files() -> Files {
-        Files { config: "c".into(), socket: "s".into(), log: "l".into(), jump_log: "j".into() }
-    }
-
-    /// What ssh itself makes of the configuration.
-    #[test]
-    fn the_users_configuration_goes_before_the_defaults() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| camino::Utf8PathBuf::from_path_buf(folder.path().join(name)).unwrap();
-        std::fs::write(at("own"), "Host slow\n  ConnectTimeout 77\n  ServerAliveInterval 5\nHost other\n  Port 7\n")
-            .unwrap();
-        let seen = |target: &Target| {
-            std::fs::write(at("config"), config(target)).unwrap();
-            let files = Files { config: at("config").into_string(), ..files() };
-            let mut ssh = std::process::Command::new("ssh");
-            let said =
-                ssh.arg("-G").args(common(target, &files.config)).args(["--", &target.address]).output().unwrap();
-            let text = String::from_utf8(said.stdout).unwrap();
-            let keys = ["connecttimeout ", "serveraliveinterval ", "serveralivecountmax "];
-            let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().to_owned();
-            keys.map(line).join(" ")
-        };
-        let target = Target { address: "slow".into(), config: Some(at("own")), ..Target::default() };
-        assert_eq!(seen(&target), "77 5 3");
-        let plain = Target { address: "plain".into(), ..target.clone() };
-        assert_eq!(seen(&plain), "15 15 3");
-        let declared = Target { timeout: std::time::Duration::from_secs(4), ..target };
-        assert_eq!(seen(&declared), "4 5 3");
-    }
-
-    #[test]
-    fn the_default_is_the_documented_one() {
-        let documented = format!("else `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
-        assert!(include_str!("../../docs/recipes.md").contains(&documented), "{documented}");
-    }
-
     #[test]
     fn an_address_cannot_be_an_option() {
         let target = Target { address: "-oProxyCommand=x".into(), ..Target::default() };
-        let arguments = master(&target, &files(), 60);
+        let files = Files { socket: "s".into(), log: "l".into(), jump_log: "j".into() };
+        let arguments = master(&target, &files, 60);
         assert_eq!(arguments[arguments.len() - 2..], ["--".to_owned(), "-oProxyCommand=x".to_owned()]);
     }
 }

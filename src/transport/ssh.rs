@@ -203,8 +203,7 @@ fn resume(socket: &Utf8Path) -> Master {
 async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError> {
     let folder = control::fresh(&target.sockets())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let files = Files { config: at("config"), socket: at("master"), log: at("log"), jump_log: at("jump") };
-    fs_err::write(&files.config, arguments::config(target)).map_err(|error| unwritable(&files.config, &error))?;
+    let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let mut ssh = ssh_program("ssh", target);
     // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
     ssh.args(arguments::master(target, &files, idle_s)).process_group(0).kill_on_drop(true);
@@ -212,17 +211,7 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     let log =
         File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
     ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let mut login = std::pin::pin!(ssh.status());
-    let limit = target.connect_timeout();
-    let mut status = tokio::time::timeout(limit + Duration::from_secs(1), &mut login).await;
-    if status.is_err() {
-        // Only who waits that long pays for the question whether the user's configuration allows more.
-        let allowed = own_timeout(target, &files).await.filter(|own| *own > limit);
-        if let Some(more) = allowed.map(|own| own - limit) {
-            status = tokio::time::timeout(more, &mut login).await;
-        }
-    }
-    let status = match status {
+    let status = match tokio::time::timeout(target.connect_timeout() + Duration::from_secs(1), ssh.status()).await {
         Ok(status) => status.map_err(|error| no_ssh(&error))?,
         Err(_) => return Err(timed_out(target).said([read(&files.log), read(&files.jump_log)].concat().as_bytes())),
     };
@@ -237,19 +226,6 @@ fn ssh_program(name: &str, target: &Target) -> Command {
     let mut command = Command::new(name);
     target.surroundings.give_ssh(&mut command);
     command
-}
-
-/// Returns the `ConnectTimeout` of the user's configuration, where the inventory declares none.
-async fn own_timeout(target: &Target, files: &Files) -> Option<Duration> {
-    if !target.timeout.is_zero() {
-        return None;
-    }
-    let mut ssh = ssh_program("ssh", target);
-    ssh.args(["-G", "-F", &files.config, "--", &target.address]).stdin(Stdio::null()).kill_on_drop(true);
-    let said = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await.ok()?.ok()?;
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
-    let seconds = text.lines().find_map(|line| line.strip_prefix("connecttimeout "))?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Returns what this machine's `ssh` calls itself: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.

@@ -52,8 +52,8 @@ impl Default for HostPaths {
 }
 
 impl Target {
-    /// How long connecting may take where nothing is declared: a zero `timeout`.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+    /// What a zero `timeout` stands for.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Returns how long connecting may take.
     pub fn connect_timeout(&self) -> Duration {

@@ -28,6 +28,9 @@ pub(in crate::config) const KEYS: [&str; 14] = [
     "address",
 ];
 
+/// Seconds to a connection when nothing else is said.
+const TIMEOUT_S: u64 = 15;
+
 /// One setting, by what it sets.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) enum Setting {
@@ -50,7 +53,7 @@ pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
 
 /// Returns a connection without any setting.
 pub(super) fn defaults(address: String) -> Connect {
-    Connect { address, ..Connect::default() }
+    Connect { address, timeout_s: TIMEOUT_S, ..Connect::default() }
 }
 
 /// Sets what `setting` says.
@@ -109,7 +112,7 @@ fn setting(key: &'static str, node: &Node, cx: &mut Cx<'_>) -> Option<(&'static 
         "transport" => Setting::Transport(transport(node, cx)?),
         "command" => return Some(("transport", Setting::Transport(command(node, cx)?))),
         "hardware" => Setting::Hardware(hardware(node, cx)?),
-        "timeout" => Setting::Timeout(table::limit(node, key, &mut cx.diags)?),
+        "timeout" => Setting::Timeout(table::duration(node, key, &mut cx.diags)?),
         "keep" => Setting::Keep(table::duration(node, key, &mut cx.diags)?),
         _ => return None,
     };
