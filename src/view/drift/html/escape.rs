@@ -25,7 +25,7 @@ pub fn value(raw: &str, limit: usize) -> String {
 pub fn prose(raw: &str, limit: usize) -> String {
     let text = short(raw, limit);
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return text.replace('`', "&#96;");
     }
     let part = |(at, part): (usize, &&str)| match (at % 2, part.is_empty()) {
