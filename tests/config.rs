@@ -452,7 +452,6 @@ fn projects_without_measure_end_soon_with_an_error() {
             "{expected}:\n{}",
             said.chars().take(2000).collect::<String>()
         );
-        println!("{elapsed:?} {} {expected}", bytes >> 20);
         assert!(bytes < 600 << 20, "{expected}: {bytes} bytes");
     }
 }

@@ -77,7 +77,7 @@ fn sources(folder: &Path) -> Vec<String> {
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             let lines = code.lines().filter(|line| {
                 let line = line.trim_start();
-                !(line.starts_with("//! ") || line.starts_with("// ")) && !line.contains("include_str!")
+                !(line.starts_with("//! ") || line.starts_with("// ") || line.contains("include_str!"))
             });
             texts.push(lines.collect::<Vec<_>>().join("\n"));
         }
