@@ -446,7 +446,7 @@ fn projects_without_measure_end_soon_with_an_error() {
         (applied.clone(), layered(12), "there is no recipe `r12-0`"),
     ];
     for (inventory, recipes, expected) in cases {
-        let (said, elapsed, bytes) = hostile(&inventory, &recipes);
+        let (said, _, bytes) = hostile(&inventory, &recipes);
         assert!(
             said.lines().any(|line| line.contains(expected)),
             "{expected}:\n{}",
