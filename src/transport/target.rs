@@ -52,8 +52,8 @@ impl Default for HostPaths {
 }
 
 impl Target {
-    /// What a zero `timeout` stands for.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+    /// The default of `timeout`, also where it is zero.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
     /// Returns how long connecting may take.
     pub fn connect_timeout(&self) -> Duration {
@@ -109,4 +109,15 @@ pub enum Sudo {
     NoPassword,
     /// `sudo` with a password: its placeholder in the secret store.
     Password(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_timeout_is_the_documented_one() {
+        let documented = format!("longest wait for a connection (default `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
+        assert!(include_str!("../../docs/recipes.md").contains(&documented), "{documented}");
+    }
 }

@@ -5,7 +5,7 @@ use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
 use crate::config::{Connect, Data, HostKeyPolicy, Node, Sudo, TransportKind};
 use crate::diag::{Code, Diag, Span};
-use crate::transport::{BOARDS, Board};
+use crate::transport::{BOARDS, Board, Target};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -27,9 +27,6 @@ pub(in crate::config) const KEYS: [&str; 14] = [
     "keep",
     "address",
 ];
-
-/// Seconds to a connection when nothing else is said.
-const TIMEOUT_S: u64 = 15;
 
 /// One setting, by what it sets.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +50,7 @@ pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
 
 /// Returns a connection without any setting.
 pub(super) fn defaults(address: String) -> Connect {
-    Connect { address, timeout_s: TIMEOUT_S, ..Connect::default() }
+    Connect { address, timeout_s: Target::CONNECT_TIMEOUT.as_secs(), ..Connect::default() }
 }
 
 /// Sets what `setting` says.
@@ -112,7 +109,7 @@ fn setting(key: &'static str, node: &Node, cx: &mut Cx<'_>) -> Option<(&'static 
         "transport" => Setting::Transport(transport(node, cx)?),
         "command" => return Some(("transport", Setting::Transport(command(node, cx)?))),
         "hardware" => Setting::Hardware(hardware(node, cx)?),
-        "timeout" => Setting::Timeout(table::duration(node, key, &mut cx.diags)?),
+        "timeout" => Setting::Timeout(table::limit(node, key, &mut cx.diags)?),
         "keep" => Setting::Keep(table::duration(node, key, &mut cx.diags)?),
         _ => return None,
     };
