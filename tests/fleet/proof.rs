@@ -4,7 +4,7 @@
 use crate::support::{Fleet, Node, Output, Project};
 use base64::Engine as _;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -124,16 +124,20 @@ impl Trial<'_> {
         self.nodes.iter().for_each(|node| _ = node.must(script));
     }
 
-    /// The steps of the recipe that a plan shows a change of.
-    fn named<'o>(&self, out: &'o Output) -> Vec<&'o str> {
-        let prefix = format!(" {}/", self.recipe);
-        let tails = out.stdout.lines().flat_map(|line| line.split(prefix.as_str()).skip(1));
-        // `STEP[KEY]` is a turn of a step, and several names stand with commas between.
-        let end = |tail: &str| tail.find(['[', ',', ':', '`']).unwrap_or(tail.len());
-        let mut steps: Vec<&str> = tails.map(|tail| tail[..end(tail)].trim_end_matches('.').trim_end()).collect();
-        steps.sort_unstable();
-        steps.dedup();
-        steps
+    /// The steps of the recipe that a plan, as JSON, does not find as declared.
+    fn changing(&self, plan: &Output) -> Vec<String> {
+        let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("a document");
+        let hosts = document["plan"]["hosts"].as_array().expect("a list").iter();
+        let found = hosts.flat_map(|host| host["steps"].as_array().expect("a list")).filter(|step| {
+            step["id"]["recipe"] == self.recipe
+                && !matches!(step["verdict"].as_str().expect("a verdict"), "ok" | "not-applicable")
+        });
+        // `STEP[KEY]` is a turn of a step.
+        let name = |step: &serde_json::Value| {
+            let id = step["id"]["step"].as_str().expect("a name");
+            id.split('[').next().unwrap_or(id).to_owned()
+        };
+        found.map(name).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn apply(&self, when: &str) -> Output {
@@ -143,7 +147,7 @@ impl Trial<'_> {
     }
 
     fn plan(&self, code: i32, when: &str) -> Output {
-        let out = self.project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        let out = self.project.forge(["plan", "inventory.yaml", "--detailed-exitcode", "--format", "json"]);
         expect(&out, code, when);
         out
     }
@@ -187,7 +191,7 @@ impl Trial<'_> {
         let found = self.due(&tamper.r#do);
         let mut steps: Vec<&str> = tamper.follows.iter().chain([&tamper.step]).map(String::as_str).collect();
         steps.sort_unstable();
-        assert_eq!(self.named(&found), steps, "{}: {found}", tamper.r#do);
+        assert_eq!(self.changing(&found), steps, "{}: {found}", tamper.r#do);
         self.moved(tamper);
         expect(&self.project.forge(["apply", REPAIR, "--yes"]), 0, &tamper.r#do);
         node.must(&tamper.holds);

@@ -19,11 +19,14 @@ const HOSTS: usize = 4_000;
 const LINES: usize = 200;
 const LINE: usize = 400;
 
+/// Bytes that end an element at most: what was left out of it, and its closing tag.
+const ENDING: usize = 100;
+
 /// The list as it grows, and what did not fit.
 struct List {
     text: String,
     room: usize,
-    /// Bytes of the heads that are still to come: detail does not take their place.
+    /// Bytes of the elements that are still to come, without their detail: detail does not take their place.
     heads: usize,
     /// How many times detail was left out, and whole elements.
     cut: usize,
@@ -33,8 +36,8 @@ struct List {
 impl List {
     /// Appends an element with as much of its detail as fits. Returns whether at least its head did.
     fn push(&mut self, item: &Item<'_>) -> bool {
-        self.heads -= item.head.len();
-        if self.text.len() + item.head.len() >= self.room {
+        self.heads -= item.head.len() + ENDING;
+        if self.text.len() + item.head.len() + ENDING >= self.room {
             self.left_out += 1;
             return false;
         }
@@ -42,7 +45,7 @@ impl List {
         let before = self.cut;
         for detail in &item.details {
             // What stands after a part that was left out is left out too: the island counts on their order.
-            match self.cut == before && self.text.len() + detail.len() + self.heads < self.room {
+            match self.cut == before && self.text.len() + detail.len() + ENDING + self.heads < self.room {
                 true => self.text += detail,
                 false => self.cut += 1,
             }
@@ -70,7 +73,7 @@ struct Item<'a> {
 /// Returns everything that is not as declared or not known, in at most `room` bytes.
 pub fn findings<'a>(told: &Told<'a>, island: &mut Island<'a>, room: usize) -> String {
     let items = items(told);
-    let heads = items.iter().map(|item| item.head.len()).sum();
+    let heads = items.iter().map(|item| item.head.len() + ENDING).sum();
     let text = String::from("<section id=\"findings\"><h2>findings</h2>\n");
     let mut list = List { text, room, heads, cut: 0, left_out: 0 };
     for item in &items {
