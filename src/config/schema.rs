@@ -125,6 +125,9 @@ fn kubernetes(key: &str) -> Value {
         ),
         "context" => said("The context of that file.", text()),
         "via" => said("A host of the inventory: its session leads to the API, and the kubeconfig lies there.", text()),
+        "namespace" => {
+            said("The namespace in which forge keeps its lock and records. Default `forge-provisioner`.", text())
+        }
         _ => json!({}),
     }
 }

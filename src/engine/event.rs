@@ -96,6 +96,8 @@ pub enum Event {
     Detached { in_flight: Vec<(HostName, StepId)> },
     /// History cannot be kept on this machine; the run goes on.
     NoHistory { why: Untrusted },
+    /// An object in which the cluster keeps records now lies in another namespace.
+    RecordsMoved { host: HostName, object: Untrusted },
     /// The failure budget is used up; hosts that have not begun are left alone.
     BudgetSpent { failed: usize, allowed: usize },
 }

@@ -286,7 +286,12 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
     let mut told = None;
     let refused = loop {
         match link.lock(&owner).await {
-            Ok(Locked::Ours) => return Ok(link),
+            Ok(Locked::Ours) => {
+                for object in link.ruler().map(crate::kube::Writer::moved_records).unwrap_or_default() {
+                    run.say(Event::RecordsMoved { host: host.clone(), object: object.as_str().into() });
+                }
+                return Ok(link);
+            }
             Ok(Locked::Held(owner)) => {
                 break locked(host, &owner);
             }

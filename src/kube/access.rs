@@ -21,6 +21,8 @@ pub struct Access {
     pub via: Option<HostName>,
     /// Environment variables that hold secrets of the inventory: no program that is started to log in is given them.
     pub withheld: Arc<BTreeSet<String>>,
+    /// Where forge keeps its lock and records.
+    pub namespace: String,
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -154,6 +156,7 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::NAMESPACE;
 
     const FILE: &str = "apiVersion: v1
 kind: Config
@@ -181,8 +184,14 @@ contexts:
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
         std::fs::write(&kubeconfig, FILE).unwrap();
-        let access =
-            Access { kubeconfig, context: context.to_owned(), trusted, via: None, withheld: Default::default() };
+        let access = Access {
+            kubeconfig,
+            context: context.to_owned(),
+            trusted,
+            via: None,
+            withheld: Default::default(),
+            namespace: NAMESPACE.to_owned(),
+        };
         access
             .config()
             .await
@@ -206,8 +215,14 @@ contexts:
     #[tokio::test]
     async fn a_file_that_is_not_there_is_an_error() {
         let kubeconfig = "/nonexistent".into();
-        let access =
-            Access { kubeconfig, context: "plain".to_owned(), trusted: true, via: None, withheld: Default::default() };
+        let access = Access {
+            kubeconfig,
+            context: "plain".to_owned(),
+            trusted: true,
+            via: None,
+            withheld: Default::default(),
+            namespace: NAMESPACE.to_owned(),
+        };
         let error = access.config().await.unwrap_err();
         assert_eq!(error.message, "there is no kubeconfig `/nonexistent`");
         let hint = "name the right file as `kubernetes.kubeconfig`; no other is taken in its place";
@@ -238,6 +253,7 @@ contexts:
             trusted: true,
             via: Some(HostName::new("cp-1")),
             withheld: Default::default(),
+            namespace: NAMESPACE.to_owned(),
         };
         assert!(through("plain").of_text(FILE).await.is_ok());
         let error = through("program").of_text(FILE).await.unwrap_err();

@@ -23,6 +23,8 @@ pub struct Cluster {
     server: String,
     /// Gone through, for as long as questions are asked.
     session: Option<Session>,
+    /// Where forge keeps its lock and records.
+    namespace: String,
     /// How the `helm` program reaches the same API.
     login: Login,
     options: HelmOptions,
@@ -62,7 +64,15 @@ impl Cluster {
             withheld: access.withheld.clone(),
             _made: None,
         };
-        Ok(Self { client, server, session: None, login, options: HelmOptions::default(), found: Arc::default() })
+        Ok(Self {
+            client,
+            server,
+            session: None,
+            namespace: access.namespace.clone(),
+            login,
+            options: HelmOptions::default(),
+            found: Arc::default(),
+        })
     }
 
     /// Makes ready to ask through a host: its kubeconfig is read, and connections come out there.
@@ -80,10 +90,15 @@ impl Cluster {
             client,
             server,
             session: Some(session),
+            namespace: access.namespace.clone(),
             login,
             options: HelmOptions::default(),
             found: Arc::default(),
         })
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Says which helm is run, and where charts are kept.

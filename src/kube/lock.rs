@@ -3,7 +3,7 @@
 //! Whether a lease is stale is told by the API's own clock alone: machines that forge runs on may disagree about the time.
 
 use super::api::{Place, Refusal};
-use super::records::{NAMESPACE, core, name_of, namespace};
+use super::records::{name_of, namespace};
 use super::{KubeError, Onlooker};
 use crate::model::{Untrusted, Value};
 use crate::probe::ObjectId;
@@ -26,6 +26,7 @@ pub struct Writer {
     lease: Lease,
     lost: Arc<AtomicBool>,
     renewal: tokio::task::JoinHandle<()>,
+    moved: Vec<String>,
 }
 
 /// Why the lock was not given.
@@ -61,17 +62,32 @@ impl Onlooker {
             id: ObjectId {
                 api_version: "coordination.k8s.io/v1".to_owned(),
                 kind: "Lease".to_owned(),
-                namespace: Some(NAMESPACE.to_owned()),
+                namespace: Some(self.cluster.namespace().to_owned()),
                 name,
             },
             holder: format!("{} {}@{} {}", owner.run, owner.user, owner.controller, owner.pid),
             owner: owner.text(),
             clock,
         };
-        match lease.take(self).await.map_err(failed)? {
-            Some(other) => Err(LockRefused::Held(other)),
-            None => Ok(Writer::new(self.clone(), lease)),
+        if let Some(other) = lease.take(self).await.map_err(failed)? {
+            return Err(LockRefused::Held(other));
         }
+        match self.take_over_former(&lease).await {
+            Ok(moved) => Ok(Writer::new(self.clone(), lease, moved)),
+            Err(refused) => {
+                lease.release(self).await;
+                Err(refused)
+            }
+        }
+    }
+
+    /// Moves records of former namespaces here, unless a run that uses such a namespace works on the cluster. `lease` is held.
+    async fn take_over_former(&self, lease: &Lease) -> Result<Vec<String>, LockRefused> {
+        let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(self.cluster.server()));
+        if let Some(other) = lease.holder_elsewhere(self).await.map_err(failed)? {
+            return Err(LockRefused::Held(other));
+        }
+        self.cluster.move_former(&self.name).await.map_err(failed)
     }
 }
 
@@ -97,6 +113,24 @@ impl Lease {
             }
         }
         Ok(Some("somebody else".into()))
+    }
+
+    /// Returns who holds the lease in a former namespace: a run of an earlier version, or with another setting.
+    async fn holder_elsewhere(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
+        for namespace in looker.cluster.former_namespaces() {
+            let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
+            let there = match looker.cluster.get(&self.place, &id).await {
+                // A user without rights in the former namespace cannot have held it there.
+                Err(refusal) if refusal.is(403) => continue,
+                there => there?,
+            };
+            // A lease of another product has no such annotation.
+            let ours = there.filter(|there| there["metadata"]["annotations"][OWNER].is_string());
+            if let Some(other) = self.held_by(looker, ours.as_ref()).await? {
+                return Ok(Some(other));
+            }
+        }
+        Ok(None)
     }
 
     async fn held_by(&self, looker: &Onlooker, there: Option<&Value>) -> Result<Option<Untrusted>, Refusal> {
@@ -127,7 +161,7 @@ impl Lease {
         let mut object = json!({
             "apiVersion": self.id.api_version,
             "kind": self.id.kind,
-            "metadata": { "name": self.id.name, "namespace": NAMESPACE, "annotations": { OWNER: self.owner } },
+            "metadata": { "name": self.id.name, "namespace": self.id.namespace, "annotations": { OWNER: self.owner } },
             "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": LASTS.as_secs(), "renewTime": now },
         });
         if let Some(version) = there.and_then(|there| there.pointer("/metadata/resourceVersion")) {
@@ -160,8 +194,8 @@ impl Lease {
 impl Onlooker {
     /// Returns the time of the API: it stamps even what it is only asked about.
     async fn now(&self) -> Result<Option<jiff::Timestamp>, Refusal> {
-        let (place, id) = core("ConfigMap", "forge-clock");
-        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": NAMESPACE } });
+        let (place, id) = self.cluster.own_object("ConfigMap", "forge-clock");
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": id.namespace } });
         let made = self.cluster.create(&place, &id, &object, true).await?;
         Ok(made.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(|time| time.parse().ok()))
     }
@@ -174,10 +208,15 @@ fn written(object: &Value) -> Option<jiff::Timestamp> {
 }
 
 impl Writer {
-    fn new(looker: Onlooker, lease: Lease) -> Self {
+    fn new(looker: Onlooker, lease: Lease, moved: Vec<String>) -> Self {
         let lost = Arc::new(AtomicBool::new(false));
         let renewal = tokio::spawn(renewed(looker.clone(), lease.clone(), lost.clone()));
-        Self { looker, lease, lost, renewal }
+        Self { looker, lease, lost, renewal, moved }
+    }
+
+    /// Returns a description of each object with records that was moved here from a former namespace.
+    pub fn moved_records(&self) -> &[String] {
+        &self.moved
     }
 
     /// Returns what asks the same cluster.
@@ -236,6 +275,67 @@ mod tests {
     use crate::kube::tests::{api, json_reply, no};
     use crate::transport::ProcessMark;
 
+    fn owner(run: &str) -> Owner {
+        Owner {
+            run: run.into(),
+            user: "me".into(),
+            controller: "c1".into(),
+            pid: 7,
+            process: None,
+            since: "now".into(),
+            what: "forge apply".into(),
+        }
+    }
+
+    /// Asks for the lock while the namespace `forge-system` of earlier versions has a lease with these annotations, renewed
+    /// a second ago. Returns what comes of it, and the requests that change something.
+    async fn lock_with_former_lease(annotations: Value) -> (Result<Writer, LockRefused>, Vec<String>) {
+        let lease = |annotations: &Value, holder: &str| {
+            json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {
+                    "name": "forge-lock-lab", "annotations": annotations, "resourceVersion": "7",
+                    "managedFields": [{ "time": "2026-11-21T09:30:14Z" }],
+                },
+                "spec": { "holderIdentity": holder, "leaseDurationSeconds": 30 },
+            })
+        };
+        let (own, former) = (lease(&json!({}), "r2 me@c1 7"), lease(&annotations, "r1"));
+        let taken = std::sync::atomic::AtomicBool::new(false);
+        let (cluster, server) = api(move |request| match (request.method.as_str(), request.path.as_str()) {
+            ("GET", path) if path.contains("forge-system/leases/") => json_reply(200, &former),
+            ("GET", path) if path.contains("/leases/") && taken.load(Ordering::Relaxed) => json_reply(200, &own),
+            ("GET", "/api/v1/namespaces/forge-provisioner") => json_reply(200, &json!({ "metadata": {} })),
+            ("GET", _) => no(404, "not found", json!({})),
+            ("POST", path) if path.contains("configmaps") => {
+                json_reply(201, &json!({ "metadata": { "creationTimestamp": "2026-11-21T09:30:15Z" } }))
+            }
+            ("POST", path) if path.contains("leases") => {
+                taken.store(true, Ordering::Relaxed);
+                json_reply(201, &json!({ "metadata": {} }))
+            }
+            _ => json_reply(200, &json!({ "metadata": {} })),
+        })
+        .await;
+        let locked = Onlooker::new(cluster, "lab").lock(&owner("r2"), || jiff::Timestamp::UNIX_EPOCH).await;
+        let changing = server.asked().into_iter().filter(|asked| asked.method == "PUT");
+        (locked, changing.map(|asked| format!("{} {}", asked.path.split('?').next().unwrap(), asked.body)).collect())
+    }
+
+    #[tokio::test]
+    async fn a_run_of_an_earlier_version_excludes_this_one_until_it_ends() {
+        let (locked, puts) = lock_with_former_lease(json!({ OWNER: owner("r1").text() })).await;
+        let Err(LockRefused::Held(held_by)) = locked else { panic!("taken while an earlier version works") };
+        assert_eq!(held_by.raw(), owner("r1").text());
+        // The lease that was taken first is free again.
+        assert_eq!(puts.len(), 1, "{puts:?}");
+        assert!(puts[0].contains("/namespaces/forge-provisioner/leases/forge-lock-lab "), "{puts:?}");
+        assert!(puts[0].contains("\"holderIdentity\":\"\""), "{puts:?}");
+        // A lease of another product is none of forge's business.
+        let (locked, puts) = lock_with_former_lease(json!({ "operator/owner": "pod-1" })).await;
+        assert!(locked.is_ok() && puts.is_empty(), "{puts:?}");
+    }
+
     /// Asks for the lock that `holder` renewed a second ago.
     async fn lock_held_by(holder: &Owner) -> Result<Writer, LockRefused> {
         let owner = Owner { run: "r2".into(), process: None, ..holder.clone() };
@@ -269,15 +369,7 @@ mod tests {
     async fn a_lease_of_a_run_that_ended_on_this_machine_is_taken_over() {
         let own = ProcessMark::own().unwrap();
         let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
-        let holder = Owner {
-            run: "r1".into(),
-            user: "me".into(),
-            controller: "c1".into(),
-            pid: 7,
-            process: ended,
-            since: "now".into(),
-            what: "forge apply".into(),
-        };
+        let holder = Owner { process: ended, ..owner("r1") };
         assert!(lock_held_by(&holder).await.is_ok());
         for process in [None, Some(own)] {
             let holder = Owner { process, ..holder.clone() };

@@ -7,8 +7,11 @@ use crate::probe::{ObjectId, RecordsState};
 use base64::Engine as _;
 use serde_json::json;
 
-/// The namespace of what forge itself keeps in a cluster.
-pub const NAMESPACE: &str = "forge-system";
+/// The namespace of what forge itself keeps in a cluster, unless the inventory names another one.
+pub const NAMESPACE: &str = "forge-provisioner";
+
+/// Where earlier versions kept it. Another product keeps its own there too: only what forge wrote is touched.
+const FORMER_NAMESPACE: &str = "forge-system";
 
 /// The API takes no object above 1 MiB.
 const MOST: usize = 900 * 1024;
@@ -37,21 +40,122 @@ pub(super) fn key_of(name: &str) -> String {
     format!("{shown}.{}.json", &hex(&Sha256::digest(name.as_bytes()))[..12])
 }
 
-pub(super) fn core(kind: &str, name: &str) -> (Place, ObjectId) {
+fn core_object(kind: &str, name: &str, namespace: &str) -> (Place, ObjectId) {
     let plural = match kind {
         "Namespace" => "namespaces",
         "Secret" => "secrets",
         _ => "configmaps",
     };
-    let namespace = (kind != "Namespace").then(|| NAMESPACE.to_owned());
+    let namespace = (kind != "Namespace").then(|| namespace.to_owned());
     let id = ObjectId { api_version: "v1".to_owned(), kind: kind.to_owned(), name: name.to_owned(), namespace };
     (Place::new("v1", plural, kind != "Namespace"), id)
 }
 
+/// Whether forge wrote the object. Another product may use the name of the object, and a program called `forge` is the
+/// field manager `forge` by default: the data must have the form of forge's own, too.
+fn is_written_by_forge(object: &Value) -> bool {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let is_managed = entries.into_iter().flatten().any(|entry| entry["manager"] == MANAGER);
+    is_managed && (decode_key(object).is_some() || has_records_only(object))
+}
+
+fn has_records_only(map: &Value) -> bool {
+    map["data"].as_object().is_some_and(|data| !data.is_empty() && data.keys().all(|key| is_record_key(key)))
+}
+
+/// Whether [`key_of`] makes such keys: `NAME.0123456789ab.json`.
+fn is_record_key(key: &str) -> bool {
+    let digest = key.strip_suffix(".json").and_then(|rest| rest.rsplit_once('.')).map(|(_, digest)| digest);
+    digest.is_some_and(|digest| digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Returns the key that the Secret holds, 32 bytes.
+fn decode_key(secret: &Value) -> Option<Vec<u8>> {
+    let text = secret.pointer("/data/key")?.as_str()?;
+    base64::engine::general_purpose::STANDARD.decode(text).ok().filter(|bytes| bytes.len() == 32)
+}
+
+impl Cluster {
+    /// Returns where an object of forge's own lies.
+    pub(super) fn own_object(&self, kind: &str, name: &str) -> (Place, ObjectId) {
+        core_object(kind, name, self.namespace())
+    }
+
+    /// Returns the other namespaces in which earlier runs may have kept the same, the latest first.
+    pub(super) fn former_namespaces(&self) -> impl Iterator<Item = &'static str> {
+        [NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|former| *former != self.namespace())
+    }
+
+    /// Reads an object of forge's own, from a former namespace while it has not been moved.
+    pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, Refusal> {
+        let (place, id) = self.own_object(kind, name);
+        match self.get(&place, &id).await? {
+            Some(object) => Ok(Some(object)),
+            None => Ok(self.find_former(kind, name).await?.map(|(_, object)| object)),
+        }
+    }
+
+    /// Finds an object in a former namespace that forge wrote there.
+    async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, Refusal> {
+        for namespace in self.former_namespaces() {
+            let (place, id) = core_object(kind, name, namespace);
+            let found = match self.get(&place, &id).await {
+                // A user without rights in the former namespace cannot have written there.
+                Err(refusal) if refusal.is(403) => None,
+                found => found?,
+            };
+            if let Some(object) = found.filter(is_written_by_forge) {
+                return Ok(Some((id, object)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves forge's records of the inventory's cluster from a former namespace into its own. The key is copied: another
+    /// inventory may need it there. Returns a description of each object that was moved. Needs the lock.
+    pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
+        let mut moved = Vec::new();
+        if self.copy_former("Secret", KEY).await?.is_some() {
+            moved.push(format!("a copy of Secret {KEY} to {}", self.namespace()));
+        }
+        for what in ["applied", "proven"] {
+            let name = name_of(what, cluster);
+            let Some((former, uid)) = self.copy_former("ConfigMap", &name).await? else { continue };
+            let (place, _) = self.own_object("ConfigMap", &name);
+            match self.delete(&place, &former, &uid).await {
+                Err(refusal) if refusal.is(404) || refusal.is(409) => {}
+                deleted => drop(deleted?),
+            }
+            let from = former.namespace.as_deref().unwrap_or_default();
+            moved.push(format!("ConfigMap {name} from {from} to {}", self.namespace()));
+        }
+        Ok(moved)
+    }
+
+    /// Copies an object of a former namespace where there is none of that name yet. Returns which, and its uid.
+    async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, Refusal> {
+        let (place, id) = self.own_object(kind, name);
+        if self.get(&place, &id).await?.is_some() {
+            return Ok(None);
+        }
+        let Some((former, object)) = self.find_former(kind, name).await? else { return Ok(None) };
+        let copy = json!({
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": { "name": name, "namespace": id.namespace, "labels": { "app.kubernetes.io/managed-by": MANAGER } },
+            "data": object["data"],
+        });
+        match self.create(&place, &id, &copy, false).await {
+            Err(refusal) if refusal.is(409) => {}
+            made => drop(made?),
+        }
+        Ok(Some((former, object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())))
+    }
+}
+
 /// Reads the records of the inventory's cluster, and the key.
 pub(super) async fn read(cluster: &Cluster, name: &str) -> Result<RecordsState, Refusal> {
-    let (place, id) = core("ConfigMap", &name_of("applied", name));
-    let map = cluster.get(&place, &id).await?;
+    let map = cluster.read_own("ConfigMap", &name_of("applied", name)).await?;
     let data = map.as_ref().and_then(|map| map["data"].as_object());
     let records =
         data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), Untrusted::from(text.as_str()?))));
@@ -60,23 +164,20 @@ pub(super) async fn read(cluster: &Cluster, name: &str) -> Result<RecordsState, 
 
 /// Reads the key; who may not read secrets does without.
 async fn key(cluster: &Cluster) -> Result<Option<String>, Refusal> {
-    let (place, id) = core("Secret", KEY);
-    let secret = match cluster.get(&place, &id).await {
+    let secret = match cluster.read_own("Secret", KEY).await {
         Err(refusal) if refusal.is(403) => return Ok(None),
         secret => secret?,
     };
-    let text = secret.as_ref().and_then(|secret| secret.pointer("/data/key")?.as_str());
-    let bytes = text.and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
-    Ok(bytes.filter(|bytes| bytes.len() == 32).map(|bytes| hex(&bytes)))
+    Ok(secret.as_ref().and_then(decode_key).map(|bytes| hex(&bytes)))
 }
 
 /// Makes forge's namespace where there is none.
 pub(super) async fn namespace(cluster: &Cluster) -> Result<(), Refusal> {
-    let (place, id) = core("Namespace", NAMESPACE);
+    let (place, id) = cluster.own_object("Namespace", cluster.namespace());
     if cluster.get(&place, &id).await?.is_some() {
         return Ok(());
     }
-    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "labels": { "app.kubernetes.io/managed-by": MANAGER } } });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": id.name, "labels": { "app.kubernetes.io/managed-by": MANAGER } } });
     cluster.apply(&place, &id, &object, true, false).await.map(drop)
 }
 
@@ -98,9 +199,9 @@ impl Writer {
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes)
             .map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers: {error}"))))?;
-        let (place, id) = core("Secret", KEY);
+        let (place, id) = cluster.own_object("Secret", KEY);
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
-        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": NAMESPACE }, "data": { "key": data } });
+        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": id.namespace }, "data": { "key": data } });
         match cluster.create(&place, &id, &object, false).await {
             // Another inventory's run was faster.
             Err(refusal) if refusal.is(409) => {}
@@ -108,7 +209,7 @@ impl Writer {
         }
         key(cluster).await?.ok_or_else(|| {
             Refusal::Away(
-                KubeError::new(format!("the Secret `{NAMESPACE}/{KEY}` holds no key"))
+                KubeError::new(format!("the Secret `{}/{KEY}` holds no key", cluster.namespace()))
                     .hint("delete it: the next apply makes one"),
             )
         })
@@ -128,12 +229,15 @@ impl Writer {
                 Err(refusal) => return Err(refusal.error(server)),
             }
         }
-        Err(KubeError::new(format!("somebody else writes the records in `{NAMESPACE}` at the same time")))
+        Err(KubeError::new(format!(
+            "somebody else writes the records in `{}` at the same time",
+            self.looker.cluster.namespace()
+        )))
     }
 
     async fn try_records(&self, records: &[(String, String)]) -> Result<Result<(), Refusal>, KubeError> {
         let cluster = &self.looker.cluster;
-        let (place, id) = core("ConfigMap", &name_of("applied", &self.looker.name));
+        let (place, id) = cluster.own_object("ConfigMap", &name_of("applied", &self.looker.name));
         let there = match cluster.get(&place, &id).await {
             Ok(there) => there,
             Err(refusal) => return Ok(Err(refusal)),
@@ -148,7 +252,7 @@ impl Writer {
             ));
             return Err(error.hint("declare large objects as a chart, or in an inventory of their own"));
         }
-        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": NAMESPACE }, "data": data });
+        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": id.namespace }, "data": data });
         if let Some(version) = there.as_ref().and_then(|map| map.pointer("/metadata/resourceVersion")) {
             object["metadata"]["resourceVersion"] = version.clone();
         }
@@ -168,6 +272,22 @@ mod tests {
         );
         assert_ne!(key_of("lab@a%2Fb.json"), key_of("lab@a@2Fb.json"));
         assert!(key_of(&"x".repeat(500)).len() < 253);
+    }
+
+    #[test]
+    fn only_objects_of_the_form_of_forges_own_are_its_own() {
+        let object = |manager: &str, data: Value| json!({ "metadata": { "managedFields": [{ "manager": manager }] }, "data": data });
+        let records = json!({ key_of("lab@web%2Fsite.json"): "{}" });
+        let key = json!({ "key": base64::engine::general_purpose::STANDARD.encode([7; 32]) });
+        for data in [&records, &key] {
+            assert!(is_written_by_forge(&object("forge", data.clone())), "{data}");
+            assert!(!is_written_by_forge(&object("operator", data.clone())), "{data}");
+        }
+        assert!(!is_written_by_forge(&object("forge", Value::Null)));
+        let mixed = json!({ key_of("lab@web%2Fsite.json"): "{}", "config.yaml": "a: 1" });
+        for theirs in [mixed, json!({ "key": "aHVudGVyMg==" }), json!({ "config.0123456789.json": "{}" })] {
+            assert!(!is_written_by_forge(&object("forge", theirs.clone())), "{theirs}");
+        }
     }
 
     #[test]

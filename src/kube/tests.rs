@@ -30,8 +30,14 @@ pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Syn
         "contexts": [{ "name": "test", "context": { "cluster": "c", "user": "u" } }],
     });
     std::fs::write(&kubeconfig, file.to_string()).unwrap();
-    let access =
-        Access { kubeconfig, context: "test".to_owned(), trusted: false, via: None, withheld: Default::default() };
+    let access = Access {
+        kubeconfig,
+        context: "test".to_owned(),
+        trusted: false,
+        via: None,
+        withheld: Default::default(),
+        namespace: NAMESPACE.to_owned(),
+    };
     (Cluster::open(&access).await.unwrap(), server)
 }
 
@@ -176,4 +182,52 @@ async fn a_long_list_comes_in_parts() {
     assert_eq!((names.join(" ").as_str(), server.asked().len()), ("a b c", 2));
     let (cluster, _server) = api(|_| no(404, "nodes \"a\" not found", json!({}))).await;
     assert_eq!(cluster.node("a").await, Ok(None));
+}
+
+/// A server with a map in the former namespace, written by `manager`.
+fn with_former_map(manager: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
+    let former = "/api/v1/namespaces/forge-system/configmaps/forge-applied-lab";
+    move |asked| match (asked.method.as_str(), asked.path.starts_with(former)) {
+        ("GET", true) => {
+            let metadata =
+                json!({ "name": "forge-applied-lab", "uid": "u-1", "managedFields": [{ "manager": manager }] });
+            json_reply(
+                200,
+                &json!({ "kind": "ConfigMap", "metadata": metadata, "data": { "a.0123456789ab.json": "1" } }),
+            )
+        }
+        ("GET", false) => no(404, "not found", json!({})),
+        _ => json_reply(200, &json!({ "kind": "Status", "status": "Success" })),
+    }
+}
+
+#[tokio::test]
+async fn records_in_the_former_namespace_are_read_and_moved() {
+    let (cluster, server) = api(with_former_map("forge")).await;
+    let found = cluster.read_own("ConfigMap", "forge-applied-lab").await.unwrap_or_default().expect("the map");
+    assert_eq!(found["data"], json!({ "a.0123456789ab.json": "1" }));
+    let moved = cluster.move_former("lab").await.unwrap_or_default();
+    assert_eq!(moved, ["ConfigMap forge-applied-lab from forge-system to forge-provisioner"]);
+    let asked = server.asked();
+    let changing: Vec<_> = asked.iter().filter(|asked| asked.method != "GET").collect();
+    let told: Vec<_> =
+        changing.iter().map(|asked| (asked.method.as_str(), asked.path.split('?').next().unwrap())).collect();
+    assert_eq!(
+        told,
+        [
+            ("POST", "/api/v1/namespaces/forge-provisioner/configmaps"),
+            ("DELETE", "/api/v1/namespaces/forge-system/configmaps/forge-applied-lab"),
+        ]
+    );
+    let written: Value = serde_json::from_str(&changing[0].body).unwrap();
+    assert_eq!(written["data"], json!({ "a.0123456789ab.json": "1" }));
+    assert!(changing[1].body.contains("u-1"), "{}", changing[1].body);
+}
+
+#[tokio::test]
+async fn what_another_product_keeps_there_is_left_alone() {
+    let (cluster, server) = api(with_former_map("other-operator")).await;
+    assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
+    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
+    assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }

@@ -5,13 +5,13 @@ use crate::config::Node;
 use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
 use crate::diag::{Code, Diag};
-use crate::kube::Access;
+use crate::kube::{Access, NAMESPACE};
 use crate::model::HostName;
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 
 /// Keys of `kubernetes`.
-pub(in crate::config) const KEYS: [&str; 3] = ["kubeconfig", "context", "via"];
+pub(in crate::config) const KEYS: [&str; 4] = ["kubeconfig", "context", "via", "namespace"];
 
 /// The file and the context are needed: what is not said would be taken from whoever runs forge.
 pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<Access> {
@@ -20,12 +20,17 @@ pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'
     let path = table.require("kubeconfig", &mut cx.diags);
     let kubeconfig = path.and_then(|node| if table.get("via").is_some() { there(node, cx) } else { file(node, cx) });
     let context = table.require("context", &mut cx.diags).and_then(|node| context(node, cx));
+    let namespace = match table.get("namespace") {
+        Some(node) => namespace(node, cx),
+        None => Some(NAMESPACE.to_owned()),
+    };
     Some(Access {
         kubeconfig: kubeconfig?,
         context: context?,
         trusted: cx.options.trust,
         via,
         withheld: Default::default(),
+        namespace: namespace?,
     })
 }
 
@@ -65,6 +70,23 @@ fn file(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     None
 }
 
+fn namespace(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+    let name = table::text(node, "namespace", &mut cx.diags)?;
+    if is_dns_label(&name) {
+        return Some(name);
+    }
+    let diag = Diag::error(Code::BadConnect, format!("invalid namespace `{name}`")).at(node.span);
+    cx.push(diag.hint("a name has up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
+    None
+}
+
+/// Whether the API takes `name` as that of a namespace (RFC 1123).
+fn is_dns_label(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let edges = name.starts_with('-') || name.ends_with('-');
+    (1..=63).contains(&name.len()) && name.chars().all(plain) && !edges
+}
+
 fn context(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     let name = table::text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
@@ -73,4 +95,21 @@ fn context(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
         return None;
     }
     Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_namespaces_are_labels() {
+        let longest = "n".repeat(63);
+        for name in ["forge-provisioner", "a", "1a", longest.as_str()] {
+            assert!(is_dns_label(name), "{name}");
+        }
+        let too_long = "n".repeat(64);
+        for name in ["", "-a", "a-", "Forge", "a.b", "a_b", "a b", "ä", too_long.as_str()] {
+            assert!(!is_dns_label(name), "{name}");
+        }
+    }
 }

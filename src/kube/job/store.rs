@@ -3,7 +3,7 @@
 use super::shape::{JOB, RUN, mark};
 use crate::kube::Onlooker;
 use crate::kube::api::{Place, Refusal, Served};
-use crate::kube::records::{core, key_of, name_of};
+use crate::kube::records::{key_of, name_of};
 use crate::model::Value;
 use crate::probe::{Left, ObjectId, ProofState, Proven};
 use serde_json::{Map, json};
@@ -11,8 +11,7 @@ use serde_json::{Map, json};
 impl Onlooker {
     /// Returns what was proven last, and what runs left.
     pub(in crate::kube) async fn proof(&self, id: &ObjectId, served: &Served) -> Result<ProofState, Refusal> {
-        let (place, map) = core("ConfigMap", &name_of("proven", &self.name));
-        let kept = self.cluster.get(&place, &map).await?;
+        let kept = self.cluster.read_own("ConfigMap", &name_of("proven", &self.name)).await?;
         let text = kept.as_ref().and_then(|map| map["data"].get(key_of(&id.claim()))?.as_str());
         // One that cannot be read proves nothing.
         let proven = text.and_then(|text| serde_json::from_str::<Proven>(text).ok());
@@ -47,7 +46,7 @@ impl Onlooker {
 
     /// Keeps what was proven; `None` forgets it.
     pub(super) async fn keep(&self, id: &ObjectId, proven: Option<&Proven>) -> Result<(), Refusal> {
-        let (place, map) = core("ConfigMap", &name_of("proven", &self.name));
+        let (place, map) = self.cluster.own_object("ConfigMap", &name_of("proven", &self.name));
         let text = proven.and_then(|proven| serde_json::to_string(proven).ok());
         let data = Value::Object(Map::from_iter([(key_of(&id.claim()), json!(text))]));
         match self.cluster.get(&place, &map).await? {

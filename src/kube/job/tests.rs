@@ -118,7 +118,7 @@ struct Done {
 
 async fn run(call: &Call, play: Play, stopped: bool) -> Done {
     let kept = Kept::default();
-    kept.lock().unwrap().insert("/api/v1/namespaces/forge-system".to_owned(), json!({ "metadata": {} }));
+    kept.lock().unwrap().insert("/api/v1/namespaces/forge-provisioner".to_owned(), json!({ "metadata": {} }));
     let (shown, own) = (kept.clone(), kept.clone());
     let (cluster, _server) = api(move |request| answer(request, &play, &shown)).await;
     let owner = Owner {

@@ -24,7 +24,7 @@ pods, and takes it away: after a success, a failure, at the end of its time, and
 found by its labels, told by the plan, and taken away by the next apply.
 
 **It runs** only in an apply, and only if its last success was one of another declaration; `for` names what else that depends on, such as
-the version of a driver. A success is kept in the cluster (`forge-system`), a failure forgets it. Plans, verifications and drift
+the version of a driver. A success is kept in the cluster (`forge-provisioner`), a failure forgets it. Plans, verifications and drift
 start nothing: they say when it was proven, and by which run.
 
 **Its end** is told by the kind: condition `Complete` or `Failed` of a Job and a TrainJob, phase `Succeeded` or `Failed` of a Pod, state

@@ -187,6 +187,7 @@ impl Progress for Live {
             | Event::Verified { .. }
             | Event::Detached { .. }
             | Event::NoHistory { .. }
+            | Event::RecordsMoved { .. }
             | Event::BudgetSpent { .. } => {}
         }
     }

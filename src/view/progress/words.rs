@@ -83,6 +83,7 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
         Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
         Event::NoHistory { why } => Line::new(Normal, format!("no history of this run: {}", shown(why))),
+        Event::RecordsMoved { host, object } => Line::new(Normal, of(host, &format!("moved {}", shown(object)))),
         Event::BudgetSpent { failed, allowed } => Line::new(Quiet, budget(*failed, *allowed)),
     }
 }

@@ -58,6 +58,7 @@ impl Place {
             trusted: false,
             via: None,
             withheld: Default::default(),
+            namespace: kube::NAMESPACE.to_owned(),
         };
         let cluster = runtime.block_on(kube::Cluster::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();

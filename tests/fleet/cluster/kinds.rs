@@ -114,7 +114,8 @@ fn a_secret_is_nowhere_but_in_the_cluster() {
         api.kubectl(&["get", "secret", "-n", "kind-secret", "token", "-o", &format!("jsonpath={{.data.{key}}}")])
     };
     assert_eq!((value("token").as_str(), value("plain").as_str()), ("aHVudGVyMi1zZWNvbmQ=", "aHVudGVyMi1wbGFpbg=="));
-    let records = api.kubectl(&["get", "configmap", "-n", "forge-system", "forge-applied-kind-secret", "-o", "yaml"]);
+    let records =
+        api.kubectl(&["get", "configmap", "-n", "forge-provisioner", "forge-applied-kind-secret", "-o", "yaml"]);
     assert!(records.contains("keyed:") && !records.contains("hunter2"), "{records}");
     let last = run(&["plan", "inventory.yaml"], "hunter2-second");
     assert!(last.stdout.contains("nothing to do"), "{last}");

@@ -141,19 +141,56 @@ fn a_custom_resource_comes_with_its_kind_and_drifts_like_any_other() {
     assert_eq!(api.kubectl(&["get", "page", "-n", "custom", "home", "-o", "jsonpath={.spec.title}"]), "hello");
 }
 
+/// Lays the records of an inventory where earlier versions of forge kept them, beside another product's.
+fn move_to_former_namespace(api: &Cluster, inventory: &str) {
+    let name = format!("forge-applied-{inventory}");
+    let records = api.kubectl(&["get", "configmap", "-n", "forge-provisioner", &name, "-o", "json"]);
+    let mut records: serde_json::Value = serde_json::from_str(&records).expect("JSON");
+    records["metadata"] = serde_json::json!({ "name": name });
+    api.kubectl(&["create", "ns", "forge-system"]);
+    let create = ["create", "-n", "forge-system", "--field-manager=forge", "-f", "-"];
+    api.kubectl_with(&create, &records.to_string());
+    api.kubectl(&["delete", "configmap", "-n", "forge-provisioner", &name]);
+    api.kubectl(&["create", "configmap", "-n", "forge-system", "forge-applied-theirs", "--from-literal=a=b"]);
+}
+
+/// A run of an earlier version holds its lock in its own namespace.
+fn lock_of_an_earlier_version_excludes(api: &Cluster, site: &Site, inventory: &str) {
+    let name = format!("forge-lock-{inventory}");
+    let lease = serde_json::json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "annotations": { "forge/owner": "run r1 of me@elsewhere" } },
+        "spec": { "holderIdentity": "r1 me@elsewhere 7", "leaseDurationSeconds": 300 },
+    });
+    api.kubectl_with(&["create", "-n", "forge-system", "--field-manager=forge", "-f", "-"], &lease.to_string());
+    let out = apply(site);
+    assert_eq!(out.code, 7, "{out}");
+    api.kubectl(&["delete", "lease", "-n", "forge-system", &name]);
+}
+
 #[test]
 fn what_is_no_longer_declared_goes() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "pruned", APPLY);
     site.write("recipes/web.yaml", &settings("pruned", &format!("{MAP}, {OTHER}")));
     assert_eq!(apply(&site).code, 0);
+    move_to_former_namespace(api, "pruned");
     // Another key of what stays is dropped, another one comes.
     let map = MAP.replace("text: hello", "other: hello");
     site.write("recipes/web.yaml", &settings("pruned", &map));
     let plan = site.forge(&["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("ConfigMap pruned/other is no longer declared"), "{plan}");
+    lock_of_an_earlier_version_excludes(api, &site, "pruned");
     let out = apply(&site);
     assert_eq!(out.code, 0, "{out}");
+    assert!(
+        out.to_string().contains("moved ConfigMap forge-applied-pruned from forge-system to forge-provisioner"),
+        "{out}"
+    );
+    let others = "metadata.name!=kube-root-ca.crt";
+    let left = ["get", "configmap,lease", "-n", "forge-system", "-o", "name", "--field-selector", others];
+    assert_eq!(api.kubectl(&left), "configmap/forge-applied-theirs");
+    api.kubectl(&["delete", "ns", "forge-system"]);
     assert_eq!(
         api.kubectl(&["get", "configmap", "-n", "pruned", "settings", "-o", "jsonpath={.data}"]),
         "{\"other\":\"hello\"}"
@@ -241,7 +278,7 @@ fn secrets_are_nowhere() {
         api.kubectl(&["get", "configmap", "-n", "secrets", "leak", "-o", "jsonpath={.data.url}"]),
         "x://hunter2-second@h"
     );
-    let records = api.kubectl(&["get", "configmap", "-n", "forge-system", "forge-applied-secrets", "-o", "yaml"]);
+    let records = api.kubectl(&["get", "configmap", "-n", "forge-provisioner", "forge-applied-secrets", "-o", "yaml"]);
     assert!(records.contains("keyed:") && !records.contains("hunter2"), "{records}");
     let last = run(&["plan", "inventory.yaml"], "hunter2-second");
     assert!(last.stdout.contains("nothing to do"), "{last}");
