@@ -1,10 +1,37 @@
 //! Mounts: the kernel's table, fstab, and the devices that sources name. Nothing here opens or asks for a mount
-//! point, so that a network file system whose server is gone cannot hold the observation up.
+//! point, so that a network file system whose server is gone cannot hold the observation up. What is above a mount point is looked
+//! at apart, for ten seconds: where others than root can replace a part of a path, nothing is mounted by it.
 
 use super::section::{Fields, Raw, Section, text};
-use super::{FstabLine, MountState, Mounted, Observation, Probe, Reading};
+use super::{FstabLine, MountState, Mounted, Observation, Probe, Reading, Unknown};
 use crate::model::Untrusted;
+use crate::script::{Fragment, safe_path};
 use std::collections::BTreeMap;
+
+/// Prints fields for each mount point and source: `point`, both, and why forge mounts nothing by them; else nothing.
+const POINTS: &str = r#"need timeout; need stat
+forge_points() {
+run=$1
+shift
+while [ $# -gt 1 ]; do
+timeout 10 sh -c "$run" sh "$1" "$2" 2>/dev/null &
+shift 2
+done
+wait
+}
+forge_points"#;
+
+/// What is missing is nobody's to replace: the action says so.
+const ONE_POINT: &str = r#"
+fail() { exit 1; }
+barred() { printf %s "$*"; exit 9; }
+why=$(require_fixed_name "$1")
+if [ $? != 9 ]; then
+why=$(require_fixed_source "$2")
+[ $? = 9 ] || why=
+fi
+printf 'point\0%s\0%s\0%s\0' "$1" "$2" "$why"
+"#;
 
 /// Prints fields: `table` and the kernel's table; `fstab` and its text; for each source that is a device
 /// `device`, its name, and what it is a link to in the end. Only names below `/dev` are followed.
@@ -36,7 +63,11 @@ const TAGS: [(&str, &str); 4] = [
 
 pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
     let mut section = Section::new("reading the mounts", probes, read);
-    let body = section.body.code(SNIPPET);
+    let one = Fragment::new().code(safe_path::ENTER).code(safe_path::FIXED).code(ONE_POINT);
+    let points = section.body.code(POINTS).nested(one);
+    let points =
+        section.probes.iter().filter_map(asked).fold(points, |body, (path, source)| body.word(path).word(source));
+    let body = points.code("\n").code(SNIPPET);
     section.body = section.probes.iter().filter_map(asked).fold(body, |body, (_, source)| body.word(device(source)));
     (!section.probes.is_empty()).then_some(section)
 }
@@ -62,8 +93,8 @@ fn device(source: &str) -> String {
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let seen = if raw.is_whole(&[0]) { Seen::parse(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let state = seen.as_ref().zip(asked(probe)).map(|(seen, (path, source))| seen.state(path, source));
-        out.insert(probe.clone(), state.map(Reading::Mount).ok_or_else(|| raw.lack(section)));
+        let answer = seen.as_ref().zip(asked(probe)).map(|(seen, (path, source))| seen.answer(path, source));
+        out.insert(probe.clone(), answer.unwrap_or_else(|| Err(raw.lack(section))));
     }
 }
 
@@ -79,6 +110,8 @@ struct Row {
 
 /// All that was printed.
 struct Seen {
+    /// Why nothing is mounted by a mount point and a source; empty where nothing speaks against it.
+    bars: BTreeMap<(String, String), String>,
     rows: Vec<Row>,
     fstab: Vec<(String, FstabLine)>,
     devices: BTreeMap<String, String>,
@@ -87,7 +120,19 @@ struct Seen {
 impl Seen {
     fn parse(stdout: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(stdout);
-        let [b"table", table, b"fstab", fstab] = fields.row()? else { return None };
+        let mut bars = BTreeMap::new();
+        let table = loop {
+            match fields.next()? {
+                b"point" => {
+                    let [path, source, why] = fields.row()?;
+                    let key = (text(path)?.to_owned(), text(source)?.to_owned());
+                    bars.insert(key, String::from_utf8_lossy(why).into_owned());
+                }
+                b"table" => break fields.next()?,
+                _ => return None,
+            }
+        };
+        let [b"fstab", fstab] = fields.row()? else { return None };
         let rows: Vec<Row> = text(table)?.lines().map(row).collect::<Option<_>>()?;
         let fstab = String::from_utf8_lossy(fstab);
         let fstab = fstab.lines().zip(1..).filter_map(|(text, line)| entry(text, line)).collect();
@@ -98,9 +143,17 @@ impl Seen {
                     let [name, target] = fields.row()?;
                     devices.insert(text(name)?.to_owned(), text(target)?.to_owned());
                 }
-                b"end" => return Some(Self { rows, fstab, devices }),
+                b"end" => return Some(Self { bars, rows, fstab, devices }),
                 _ => return None,
             }
+        }
+    }
+
+    fn answer(&self, path: &str, source: &str) -> Result<Reading, Unknown> {
+        match self.bars.get(&(path.to_owned(), source.to_owned())) {
+            None => Err(Unknown::new(format!("the directories above `{path}` did not answer within 10 s"))),
+            Some(why) if why.is_empty() => Ok(Reading::Mount(self.state(path, source))),
+            Some(why) => Err(Unknown { barred: true, ..Unknown::new(why.as_str()) }),
         }
     }
 
@@ -185,7 +238,13 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed, recorded};
 
+    /// Answers with a host where root alone can replace the path.
     fn ask(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
+        let point = format!("point\0{path}\0{source}\0\0").into_bytes();
+        ask_raw(path, source, &printed([point, raw.stdout.clone()].concat()))
+    }
+
+    fn ask_raw(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
         let probe = Probe::Mount { path: path.to_owned(), source: source.to_owned() };
         let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
@@ -225,6 +284,15 @@ mod tests {
         let odd = ask("/data/with space", "LABEL=none such", &sample()).unwrap();
         assert_eq!((odd.mounts.len(), odd.fstab.len(), odd.device), (1, 1, None));
         assert_eq!(device("LABEL=a b/c"), "/dev/disk/by-label/a\\x20b\\x2fc");
+    }
+
+    #[test]
+    fn points_that_others_can_replace_and_points_that_did_not_answer() {
+        let rest = "table\0\0fstab\0\0end\0";
+        let why = ask_raw("/home/a/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0user a can\0{rest}")));
+        assert_eq!(why, Err("user a can".to_owned()));
+        let other = ask_raw("/nfs/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0\0{rest}")));
+        assert_eq!(other, Err("the directories above `/nfs/m` did not answer within 10 s".to_owned()));
     }
 
     #[test]

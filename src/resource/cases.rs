@@ -175,7 +175,8 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
 /// The shell that all actions share is recorded by its name.
 fn folded(text: &str) -> String {
     let enter = text.replace(safe_path::ENTER, "\n# safe_path::ENTER\n");
-    enter.replace(safe_path::STAGE, "\n# safe_path::STAGE\n")
+    let stage = enter.replace(safe_path::STAGE, "\n# safe_path::STAGE\n");
+    stage.replace(safe_path::FIXED, "\n# safe_path::FIXED\n")
 }
 
 fn verdict(verdict: Verdict) -> String {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 mod archives;
 mod edits;
+mod mounts;
 mod paths;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -4,6 +4,7 @@
 //! name then acts on what the link leads to. So an action first *enters* the directory of its path: the kernel keeps a working
 //! directory whatever becomes of its name. Links are followed only where root, or the account that forge acts as, has put
 //! them. A new body is written and given away in a *box*: a directory beside the path that only this account may enter.
+//! `mount` and `umount` take names, not directories that were entered: they are given only names that nobody else can replace.
 
 /// Needs `fail`. `enter DIRECTORY` makes it the working directory and sets
 /// - `me`: the number of the account that this runs as;
@@ -77,7 +78,7 @@ walk() {
     [ $# -eq 6 ] || fail "directory $asked does not exist"
     [ "${here:-$3}" = "$3" ] || fail "$at was replaced while forge entered it"
     above "$1" "$2"
-    if [ -z "$foreign" ] && ! fixed "$4"; then foreign=yes holder=$1; fi
+    if [ -z "$foreign" ] && ! fixed "$4"; then foreign=yes holder=$1 weak=$at/$entry; fi
     case $((0x$5 & 0xf000)) in
       16384) cd -P -- "./$entry" || fail "cannot enter $at/$entry"
         at=$at/$entry here=$6 ;;
@@ -166,6 +167,44 @@ trusted() {
   fi
   owned "$2" && [ $((0x$3 & 0x12)) -eq 0 ] || fail "others than root can change $1: it is not used"
 }
+"#;
+
+/// Needs [`ENTER`], whose `barred` it ends with.
+/// - `require_fixed_name PATH` enters the directory of a path, and ends if others can replace a part of the path or what is at
+///   it. Sets `last` to its name in that directory. It does not ask what is mounted there, whose server may be gone, but where
+///   the directory is sticky.
+/// - `require_fixed_source SOURCE` does the same for what is mounted, if that is a path outside of `/dev`; the directory that a
+///   bind mount shows is followed to its end.
+pub const FIXED: &str = r#"
+require_fixed_name() {
+  enter "${1%/*}"
+  last=${1##*/}
+  [ -z "$foreign" ] || exposed
+  weak=$1
+  case $shared in
+    '') return 0 ;;
+    sticky)
+      owner=$(timeout 10 stat -c %u -- "./$last" 2>/dev/null)
+      case $? in
+        0) if owned "$owner"; then return 0; fi ;;
+        # Nothing is there yet.
+        1) return 0 ;;
+      esac ;;
+  esac
+  holder=$(stat -c %u .)
+  exposed
+}
+require_fixed_source() {
+  case $1 in
+    /dev/*) return 0 ;;
+    /*) require_fixed_name "$1" ;;
+    *) return 0 ;;
+  esac
+  [ -d "./$last" ] || return 0
+  enter "$1"
+  [ -z "$foreign" ] || exposed
+}
+exposed() { barred "$(holders) can replace $weak: forge mounts and unmounts only where nobody but root can"; }
 "#;
 
 #[cfg(test)]

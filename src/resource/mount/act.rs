@@ -18,14 +18,16 @@ done
 exit 0
 "#;
 
-/// `mount` goes by the name of the mount point: nobody else may put a link there in between.
-const MAKE_POINT: &str = r#"path=$1 mode=$2
-name=${path##*/}
-enter "${path%/*}"
-[ -d "./$name" ] || [ -L "./$name" ] || mkdir -m "$mode" -- "./$name" || fail "cannot make the mount point $path"
-owner=$(stat -c %u -- "./$name") || fail "cannot look at the mount point $path"
-if [ -n "$foreign" ] || ! fixed "$owner"; then fail "others than root can replace the mount point $path: nothing was mounted"; fi
+const MAKE_POINT: &str = r#"path=$1 mode=$2 source=$3
+require_fixed_name "$path"
+[ -d "./$last" ] || [ -L "./$last" ] || mkdir -m "$mode" -- "./$last" || fail "cannot make the mount point $path"
+[ ! -L "./$last" ] || fail "the mount point $path is a symbolic link"
+require_fixed_name "$path"
+require_fixed_source "$source"
 "#;
+
+/// Options and what is mounted are changed by name, too.
+const SAME_POINT: &str = "\nrequire_fixed_name \"$1\"";
 
 /// A server that does not answer must not hold the step up for ever.
 const MOUNT: &str = r#"
@@ -60,9 +62,14 @@ edit() {
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 "#;
 
+/// What to do about a path that others can replace.
+pub(super) const ONLY_ROOT: &str =
+    "mount from and to directories that only root can write to, and so each directory above them";
+
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("cannot make the mount point", "add a `directory` step for the directory above it"),
-    ("can replace the mount point", "mount in a directory that only root can write to"),
+    ("mounts and unmounts only where", ONLY_ROOT),
+    ("is a symbolic link", "declare the path that the link leads to"),
     (
         "unknown filesystem type",
         "the kernel has no such file system: add the `kernel_module` or `package` step that brings it",
@@ -80,7 +87,7 @@ pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> F
     let mut steps = Vec::new();
     if let Some(now) = part(judgement, "mounted") {
         steps.push(match (want.state, now.changes.iter().any(|c| c.attribute == "mounted")) {
-            (State::Unmounted, _) => shell::close(shell::usual().word(&want.path).word(HOLDERS).code(UNMOUNT)),
+            (State::Unmounted, _) => unmount(want),
             (_, true) => mount(want),
             (_, false) => remount(want, &now),
         });
@@ -93,8 +100,8 @@ pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> F
 }
 
 fn mount(want: &Mount) -> Fragment {
-    let point =
-        shell::usual().word(&want.path).word(octal(want.mode)).code("\n").code(safe_path::ENTER).code(MAKE_POINT);
+    let point = shell::usual().word(&want.path).word(octal(want.mode)).word(&want.source).code("\n");
+    let point = point.code(safe_path::ENTER).code(safe_path::FIXED).code(MAKE_POINT);
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
     let words = shell::usual().word(&want.path).word(&want.fstype).word(options).word(&want.source);
     shell::close(point).code("[ $? -eq 0 ] &&\n").then(shell::close(words.code(MOUNT)))
@@ -105,7 +112,13 @@ fn remount(want: &Mount, now: &Judgement) -> Fragment {
     let mut options = want.options.clone();
     let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));
     options.extend(wanted.filter(|option| !want.options.contains(option)));
-    shell::close(shell::usual().word(&want.path).word(options.join(",")).code(REMOUNT))
+    let action = shell::usual().word(&want.path).word(options.join(",")).code("\n");
+    shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(REMOUNT))
+}
+
+fn unmount(want: &Mount) -> Fragment {
+    let action = shell::usual().word(&want.path).word(HOLDERS).code("\n");
+    shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(UNMOUNT))
 }
 
 fn edit(want: &Mount, entry: &Judgement, cx: &Context<'_>) -> Fragment {

@@ -35,10 +35,10 @@ compared for that reason; `mode` is for the mount point that forge makes.
 
 **A change** makes the mount point, mounts, and writes fstab only after that: an entry that does not work never gets
 there. Fstab is edited line by line and renamed into place whole; systemd is told about it. Other options are taken over by
-`mount -o remount`, D1. The directory above the mount point must exist, and only root may write
-to it.
+`mount -o remount`, D1. The directory above the mount point must exist.
 
-**Blocked**: something else is mounted there; a disk that is read-only without a declared `ro`, which is what the kernel does
+**Blocked**: others than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
+`umount` go by names, and whoever replaces one by a link chooses what is mounted where; something else is mounted there; a disk that is read-only without a declared `ro`, which is what the kernel does
 to one that fails; and **busy**, for an unmount, where processes or mounts below use it: they are named, and never killed.
 
 **Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry, and wants `noauto`
@@ -187,6 +187,7 @@ impl Resource for Mount {
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
+            Err(unknown) if unknown.barred => return Judgement::unknown(&unknown).hint(act::ONLY_ROOT),
             Err(unknown) => return Judgement::unknown(&unknown),
         };
         let entry = if self.absent { fstab::judge_absent(state) } else { fstab::judge(self, state) };

@@ -1,0 +1,99 @@
+//! Mounts below a directory of somebody else: a link there chooses neither what is mounted nor what is unmounted.
+
+use super::{SHELLS, Trial, is_root};
+use crate::model::{BlockClass, Value, Verdict};
+use crate::resource::Resource;
+use serde_json::json;
+use std::os::unix::fs::{chown, symlink};
+
+/// Somebody who is not root.
+const OTHER: u32 = 65_534;
+
+fn trial() -> Trial {
+    let mut trial = Trial::new();
+    for folder in ["home/d/point", "home/d/other", "vault/point", "vault/other", "srv"] {
+        std::fs::create_dir_all(trial.path(folder)).unwrap();
+    }
+    let fstab = trial.path("fstab");
+    trial.moved.push(("/etc/fstab", fstab));
+    trial
+}
+
+fn give_home(trial: &Trial) {
+    for folder in ["home", "home/d"] {
+        chown(trial.path(folder), Some(OTHER), Some(OTHER)).unwrap();
+    }
+}
+
+fn lead_elsewhere(trial: &Trial) {
+    give_home(trial);
+    std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
+    symlink(trial.path("vault"), trial.path("home/d")).unwrap();
+}
+
+/// All that a mount does by a name: it mounts, binds, takes over options and unmounts.
+fn steps(trial: &Trial) -> Vec<(Value, bool)> {
+    let at = |name: &str| trial.path(name);
+    let tmpfs = |path: &str| json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs" });
+    let strict = json!({ "path": at("home/d/point"), "source": "tmpfs", "fstype": "tmpfs", "options": ["noexec"] });
+    let bound = json!({ "path": at("srv/b"), "source": at("home/d/other"), "fstype": "none", "options": ["bind"] });
+    vec![(tmpfs("home/d/other"), false), (bound, false), (strict, false), (tmpfs("home/d/point"), true)]
+}
+
+fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
+    steps(trial).iter().map(|(written, absent)| trial.build("mount", written, *absent)).collect()
+}
+
+/// Mounts `point` before a script, and afterwards keeps the table of mounts below the place.
+fn with_mounted(trial: &mut Trial, shell: &str, point: &str) {
+    let (point, place, table) = (trial.path(point), trial.path(""), trial.path("table"));
+    trial.inside = Some(format!(
+        "mount -t tmpfs tmpfs '{point}'; {shell}; status=$?\n\
+         grep -F ' {place}' /proc/self/mountinfo | cut -d' ' -f5,6 > '{table}'; exit $status"
+    ));
+}
+
+#[test]
+fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
+    if !is_root() {
+        return;
+    }
+    let mut trial = trial();
+    with_mounted(&mut trial, "dash", "home/d/point");
+    for resource in built(&trial) {
+        assert_eq!(trial.judge(resource.as_ref()).verdict, Verdict::Change, "{}", resource.title());
+    }
+    give_home(&trial);
+    for resource in built(&trial) {
+        let judgement = trial.judge(resource.as_ref());
+        assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host), "{}", resource.title());
+        let weak = trial.path("home/d");
+        let why = format!("user nobody can replace {weak}: forge mounts and unmounts only where nobody but root can");
+        assert_eq!(judgement.reason.raw(), why, "{}", resource.title());
+        assert!(judgement.hint.is_some());
+    }
+}
+
+#[test]
+fn no_mount_follows_a_link_that_came_after_the_plan() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let mut trial = trial();
+        with_mounted(&mut trial, "dash", "home/d/point");
+        let judged: Vec<_> =
+            built(&trial).into_iter().map(|resource| (trial.judge(resource.as_ref()), resource)).collect();
+        lead_elsewhere(&trial);
+        with_mounted(&mut trial, shell, "vault/point");
+        for (judgement, resource) in judged {
+            let output = trial.act(shell, resource.act(&judgement, &trial.context()).body);
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
+            assert!(said.starts_with(&why) && !output.status.success(), "{shell} {}: {said}", resource.title());
+            let table = std::fs::read_to_string(trial.path("table")).unwrap();
+            assert_eq!(table, format!("{} rw,relatime\n", trial.path("vault/point")), "{}", resource.title());
+            assert!(!std::path::Path::new(&trial.path("fstab")).exists());
+        }
+    }
+}
