@@ -110,7 +110,11 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
     inputs_of(turn, turns)
         .into_iter()
         .filter_map(|input| match &input.expanded.state {
-            State::Resource(resource) => Some(resource.inputs().into_iter().chain(trace(input, resource.as_ref()))),
+            State::Resource(resource) => {
+                let paths = resource.inputs();
+                let trace = trace_beside(&paths, input, resource.as_ref());
+                Some(paths.into_iter().chain(trace))
+            }
             _ => None,
         })
         .flatten()
@@ -119,7 +123,12 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
 
 /// Returns the file that tells that a step was applied, where its own paths may not.
 pub fn trace(turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
-    trace_path(&turn.expanded.id, resource, turn.expanded.absent)
+    trace_beside(&resource.inputs(), turn, resource)
+}
+
+/// The same, with the step's own paths: to list them takes memory, and most plans do it for each step of each host.
+pub(super) fn trace_beside(paths: &[String], turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
+    trace_path(&turn.expanded.id, resource.kind(), paths, turn.expanded.absent)
 }
 
 /// Returns the question behind a step's `effective: { check }`.

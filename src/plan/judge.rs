@@ -3,7 +3,7 @@
 use super::Foresight;
 use super::basis::{canonical, digest, write};
 use super::case::{Case, Turn};
-use super::demand::{effective_probe, inputs_of, trace};
+use super::demand::{effective_probe, inputs_of, trace_beside};
 use super::packages::{PackageChanges, is_certain};
 use crate::config::{Deferred, Expanded, Judged, Need, State};
 use crate::diag::Diag;
@@ -34,7 +34,7 @@ pub struct Ahead {
     /// files, a command does what it does.
     pub opaque: Option<String>,
     /// The last earlier package step that this one may depend on, and what all of them do.
-    pub package: Option<(String, PackageChanges)>,
+    pub package: Option<(StepId, PackageChanges)>,
     /// Turns that are going to change, in order.
     pub changing: Vec<StepId>,
     /// Paths that they are going to change.
@@ -75,7 +75,8 @@ fn of_resource(
     if judgement.verdict == Verdict::Change {
         let until = rests_on(&judgement, &inputs, ahead);
         let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
-        return match is_seen && is_certain(resource, &case.seen.observation) {
+        // Without anything that has to happen before, nobody asks.
+        return match until.is_some() && is_seen && is_certain(resource, &case.seen.observation) {
             true => (judgement, until, Foresight::Certain),
             false => (judgement, until, Foresight::Predicted),
         };
@@ -92,7 +93,7 @@ fn of_resource(
 }
 
 /// What is as declared now is looked at again after a package that may change it.
-fn as_precaution(judgement: Judgement, package: &str) -> Judgement {
+fn as_precaution(judgement: Judgement, package: &StepId) -> Judgement {
     let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
     Judgement::change(reason, Vec::new(), Disruption::D0, judgement.basis).predicted()
 }
@@ -134,12 +135,13 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
         .into_iter()
         .filter_map(|input| {
             let State::Resource(resource) = &input.expanded.state else { return None };
+            let paths = resource.inputs();
             Some(Input {
                 step: input.expanded.id.to_string(),
                 changing: ahead.changing.contains(&input.expanded.id)
-                    || resource.inputs().iter().any(|path| ahead.touched.contains(path)),
-                paths: resource.inputs(),
-                trace: trace(input, resource.as_ref()),
+                    || paths.iter().any(|path| ahead.touched.contains(path)),
+                trace: trace_beside(&paths, input, resource.as_ref()),
+                paths,
                 digest: input_digest(case, &input.expanded, resource.as_ref()),
             })
         })

@@ -6,7 +6,7 @@
 
 use super::case::Turn;
 use super::model::StepPlan;
-use crate::probe::{Observation, PathState, Probe, Reading};
+use crate::probe::Observation;
 use crate::resource::Resource;
 
 /// Directories that belong to packages. A file there is replaced by the package that brings one of that name; local ones
@@ -76,10 +76,9 @@ fn is_stopped(resource: &dyn Resource) -> bool {
 pub fn is_certain(resource: &dyn Resource, seen: &Observation) -> bool {
     match resource.kind() {
         "file" | "line" | "block" | "link" | "unit" | "absent" => {
-            let asked = resource.probes();
-            resource.inputs().iter().all(|path| !is_of_packages(path) && is_settled(path, &asked, seen))
+            resource.inputs().iter().all(|path| !is_of_packages(path) && is_settled(path, seen))
         }
-        "directory" => is_settled(&resource.title(), &resource.probes(), seen),
+        "directory" => is_settled(&resource.title(), seen),
         "user" | "group" | "service" | "command" | "archive" | "artifact" | "installer" | "wait_for" => false,
         _ => true,
     }
@@ -90,10 +89,6 @@ fn is_of_packages(path: &str) -> bool {
 }
 
 /// Returns whether something stands at `path`, or its directory is there without it.
-fn is_settled(path: &str, asked: &[Probe], seen: &Observation) -> bool {
-    let is_there = |path: &str| {
-        let mut own = asked.iter().filter(|probe| matches!(probe, Probe::Path { path: asked, .. } if asked == path));
-        own.any(|probe| matches!(seen.get(probe), Ok(Reading::Path(PathState::Present(_)))))
-    };
-    is_there(path) || path.rsplit_once('/').is_some_and(|(parent, _)| is_there(parent))
+fn is_settled(path: &str, seen: &Observation) -> bool {
+    seen.has_path(path) || path.rsplit_once('/').is_some_and(|(parent, _)| seen.has_path(parent))
 }

@@ -102,8 +102,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         // A wait takes nothing away from the next wait, and a precaution most often has nothing to do.
         let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait(turn) || !self.waits.contains(id));
-        self.ahead.predicted.after = self.changing_before(&needed, counts);
-        self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id));
+        self.ahead.predicted.after = self.changing_before(&needed, counts).map(ToString::to_string);
+        self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
         self.ahead.package = self.packages_before(turn, &needed);
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
             Some(judgement) => Ruling {
@@ -175,20 +175,20 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Returns the last earlier step of the recipes `needed` that is going to change.
-    fn changing_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<String> {
+    fn changing_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
         let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
-        self.ahead.changing.iter().rfind(builds_on).map(ToString::to_string)
+        self.ahead.changing.iter().rfind(builds_on)
     }
 
     /// Returns the last earlier step of the recipes `needed` that changes packages, and what all of them do. What is done
     /// once for many hosts is not done again for a package of one.
-    fn packages_before(&self, turn: &Turn<'_>, needed: &[&str]) -> Option<(String, PackageChanges)> {
+    fn packages_before(&self, turn: &Turn<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
         if self.packages.is_empty() || turn.step.scope != Scope::Host {
             return None;
         }
         let step = self.changing_before(needed, |id| self.packages.contains_key(id))?;
         let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&&*id.recipe).is_ok());
-        Some((step, own.fold(PackageChanges::default(), |all, (_, one)| all.and(*one))))
+        Some((step.clone(), own.fold(PackageChanges::default(), |all, (_, one)| all.and(*one))))
     }
 
     /// Returns the step that keeps `turn` from running.

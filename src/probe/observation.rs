@@ -1,6 +1,6 @@
 //! The answers of one host.
 
-use super::{Exchange, Probe, Reading};
+use super::{Exchange, PathState, Probe, Reading};
 use crate::model::Untrusted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,14 @@ pub struct Observation {
 impl Observation {
     pub fn insert(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
         self.answers.insert(probe, answer);
+    }
+
+    /// Returns whether something was seen at `path`, whichever step asked.
+    pub fn has_path(&self, path: &str) -> bool {
+        let first = Probe::Path { path: path.to_owned(), want: None };
+        let of_path = |(probe, _): &(&Probe, _)| matches!(probe, Probe::Path { path: asked, .. } if asked == path);
+        let mut answers = self.answers.range(first..).take_while(of_path);
+        answers.any(|(_, answer)| matches!(answer, Ok(Reading::Path(PathState::Present(_)))))
     }
 
     /// Returns the answer to `probe`; a probe that was never asked is `Unknown`.

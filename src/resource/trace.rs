@@ -3,15 +3,14 @@
 //!
 //! They lie below `/run`: no process outlives a boot.
 
-use super::Resource;
 use crate::model::StepId;
 use crate::script::Fragment;
 
 const FOLDER: &str = "/run/forge-applied";
 
-/// Returns the trace of a step, where its own paths may not tell that it was applied.
-pub fn trace_path(step: &StepId, resource: &dyn Resource, removes: bool) -> Option<String> {
-    let untold = removes || resource.kind() == super::absent::KIND.name || resource.inputs().is_empty();
+/// Returns the trace of a step, where its own paths (`inputs`) may not tell that it was applied.
+pub fn trace_path(step: &StepId, kind: &str, inputs: &[String], removes: bool) -> Option<String> {
+    let untold = removes || kind == super::absent::KIND.name || inputs.is_empty();
     untold.then(|| format!("{FOLDER}/{}", step.file_name()))
 }
 
