@@ -34,6 +34,7 @@ mod manifest;
 mod module;
 mod mount;
 mod namespace;
+mod nftables;
 mod node;
 mod object;
 mod package;
@@ -211,6 +212,7 @@ pub fn kinds() -> &'static [Kind] {
         kernel_cmdline::KIND,
         initramfs::KIND,
         mount::KIND,
+        nftables::KIND,
         cron::KIND,
         timer::KIND,
         reboot::KIND,

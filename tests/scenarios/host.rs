@@ -118,6 +118,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
         Probe::Key { path } => (format!("key {path}"), json!("absent")),
         Probe::Check { env, .. } if large(env).is_some() => return Ok(content(large(env).unwrap(), answers)),
+        Probe::Check { id, .. } if id.starts_with("nftables ") => (id.clone(), nft_listing(probe, false)),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
         Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
@@ -233,7 +234,18 @@ fn content(path: &str, answers: &Map<String, Value>) -> Reading {
 
 /// What nobody said of a host on which everything is as declared: checks hold.
 fn settled(probe: &Probe) -> Option<Value> {
-    matches!(probe, Probe::Check { .. }).then(|| json!({ "status": 0 }))
+    match probe {
+        Probe::Check { id, .. } if id.starts_with("nftables ") => Some(nft_listing(probe, true)),
+        Probe::Check { .. } => Some(json!({ "status": 0 })),
+        _ => None,
+    }
+}
+
+/// What `nft` prints of the declared table, and of the one in the kernel: as they are declared.
+fn nft_listing(probe: &Probe, is_loaded: bool) -> Value {
+    let Probe::Check { env, .. } = probe else { unreachable!("a question of `nftables`") };
+    let text = env.iter().find(|(name, _)| name == "nft_text").map(|(_, text)| text.as_str()).unwrap_or_default();
+    json!({ "status": 0, "stdout": format!("{text}\u{1e}\n{}", if is_loaded { text } else { "" }) })
 }
 
 fn reading(probe: &Probe, given: &Value) -> Reading {

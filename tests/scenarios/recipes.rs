@@ -366,6 +366,12 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
             say(format!("sysctl {}", text("key")), state);
             say(format!("path {}", text("path")), json!({ "as_wanted": true }));
         }
+        "nftables" => {
+            let unit = format!("forge-nftables-{}.service", text("table").replace(' ', "-"));
+            say(format!("path {}", text("path")), json!({ "as_wanted": true }));
+            say(format!("path /etc/systemd/system/{unit}"), json!({ "as_wanted": true }));
+            say(format!("unit {unit}"), json!({ "load": "loaded", "active": "active", "file_state": "enabled" }));
+        }
         "kernel_module" => module(desired, answers),
         "ssh_authorized_key" => _ = say(format!("keys {}", text("user")), account_keys(desired)),
         "artifact" => {

@@ -1,0 +1,361 @@
+//! `nftables`: a table of the packet filter, in the kernel now and loaded at every boot.
+
+mod listing;
+
+use self::listing::Listings;
+use super::body::{Body, Target, bare};
+use super::parts::{Parts, part};
+use super::support::{bad_value, output, required, unit_state};
+use super::unit::Unit;
+use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, diff, shell};
+use crate::diag::Diag;
+use crate::model::{BlockClass, Disruption, SecretStore, Value};
+use crate::probe::{Observation, Probe, Unknown};
+use crate::script::Fragment;
+use serde_json::json;
+
+pub(super) const KIND: Kind = Kind {
+    name: "nftables",
+    summary: "A table of nftables: loaded now, and loaded at every boot.",
+    example: include_str!("../examples/nftables.yaml"),
+    doc: "\
+**Compared**, each by itself, are
+
+- **file**: `/etc/nftables.d/forge-FAMILY-NAME.nft` (root, 0644), which replaces the table in one transaction;
+- **unit**: `forge-nftables-FAMILY-NAME.service`, which loads that file at boot, after `nftables.service`, and again
+  whenever that is started, restarted or reloaded, since it flushes every table;
+- **enabled**: whether the unit starts at boot;
+- **loaded**: the table in the kernel.
+
+The kernel stores rules, not text: `nft` prints ports, sets and addresses in a form of its own that depends on its
+version. So the declared rules are loaded into a private network namespace of the host, which nothing is connected to,
+and both tables are printed by the same `nft`. Counters, and the elements of sets that rules or timeouts fill
+(`flags dynamic`, `flags timeout`), are not compared. A flush, a missing rule and an added rule are found alike, and
+the difference is shown line by line.
+
+Other tables are neither read nor changed. A rule of this table cannot allow what another table drops.
+
+**Blocked**: `nft` does not accept the rules, or they declare another table. The private namespace has the interface
+`lo` alone, and so may the host early at boot: name other interfaces with `iifname` and `oifname`, not `iif` and `oif`.
+Flow tables and chains of hook `ingress` are bound to an interface and therefore not accepted.
+
+**A change** checks the rules with `nft -c` first, and replaces the whole table at once: no packet sees half of it.
+Its counters begin at zero.
+
+**Removal** deletes the table, the unit and the file.",
+    fields: &[
+        Field::required("name", Type::Name, "Name of the table."),
+        Field::optional(
+            "family",
+            Type::Enum(&["inet", "ip", "ip6", "arp", "bridge"]),
+            "Its address family. Default `inet`: IPv4 and IPv6.",
+        ),
+        Field::required("rules", Type::Text, "What stands between the braces of the table: sets, chains and rules."),
+    ],
+    build,
+};
+
+const FOLDER: &str = "/etc/nftables.d";
+
+#[derive(Debug)]
+struct Nftables {
+    /// Family and name, as `nft` takes them: `inet cluster`.
+    table: String,
+    /// The declared table, as text for `nft -f`.
+    text: String,
+    target: Target,
+    unit: Unit,
+    service: String,
+    absent: bool,
+}
+
+fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let name = required(fields, "name")?;
+    let family = fields.text("family").unwrap_or("inet");
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
+        return Err(bad_value(format!("invalid table name `{name}`"))
+            .hint("a name begins with a letter and has letters, digits, `_` and `-`"));
+    }
+    let rules = if absent { fields.text("rules").unwrap_or_default() } else { required(fields, "rules")? };
+    if SecretStore::mask(rules) != rules {
+        return Err(bad_value("rules cannot hold a secret: every user of the host may read the table"));
+    }
+    let table = format!("{family} {name}");
+    let text = format!("table {table} {{\n{}\n}}\n", rules.trim_end());
+    let file = format!("{FOLDER}/forge-{family}-{name}.nft");
+    let service = format!("forge-nftables-{family}-{name}.service");
+    let body = Body::new(format!("table {table}\ndelete table {table}\n{text}"));
+    let unit = Unit::whole(&service, &unit_text(&table, &file), absent);
+    let target = Target { path: file, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
+    Ok(Box::new(Nftables { table, text, target, unit, service, absent }))
+}
+
+/// `nftables.service` flushes every table when it starts, stops and reloads: this one follows it.
+fn unit_text(table: &str, file: &str) -> String {
+    format!(
+        "[Unit]\nDescription=Table {table} of nftables\nDefaultDependencies=no\nWants=network-pre.target\n\
+         Before=network-pre.target shutdown.target\nConflicts=shutdown.target\nAfter=nftables.service\n\
+         PartOf=nftables.service\nReloadPropagatedFrom=nftables.service\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft -f {file}\nExecReload=/usr/sbin/nft -f {file}\n\
+         [Install]\nWantedBy=sysinit.target nftables.service\n"
+    )
+}
+
+/// Prints the declared table as this host's `nft` prints it, a separator, and the table in the kernel if it is there.
+/// Exits 127 without `nft`, 3 if it rejects the rules, 4 if no private namespace can be made, 5 if it cannot list.
+const LOOK: &str = r#"command -v nft >/dev/null || exit 127
+if [ -n "$nft_text" ]; then
+  command -v unshare >/dev/null && unshare --net true || exit 4
+  unshare --net sh -c 'printf "%s\n" "$nft_text" | nft -f - && nft -s list ruleset' || exit 3
+fi
+printf '\036\n'
+tables=$(nft list tables) || exit 5
+if printf '%s\n' "$tables" | grep -qxF "table $nft_table"; then nft -s list table $nft_table || exit 5; fi"#;
+
+const LOOK_LIMIT_S: u64 = 20;
+
+impl Nftables {
+    fn probe(&self) -> Probe {
+        let text = if self.absent { "" } else { &self.text };
+        let env = [("nft_table", self.table.as_str()), ("nft_text", text)];
+        Probe::Check {
+            id: format!("nftables {}", self.table),
+            script: LOOK.to_owned(),
+            user: None,
+            cwd: None,
+            env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
+            timeout_s: Some(LOOK_LIMIT_S),
+        }
+    }
+
+    fn judge_loaded(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let look = match output(seen, &self.probe()) {
+            Ok(look) => look,
+            Err(unknown) => return Judgement::unknown(&unknown),
+        };
+        let unknown = |why: &str| Judgement::unknown(&Unknown::new(why).said(look.stderr.raw()));
+        match look.status {
+            0 => match Listings::parse(look.stdout.raw(), &self.table) {
+                Some(listings) => self.compare(&listings),
+                None => unknown("the output of `nft` has an unexpected form"),
+            },
+            127 => self.judge_without_nft(cx),
+            // The lines behind the first show the place in the text.
+            3 => self.judge_rejected(look.stderr.raw().trim().lines().next().unwrap_or_default(), cx),
+            4 => unknown("no private network namespace can be made to load the declared rules into"),
+            status => unknown(&format!("listing the tables exited with {status}")),
+        }
+    }
+
+    fn judge_without_nft(&self, cx: &Context<'_>) -> Judgement {
+        let basis = json!({ "nft": false });
+        if self.absent {
+            return Judgement::ok("there is no `nft`, and no table", basis);
+        }
+        match cx.predicted.and_then(|p| p.after.as_deref()) {
+            Some(step) => {
+                let reason = format!("there is no `nft` yet, and `{step}` runs before");
+                Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
+            }
+            None => Judgement::blocked(BlockClass::Host, "there is no `nft` on the host", basis)
+                .hint("install `nftables` with a `package` step before this one"),
+        }
+    }
+
+    /// A module or a program that an earlier step brings may be what it lacks.
+    fn judge_rejected(&self, said: &str, cx: &Context<'_>) -> Judgement {
+        let basis = json!({ "rejected": said });
+        match cx.predicted.and_then(|p| p.after.as_deref()) {
+            Some(step) => {
+                let reason = format!("`nft` does not accept the rules now, and `{step}` runs before: {said}");
+                Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
+            }
+            None => {
+                Judgement::blocked(BlockClass::Declaration, format!("`nft` does not accept the rules: {said}"), basis)
+                    .hint("`nft -c -f FILE` checks rules; name interfaces with `iifname` and `oifname`")
+            }
+        }
+    }
+
+    fn all_new(&self) -> Change {
+        Change { diff: diff::unified(b"", self.text.as_bytes()).map(Into::into), ..Change::new("loaded", None, None) }
+    }
+
+    fn compare(&self, listings: &Listings) -> Judgement {
+        if let Some(other) = &listings.other_table {
+            let basis = json!({ "other": other });
+            return Judgement::blocked(
+                BlockClass::Declaration,
+                format!("the rules declare another table: `{other}`"),
+                basis,
+            )
+            .hint("close every brace that the rules open; each table is a step of its own");
+        }
+        let basis = json!({ "loaded": listings.loaded });
+        match (&listings.loaded, self.absent) {
+            (None, true) => Judgement::ok(format!("no table `{}` is loaded", self.table), basis),
+            (Some(_), true) => {
+                let change = Change::new("loaded", Some("loaded"), None);
+                Judgement::change(format!("the table `{}` is loaded", self.table), vec![change], Disruption::D0, basis)
+            }
+            (None, false) => {
+                let change = difference("", &listings.declared);
+                Judgement::change(
+                    format!("the table `{}` is not loaded", self.table),
+                    vec![change],
+                    Disruption::D0,
+                    basis,
+                )
+            }
+            (Some(loaded), false) if *loaded == listings.declared => {
+                Judgement::ok(format!("the table `{}` is loaded with these rules", self.table), basis)
+            }
+            (Some(loaded), false) => {
+                let change = difference(loaded, &listings.declared);
+                Judgement::change("the loaded rules differ", vec![change], Disruption::D0, basis)
+            }
+        }
+    }
+
+    fn judge_enabled(&self, seen: &Observation) -> Judgement {
+        let unit = match unit_state(seen, &Probe::Unit { name: self.service.clone() }) {
+            Ok(unit) => unit,
+            Err(unknown) => return Judgement::unknown(&unknown),
+        };
+        let basis = json!({ "enabled": unit.file_state });
+        match unit.file_state.as_str() {
+            "enabled" => Judgement::ok("loaded at boot", basis),
+            state => {
+                let from = (!state.is_empty()).then_some(state);
+                let change = Change::new("enabled", from, Some("enabled"));
+                Judgement::change("not loaded at boot", vec![change], Disruption::D0, basis)
+            }
+        }
+    }
+
+    fn bring(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        let file = part(judgement, "file").map(|_| {
+            let folder = shell::close(shell::private().word(FOLDER).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
+            folder.then(self.target.write(cx, true, "nft -c -f \"$FORGE_FILE\""))
+        });
+        let unit = part(judgement, "unit").map(|part| self.unit.act(&part, cx).body);
+        let loads = part(judgement, "loaded").is_some();
+        let start = shell::usual().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
+        let steps = file.into_iter().chain(unit).chain([shell::close(start.code(START))]);
+        steps.fold(Fragment::new().code(":\n"), and)
+    }
+
+    fn take_away(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+        let stop = shell::usual().word(&self.service).word(&self.table).code(STOP);
+        let file = part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
+        let unit = part(judgement, "unit").map(|part| self.unit.act(&part, cx).body);
+        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        file.into_iter().chain(unit).fold(shell::close(stop), and)
+    }
+}
+
+fn difference(loaded: &str, declared: &str) -> Change {
+    let diff = diff::unified(loaded.as_bytes(), declared.as_bytes()).map(Into::into);
+    Change { diff, ..Change::new("loaded", None, None) }
+}
+
+const MAKE_FOLDER: &str = r#"
+[ -d "$1" ] || mkdir -m 0755 -- "$1" || fail "cannot make $1"
+"#;
+
+/// Loading and starting are two: an active unit is what follows `nftables.service`, and is not run twice by a start.
+const START: &str = r#"
+unit=$1 file=$2
+[ "$3" = no ] || nft -f "$file" || fail "nft does not load $file: the table is the old one"
+[ -d /run/systemd/system ] || exit 0
+systemctl --quiet enable -- "$unit" || fail "cannot enable $unit"
+systemctl start -- "$unit" || fail "cannot start $unit"
+"#;
+
+const STOP: &str = r#"
+unit=$1 table=$2
+if [ -d /run/systemd/system ] && systemctl cat -- "$unit" >/dev/null 2>&1; then
+  systemctl --quiet disable -- "$unit" && systemctl stop -- "$unit" || fail "cannot stop $unit"
+fi
+command -v nft >/dev/null || exit 0
+printf 'table %s\ndelete table %s\n' "$table" "$table" | nft -f - || fail "cannot delete the table $table"
+"#;
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("does not load", "`nft` says which line; the kernel may lack the module of an expression"),
+    ("Operation not supported", "the kernel lacks the module of an expression: `modprobe nft_…`"),
+    ("No space left on device", "the file system is full; the old file is untouched"),
+];
+
+impl Resource for Nftables {
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn title(&self) -> String {
+        self.table.clone()
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = match self.absent {
+            true => vec![bare(&self.target.path)],
+            false => vec![self.target.probe()],
+        };
+        probes.extend(self.unit.probes());
+        probes.push(self.probe());
+        probes
+    }
+
+    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+        let file = match self.absent {
+            true => self.target.judge_absent(seen),
+            false => self.target.judge(seen, cx, true),
+        };
+        let parts = Parts::default().with("file", file).with("unit", self.unit.judge(seen, cx));
+        let parts = if self.absent { parts } else { parts.with("enabled", self.judge_enabled(seen)) };
+        parts.with("loaded", self.judge_loaded(seen, cx)).judgement()
+    }
+
+    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+        let body = if self.absent { self.take_away(judgement, cx) } else { self.bring(judgement, cx) };
+        Action { body, long: false, explain: EXPLAIN }
+    }
+
+    fn desired(&self) -> Value {
+        match self.absent {
+            true => json!({ "table": self.table, "path": self.target.path, "absent": true }),
+            false => json!({ "table": self.table, "rules": self.text, "path": self.target.path }),
+        }
+    }
+
+    fn provides(&self) -> Vec<Provision> {
+        let file = (!self.absent).then(|| Provision::Path(self.target.path.clone()));
+        file.into_iter().chain(self.unit.provides()).collect()
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        vec![self.target.path.clone()]
+    }
+
+    fn claims(&self) -> Vec<(&'static str, String)> {
+        let own = [(KIND.name, self.table.clone()), ("path", self.target.path.clone())];
+        own.into_iter().chain(self.unit.claims()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &[(&'static str, &str)]) -> String {
+        build(&Fields(fields.iter().map(|(name, value)| (*name, json!(value))).collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn names_and_secrets_are_checked() {
+        assert_eq!(refused(&[("name", "a b"), ("rules", "")]), "invalid table name `a b`");
+        assert_eq!(refused(&[("name", "9"), ("rules", "")]), "invalid table name `9`");
+    }
+}
