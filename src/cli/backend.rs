@@ -83,6 +83,12 @@ pub trait Backend {
     /// Returns the raw answers of an observation that kept them.
     fn recording(&self, project: &Self::Project, seen: &Self::Seen) -> Recording;
 
+    /// Returns the same with machine ids, UUIDs and serial numbers replaced.
+    ///
+    /// # Errors
+    /// A pattern that finds them is invalid: a lowercase fragment.
+    fn redacted_recording(&self, project: &Self::Project, seen: &Self::Seen) -> Result<Recording, String>;
+
     /// Plans, purely.
     fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
 

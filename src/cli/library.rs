@@ -177,12 +177,20 @@ impl Backend for Library {
             Ask::Declared => engine::observe(project, &all, &options, &events).await,
             Ask::Change => engine::observe_to_change(project, &all, &options, &events).await,
             Ask::Drift { outliers } => engine::observe_drift(project, &all, outliers, &options, &events).await,
+            // A recording is to plan from: it holds what the declared steps need too.
+            Ask::Facts if settings.replay.record => engine::observe(project, hosts, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
 
     fn recording(&self, project: &Project, seen: &Observed) -> Recording {
         Recording::of(project, seen)
+    }
+
+    fn redacted_recording(&self, project: &Project, seen: &Observed) -> Result<Recording, String> {
+        let facts = seen.seen.iter().map(|host| &host.facts);
+        let redacted = self.recording(project, seen).redacted(facts, &project.written_texts());
+        redacted.map_err(|error| format!("the recording cannot be redacted: {error}"))
     }
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {

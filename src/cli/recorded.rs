@@ -19,9 +19,12 @@ pub struct Observed {
 /// Where answers go to, or come from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Recorded {
-    /// Write what the hosts answered, raw, to a file that --observed reads; secrets are left out
+    /// Write what the hosts answered, raw, to a file that --observed reads; secrets are left out, serial numbers replaced
     #[arg(long, value_name = "FILE", conflicts_with = "observed")]
     pub record: Option<Utf8PathBuf>,
+    /// Keep machine ids, UUIDs and serial numbers in the file of --record
+    #[arg(long, requires = "record")]
+    pub no_redact: bool,
     #[command(flatten)]
     pub from: Observed,
 }
@@ -54,10 +57,13 @@ impl Recorded {
     /// Writes the recording, if one is wanted.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or identifiers not be found.
     pub fn write<B: Backend>(&self, backend: &B, project: &B::Project, seen: &B::Seen) -> Result<(), CliError> {
         let Some(path) = &self.record else { return Ok(()) };
-        let recording = backend.recording(project, seen);
+        let recording = match self.no_redact {
+            true => backend.recording(project, seen),
+            false => backend.redacted_recording(project, seen).map_err(CliError::unexpected)?,
+        };
         file::replace(path, |out| {
             serde_json::to_writer_pretty(&mut *out, &recording)?;
             writeln!(out)

@@ -67,6 +67,13 @@ impl Project {
         self.hosts.keys().next_back().filter(|last| last.is_cluster())
     }
 
+    /// Returns the text of every file that was read: the inventory, recipes, and the files that they name.
+    pub fn written_texts(&self) -> Vec<String> {
+        let sources = self.sources.files().map(|(_, _, text)| text.to_owned());
+        let named = self.files.contents().into_iter().filter_map(|(_, content)| content.as_str().map(str::to_owned));
+        sources.chain(named).collect()
+    }
+
     /// Returns the folder of the inventory, with every link followed.
     pub fn root(&self) -> &camino::Utf8Path {
         self.files.root()

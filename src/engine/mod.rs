@@ -38,6 +38,7 @@ mod progress;
 mod prove;
 mod recording;
 mod records;
+mod redact;
 mod report;
 mod restarts;
 mod rollout;

@@ -1,7 +1,8 @@
 //! Recordings: what hosts answered, raw, to be planned from later without a session.
 //!
 //! Architecture Invariant: no secret enters a recording. What a recipe exports as a secret is left out as a whole, the
-//! host's key for digests is taken out, and every text is scrubbed of the values that the run knows as secret.
+//! host's key for digests is taken out, and every text is scrubbed of the values that the run knows as secret. A recording
+//! that people are given is also free of serial numbers (`redact`); the one inside of a saved plan is as hosts answered.
 
 use super::observe::Observed;
 use crate::config::Project;
@@ -23,7 +24,7 @@ pub struct Recording {
     pub version: u32,
     /// The version of forge that wrote it.
     pub forge: String,
-    /// `field`: recorded from a host; `source`: taken from a program's source; `reconstructed`: written by hand.
+    /// `field`: from a host; `simulated`: from a simulated one; `source`: from a program's source; `reconstructed`: by hand.
     pub origin: String,
     /// What it is of, for people.
     #[serde(default)]
@@ -54,7 +55,9 @@ impl Recording {
         let secret = SecretExports::of(project);
         let hosts = observed.seen.iter().map(|seen| host(seen, &secret, &observed.secrets)).collect();
         let forge = env!("CARGO_PKG_VERSION").to_owned();
-        Self { version: VERSION, forge, origin: "field".to_owned(), about: String::new(), hosts }
+        let is_simulated = |seen: &HostSeen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+        let origin = if observed.seen.iter().any(is_simulated) { "simulated" } else { "field" };
+        Self { version: VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
     }
 
     /// Returns the same of some of its hosts.

@@ -47,14 +47,17 @@ fn not_recorded() -> Unknown {
 /// The same path or package, asked about for another wish, or the same check with another limit: a recipe may have
 /// changed since.
 fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
-    let found = recorded.iter().find(|(other, _)| match (probe, other) {
+    let mut found = recorded.iter().filter(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
         (Probe::Object { id, want: None }, Probe::Object { id: other, .. }) => id.claim() == other.claim(),
         (Probe::Check { .. }, Probe::Check { .. }) => unlimited(probe) == unlimited(other),
         _ => false,
     });
-    match (probe, found.ok_or_else(not_recorded)?.1) {
+    let first = found.next().ok_or_else(not_recorded)?;
+    // Several steps may have asked about a path, some without its body.
+    let told = std::iter::once(first).chain(found).find(|(_, answer)| has_body(answer)).unwrap_or(first);
+    match (probe, told.1) {
         (_, Err(why)) => Err(why.clone()),
         (Probe::Check { .. } | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
         (Probe::Path { want, .. }, Ok(Reading::Path(state))) => Ok(Reading::Path(path(state.clone(), want.as_deref()))),
@@ -63,6 +66,10 @@ fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
         }
         _ => Err(not_recorded()),
     }
+}
+
+fn has_body(answer: &Result<Reading, Unknown>) -> bool {
+    matches!(answer, Ok(Reading::Path(PathState::Present(info))) if info.body.is_some())
 }
 
 fn unlimited(probe: &Probe) -> Probe {
@@ -136,6 +143,9 @@ mod tests {
         let mut recorded = Observation::default();
         let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
         recorded.insert(asked, Ok(Reading::Path(PathState::Present(info(Some("body"))))));
+        // Another step asked without a wish.
+        let bare = Probe::Path { path: "/x".into(), want: None };
+        recorded.insert(bare, Ok(Reading::Path(PathState::Present(info(None)))));
         let of = |want: Option<&str>| match of(
             &recorded,
             Probe::Path { path: "/x".into(), want: want.map(str::to_owned) },

@@ -67,6 +67,33 @@ fn what_starts_by_itself_is_applied_and_found_again() {
     });
 }
 
+/// A recording that `facts` wrote serves to plan this inventory and another one, and says that its hosts are simulated.
+fn facts_alone_give_the_same_plan(lab: &Lab) {
+    let facts = lab.forge(&["facts", "--record", "facts.json"]);
+    assert!(facts.starts_with("exit 0\n"), "{facts}");
+    assert_eq!(lab.forge(&["plan", "--observed", "facts.json"]), lab.forge(&["plan"]));
+    lab.file("recipes/r.yaml", &TIMED.replace("every=1", "every=2").replace("    restart_on: [configuration]\n", ""));
+    let other = lab.forge(&["plan", "--observed", "facts.json"]);
+    assert!(other.contains("-every=9\n      +every=2\n    on a\n"), "{other}");
+    // What was as declared when it was recorded is known by its digest.
+    assert!(
+        other.contains("~ content: 8 bytes, sha256 682de07abf12 → 8 bytes, sha256 0605e4202f5f\n    on b\n"),
+        "{other}"
+    );
+    let counts = "plan: 2 changes on 2 of 2 hosts; steps: 18 as declared\n";
+    assert!(other.contains(counts) && lab.forge(&["plan"]).contains(counts), "{other}");
+    lab.file("recipes/r.yaml", TIMED);
+    assert!(lab.shell("cat facts.json").contains("\"origin\": \"simulated\""));
+}
+
+fn machine_ids_are_recorded_on_request_only(lab: &Lab) {
+    let id = lab.inside("inventory.yaml", "a", "cat /etc/machine-id").trim().to_owned();
+    assert_eq!(id.len(), 32, "{id}");
+    assert!(!lab.shell("cat facts.json").contains(&id), "the machine id lies in the recording");
+    assert!(lab.forge(&["facts", "--record", "whole.json", "--no-redact"]).starts_with("exit 0\n"));
+    assert!(lab.shell("cat whole.json").contains(&id));
+}
+
 /// What a record says of the start of a service decides whether it restarts: it must be in a recording too.
 #[test]
 fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
@@ -84,6 +111,8 @@ fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
         same("1 change on 1 of 2 hosts");
         lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");
         same("2 changes (1 predicted) on 1 of 2 hosts");
+        facts_alone_give_the_same_plan(lab);
+        machine_ids_are_recorded_on_request_only(lab);
         let key = lab.inside("inventory.yaml", "a", "od -An -v -tx1 /var/lib/forge/key | tr -d ' \\n'");
         let seen = lab.shell("cat seen.json").replace(' ', "");
         assert!(key.trim().len() == 64 && !seen.contains(key.trim()), "the host's key lies in the recording");

@@ -1,0 +1,196 @@
+//! Machine ids, UUIDs and serial numbers in a recording, replaced by numbers of the same form.
+//!
+//! The same identifier gets the same number everywhere in a recording, so that what hosts have in common stays visible and a
+//! plan made from it comes out the same. Numbers count up: a digest of a short serial number could be reversed by trying.
+//! An identifier that is declared, or that a question asks about, stays: the recording would not fit the declaration.
+
+use super::recording::Recording;
+use crate::facts::Facts;
+use crate::model::Value;
+use regex::{Captures, Regex};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// UUIDs, with `_` in names of control groups, and serial numbers of PCI devices (`b8-ce-f6-03-00-1a-2b-3c`).
+const FORMS: &str =
+    r"(?i)[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|\b[0-9a-f]{2}(?:-[0-9a-f]{2}){7}\b";
+
+/// `Serial Number : 1654922003536`, `[SN] Serial number: MT2008X12345`, `"serial": "…"`, `<serial>…</serial>`.
+const SERIALS: &str =
+    r#"(?i)\bserial(?:[ _-]?(?:number|num|no))?\.?"?\s*[:=>]\s*"?([a-z0-9._/-]+)|\bS/N\s*[:=]\s*([a-z0-9._/-]+)"#;
+
+const WORDS: &str = "[A-Za-z0-9]+";
+
+/// Shorter ones are the same as too many other words.
+const SHORTEST_SERIAL: usize = 7;
+
+/// The namespace of UEFI's own variables: a constant, which names of files end with.
+const EFI_VARIABLES: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
+
+impl Recording {
+    /// Replaces machine ids, UUIDs and serial numbers. `facts` are those of its hosts, `declared` every text that people wrote.
+    ///
+    /// # Errors
+    /// A pattern of forge's own is invalid.
+    pub fn redacted<'f>(
+        mut self,
+        facts: impl Iterator<Item = &'f Facts>,
+        declared: &[String],
+    ) -> Result<Self, regex::Error> {
+        let forms = Forms { uuids: Regex::new(FORMS)?, serials: Regex::new(SERIALS)?, words: Regex::new(WORDS)? };
+        let known = forms.read_known(declared.iter().cloned().chain(self.questions()));
+        let found = RefCell::new(Found::default());
+        facts.filter_map(machine_id).for_each(|id| found.borrow_mut().number_unless_known(id, &known));
+        let collect = |text: &str| {
+            forms.collect(text, &known, &mut found.borrow_mut());
+            text.to_owned()
+        };
+        self.each_text(&collect);
+        let found = found.into_inner();
+        self.each_text(&|text| forms.replace(text, &found));
+        Ok(self)
+    }
+
+    fn questions(&self) -> BTreeSet<String> {
+        let probes = self.hosts.iter().flat_map(|host| &host.answers).flat_map(|exchange| &exchange.probes);
+        let texts = probes.filter_map(|probe| serde_json::to_string(probe).ok());
+        // In JSON, a letter stands for the end of a line: it is no part of the word behind it.
+        texts.map(|text| text.replace("\\n", " ").replace("\\t", " ")).collect()
+    }
+
+    fn each_text(&mut self, change: &dyn Fn(&str) -> String) {
+        for exchange in self.hosts.iter_mut().flat_map(|host| &mut host.answers) {
+            exchange.clean(change);
+        }
+    }
+}
+
+fn machine_id(facts: &Facts) -> Option<&str> {
+    let id = facts.0.get("identity")?.as_ref().ok()?.get("machine_id").and_then(Value::as_str)?;
+    (id.len() == 32).then_some(id)
+}
+
+/// Identifiers with their numbers, in the order in which they were found.
+#[derive(Debug, Default)]
+struct Found(BTreeMap<String, usize>);
+
+impl Found {
+    fn number_unless_known(&mut self, identifier: &str, known: &BTreeSet<String>) {
+        let plain = plain(identifier);
+        if !self.0.contains_key(&plain) && !known.contains(&plain) {
+            let number = self.0.len() + 1;
+            self.0.insert(plain, number);
+        }
+    }
+
+    /// Returns what is written in the place of an identifier, or the identifier where it stays.
+    fn stand_in(&self, identifier: &str) -> String {
+        self.0
+            .get(&plain(identifier))
+            .map_or_else(|| identifier.to_owned(), |number| digits_in_form(identifier, *number))
+    }
+}
+
+/// The form in which spellings of one identifier are the same.
+fn plain(identifier: &str) -> String {
+    identifier.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Returns `number` in the form of `identifier`: `0000-01` for 1 and `ab12-cd`.
+fn digits_in_form(identifier: &str, mut number: usize) -> String {
+    let mut form: Vec<char> = identifier.chars().collect();
+    for place in form.iter_mut().rev().filter(|place| place.is_ascii_alphanumeric()) {
+        *place = char::from(b'0' + (number % 10) as u8);
+        number /= 10;
+    }
+    form.into_iter().collect()
+}
+
+struct Forms {
+    uuids: Regex,
+    serials: Regex,
+    words: Regex,
+}
+
+impl Forms {
+    /// Returns the words and UUIDs of texts that must stay, as [`plain`] spells them.
+    fn read_known(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
+        let mut known = BTreeSet::new();
+        for text in texts {
+            let all = self.uuids.find_iter(&text).chain(self.words.find_iter(&text));
+            known.extend(all.filter(|one| one.len() >= SHORTEST_SERIAL).map(|one| plain(one.as_str())));
+        }
+        known
+    }
+
+    fn collect(&self, text: &str, known: &BTreeSet<String>, found: &mut Found) {
+        for uuid in self.uuids.find_iter(text).map(|uuid| uuid.as_str()) {
+            let says_nothing = uuid.chars().all(|c| matches!(c, '0' | '-' | '_'));
+            if !says_nothing && plain(uuid) != EFI_VARIABLES {
+                found.number_unless_known(uuid, known);
+            }
+        }
+        for serial in self.serials.captures_iter(text).filter_map(|all| all.get(1).or_else(|| all.get(2))) {
+            let is_serial = |word: &str| word.len() >= SHORTEST_SERIAL && word.contains(|c: char| c.is_ascii_digit());
+            let words = self.words.find_iter(serial.as_str()).map(|word| word.as_str());
+            words.filter(|word| is_serial(word)).for_each(|word| found.number_unless_known(word, known));
+        }
+    }
+
+    fn replace(&self, text: &str, found: &Found) -> String {
+        let stand_in = |all: &Captures<'_>| found.stand_in(&all[0]);
+        let text = self.uuids.replace_all(text, stand_in);
+        self.words.replace_all(&text, stand_in).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &str = "Serial Number : 1654922003536\nGPU UUID : GPU-806f8ea2-6428-1096-a076-bb687fb45fb0\n\
+        id\t806F8EA2-6428-1096-A076-BB687FB45FB0\n/kubepods-pod12345678_1234_1234_1234_123456789abc.slice\n\
+        [SN] Serial number: MT2008X12345\nDevice Serial Number b8-ce-f6-03-00-1a-2b-3c\n1654922003536, 11654922003536\n\
+        /boot/3d1219c7c4c5404aaa1f6d2a48adfda4/6.1\nserial: none\nserial=115200\nSecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c\n\
+        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"S4EVNX0M\"}";
+
+    const REDACTED: &str = "Serial Number : 0000000000005\nGPU UUID : GPU-00000000-0000-0000-0000-000000000002\n\
+        id\t00000000-0000-0000-0000-000000000002\n/kubepods-pod00000000_0000_0000_0000_000000000003.slice\n\
+        [SN] Serial number: 000000000006\nDevice Serial Number 00-00-00-00-00-00-00-04\n0000000000005, 11654922003536\n\
+        /boot/00000000000000000000000000000001/6.1\nserial: none\nserial=115200\nSecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c\n\
+        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"00000007\"}";
+
+    /// A recording of hosts that all printed the same to a check.
+    fn recording(hosts: &[&str], printed: &str) -> Recording {
+        let host = |name: &&str| {
+            serde_json::json!({ "host": name, "reach": "observed", "answers": [{
+                "asked": "check", "limit_s": 5, "probes": [{ "check": { "id": "a", "script": "true", "user": null, "cwd": null, "env": [], "timeout_s": null } }],
+                "answer": { "printed": { "end": { "exited": 0 }, "began": true, "stdout": { "text": printed }, "stderr": { "text": "" }, "truncated": false } },
+            }] })
+        };
+        let hosts: Vec<_> = hosts.iter().map(host).collect();
+        let text = serde_json::json!({ "version": 1, "forge": "", "origin": "field", "hosts": hosts });
+        Recording::parse(&text.to_string()).unwrap()
+    }
+
+    fn facts() -> Facts {
+        let identity = serde_json::json!({ "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4" });
+        Facts([("identity".to_owned(), Ok(identity))].into())
+    }
+
+    #[test]
+    fn an_identifier_has_one_number_everywhere_and_declared_ones_stay() {
+        let declared = ["mount: { device: UUID=2A7C11F0-7f0e-4a6f-9d6f-6d2f3c1b9a55 }".to_owned()];
+        let redacted = recording(&["a", "b"], PRINTED).redacted([&facts()].into_iter(), &declared).unwrap();
+        assert_eq!(redacted, recording(&["a", "b"], REDACTED));
+    }
+
+    #[test]
+    fn what_a_question_names_stays() {
+        let mut asked = recording(&["a"], "806f8ea2-6428-1096-a076-bb687fb45fb0");
+        let text = serde_json::to_string(&asked.hosts[0].answers[0].probes[0]).unwrap();
+        let text = text.replace("true", "nvidia-smi -i GPU-806f8ea2-6428-1096-a076-bb687fb45fb0");
+        asked.hosts[0].answers[0].probes[0] = serde_json::from_str(&text).unwrap();
+        assert_eq!(asked.clone().redacted(std::iter::empty(), &[]).unwrap(), asked);
+    }
+}
