@@ -27,12 +27,19 @@ const MAX_READ: u64 = 1 << 30;
 /// # Errors
 /// It cannot be read, or is too large.
 pub fn read_text(path: &Utf8Path) -> io::Result<String> {
-    let mut text = String::new();
-    fs_err::File::open(path)?.take(MAX_READ + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_READ {
-        true => Err(io::Error::other(format!("it is larger than {} MiB", MAX_READ >> 20))),
-        false => Ok(text),
+    read_at_most(path, MAX_READ)
+}
+
+fn read_at_most(path: &Utf8Path, limit: u64) -> io::Result<String> {
+    let too_large = || io::Error::other(format!("it is larger than {} MiB", limit >> 20));
+    let file = fs_err::File::open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_file() && meta.len() > limit {
+        return Err(too_large());
     }
+    let mut text = String::new();
+    file.take(limit + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > limit { Err(too_large()) } else { Ok(text) }
 }
 
 /// The umask takes away from these bits, as it does for a file that a shell makes.
@@ -153,6 +160,20 @@ mod tests {
         replace(&path, |out| out.write_all(b"old")).unwrap();
         replace_private(&path, |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn files_and_devices_above_the_limit_are_not_read() {
+        let (_folder, path) = folder();
+        let limit = 2 << 20;
+        let said =
+            |path: &Utf8Path| read_at_most(path, limit).map(|text| text.len()).map_err(|error| error.to_string());
+        fs_err::write(&path, vec![b'x'; 2 << 20]).unwrap();
+        assert_eq!(said(&path), Ok(2 << 20));
+        fs_err::write(&path, vec![b'x'; (2 << 20) + 1]).unwrap();
+        assert_eq!(said(&path), Err("it is larger than 2 MiB".to_owned()));
+        // It has no end, and no size either.
+        assert_eq!(said(Utf8Path::new("/dev/zero")), Err("it is larger than 2 MiB".to_owned()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::args::Format;
 use super::error::CliError;
+use super::file::read_text;
 use super::inventory::quoted;
 use super::output::Output;
 use super::past;
@@ -76,7 +77,7 @@ fn folder(path: &Utf8Path) -> RunFolder {
 }
 
 fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
-    let text = fs_err::read_to_string(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
             _ => error.to_string(),

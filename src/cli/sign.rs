@@ -30,8 +30,8 @@ pub struct Args {
 }
 
 pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let text = fs_err::read_to_string(&args.plan)
-        .map_err(|error| CliError::input(format!("the plan cannot be read: {error}")))?;
+    let text =
+        file::read_text(&args.plan).map_err(|error| CliError::input(format!("the plan cannot be read: {error}")))?;
     saved::parse(&args.plan, &text)?;
     let place = beside(&args.plan);
     file::check(&place)?;

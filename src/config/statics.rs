@@ -11,7 +11,7 @@ use crate::diag::{Code, Diag, Diags, Sources, Span};
 use crate::facts::Shape;
 use indexmap::IndexMap;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// What the names of a template are looked up in.
@@ -310,10 +310,14 @@ fn report_exports(recipe: &Recipe, diags: &mut Diags) {
     }
 }
 
+/// Circles that are reported at once: to find the shortest one takes a walk through all recipes.
+const MAX_CIRCLES: usize = 20;
+
 /// Reports stacks that use themselves.
 pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
     let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
-    for recipe in library.values() {
+    let closing = recipes_closing_circles(library);
+    for recipe in library.values().filter(|recipe| closing.contains(recipe.name.as_str())).take(MAX_CIRCLES) {
         let Some(circle) = circle(recipe, library) else { continue };
         if !told.insert(circle.iter().map(|(name, _)| *name).collect()) {
             continue;
@@ -328,6 +332,40 @@ pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
         }
         diags.push(diag);
     }
+}
+
+/// Returns both ends of each use that closes a circle: it leads back to a recipe whose uses are being followed. Each recipe is
+/// visited once.
+fn recipes_closing_circles(library: &Library) -> BTreeSet<&str> {
+    let mut closing = BTreeSet::new();
+    // Whether all that a recipe uses was followed to its end.
+    let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
+    for root in library.values() {
+        if is_done.contains_key(root.name.as_str()) {
+            continue;
+        }
+        is_done.insert(&root.name, false);
+        let mut way = vec![(root.as_ref(), 0)];
+        while let Some((recipe, next)) = way.last_mut() {
+            let (from, used) = (*recipe, recipe.uses.get(*next));
+            *next += 1;
+            let Some(used) = used else {
+                is_done.insert(&from.name, true);
+                way.pop();
+                continue;
+            };
+            let Some(used) = library.get(&used.recipe) else { continue };
+            match is_done.get(used.name.as_str()) {
+                Some(true) => {}
+                Some(false) => closing.extend([from.name.as_str(), used.name.as_str()]),
+                None => {
+                    is_done.insert(&used.name, false);
+                    way.push((used.as_ref(), 0));
+                }
+            }
+        }
+    }
+    closing
 }
 
 /// Returns the shortest way from a recipe back to itself: each recipe on it with the place of its use.

@@ -254,3 +254,15 @@ fn a_key_that_does_not_sign_is_told() {
         "{said}"
     );
 }
+
+/// A file with holes: it has the size, and takes no place on the disk.
+#[test]
+fn a_plan_without_measure_is_not_read() {
+    let place = place().file("site/large.json", "");
+    let large = std::fs::File::options().write(true).open(place.path().join("site/large.json")).unwrap();
+    large.set_len((1 << 30) + 1).unwrap();
+    for verb in [&["show", "site/large.json"][..], &["sign", "site/large.json", "--key", "alice"]] {
+        let said = place.forge(verb);
+        assert!(said.starts_with("exit 65\n") && said.contains("it is larger than 1024 MiB"), "{said}");
+    }
+}

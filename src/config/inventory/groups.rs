@@ -63,7 +63,7 @@ pub(super) struct Tree {
 const MAX_LEVELS: usize = 100;
 /// Pairs of a group and a group or host inside of it, directly or through others: 10,000 hosts in 50 groups each are
 /// half a million.
-const MAX_PAIRS: usize = 5_000_000;
+const MAX_PAIRS: usize = 2_000_000;
 
 /// Finds members and nesting. Unknown names, cycles and groups without measure are reported.
 pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx: &mut Cx<'_>) -> Tree {

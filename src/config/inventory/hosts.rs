@@ -25,30 +25,28 @@ pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Raw
     let mut hosts = IndexMap::new();
     let Some(node) = node else { return hosts };
     match &node.data {
-        Data::Map(entries) => entries.iter().for_each(|(key, node)| entry(key, node, &mut hosts, cx)),
-        Data::Seq(items) => items.iter().for_each(|item| name_only(item, &mut hosts, cx)),
+        // What follows too many hosts is not read: a pattern may stand for thousands.
+        Data::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
+        Data::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
         _ => cx.push(table::wrong_type(node, "`hosts`", "a map or a list of names")),
     }
     hosts
 }
 
 /// An item of a plain list of names.
-fn name_only(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
-    if let Some(text) = table::text(item, "hosts", &mut cx.diags) {
-        let nothing = Node { span: item.span, data: Data::Null };
-        entry(&Key { text, span: item.span }, &nothing, hosts, cx);
-    }
+fn add_name(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
+    let Some(text) = table::text(item, "hosts", &mut cx.diags) else { return true };
+    let nothing = Node { span: item.span, data: Data::Null };
+    add_entry(&Key { text, span: item.span }, &nothing, hosts, cx)
 }
 
-fn entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
-    let Some(names) = names(key, cx) else { return };
+/// Adds the hosts of one entry, and returns whether the inventory has room for more.
+fn add_entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
+    let Some(names) = names(key, cx) else { return true };
     if hosts.len() + names.len() > MAX_HOSTS {
         let message = format!("the inventory names more than {MAX_HOSTS} hosts");
-        // One report: what follows is too many as well.
-        if !cx.diags.0.iter().any(|diag| diag.message == message) {
-            cx.push(Diag::error(Code::BadRange, message).at(key.span).hint("split it into several inventories"));
-        }
-        return;
+        cx.push(Diag::error(Code::BadRange, message).at(key.span).hint("split it into several inventories"));
+        return false;
     }
     let body = body(node, cx);
     let addresses = body.address.as_ref().and_then(|(text, span)| addresses(text, *span, key, names.len(), cx));
@@ -57,6 +55,7 @@ fn entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut
         let host = RawHost { span: key.span, address, vars: body.vars.clone(), connect: body.connect.clone() };
         insert(name, host, hosts, cx);
     }
+    true
 }
 
 fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {

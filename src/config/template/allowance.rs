@@ -19,6 +19,8 @@ const MAX_EVALUATION: u64 = 256 << 20;
 const UNCOUNTED: u64 = 4 << 20;
 /// Bytes of all evaluations of a project above those.
 const MAX_PROJECT: u64 = 16 << 30;
+/// What a step of the engine counts for the project, in bytes: loops that make nothing take time as well.
+const STEP: u64 = 16;
 /// Levels of one value: walking and dropping it recurses.
 const MAX_LEVELS: usize = 128;
 /// What a value weighs beside its text.
@@ -75,20 +77,33 @@ impl Usage {
     fn is_spent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > MAX_PROJECT
     }
+
+    /// The usage of a project that may only use so many bytes more.
+    #[cfg(test)]
+    pub(super) fn with_left(bytes: u64) -> Self {
+        Self(AtomicU64::new(MAX_PROJECT - bytes))
+    }
 }
 
 thread_local! {
     static USED: Cell<u64> = const { Cell::new(0) };
+    static STEPS: Cell<u64> = const { Cell::new(0) };
     static EXCESS: Cell<Option<Excess>> = const { Cell::new(None) };
 }
 
 /// Runs `work` within the limits and returns which of them ended it.
 pub(super) fn limited<T>(usage: &Usage, work: impl FnOnce() -> T) -> (T, Option<Excess>) {
     USED.set(0);
+    STEPS.set(0);
     EXCESS.set(usage.is_spent().then_some(Excess::Project));
     let result = work();
-    usage.add(USED.get());
+    usage.add(USED.get().max(STEPS.get() * STEP));
     (result, EXCESS.get())
+}
+
+/// Notes how many steps the engine took so far. After the last loop there are at most as many as the text is long.
+pub(super) fn note_steps(steps: u64) {
+    STEPS.set(steps);
 }
 
 /// Ends the evaluation.

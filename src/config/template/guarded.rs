@@ -1,6 +1,6 @@
 //! Filters, tests and operators that pay for what they read and make, before they make it.
 
-use super::allowance::{CELL, Weight, admit, keep, pay, pay_for_new, weigh};
+use super::allowance::{CELL, Weight, admit, keep, note_steps, pay, pay_for_new, weigh};
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 
@@ -9,6 +9,7 @@ pub(super) const ADMIT: &str = "forge:admit";
 pub(super) const COMPARE: &str = "forge:compare";
 pub(super) const KEEP: &str = "forge:keep";
 pub(super) const REPEAT: &str = "forge:repeat";
+pub(super) const STEPS: &str = "forge:steps";
 pub(super) const SUBSCRIPT: &str = "forge:subscript";
 
 /// Comparing and looking for something makes nothing, and costs a part of what making it would.
@@ -36,6 +37,10 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.add_filter(COMPARE, |left: Value, right: Value| compare(&left, &right).map(|()| vec![right, left]));
     env.add_filter(KEEP, keep);
     env.add_filter(REPEAT, |left: Value, right: Value| repeat(&left, &right).map(|()| vec![right, left]));
+    env.add_filter(STEPS, |state: &mut State<'_, '_>, value: Value| {
+        note_steps(state.fuel_levels().map_or(0, |(consumed, _)| consumed));
+        value
+    });
     env.add_filter(SUBSCRIPT, |of: Value, key: Value| read(weigh(&key)?.bytes).map(|()| vec![key, of]));
 }
 

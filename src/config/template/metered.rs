@@ -4,7 +4,7 @@
 //! instructions are copied, with calls of our own filters between them. Filters, tests and functions pay by themselves
 //! ([`super::guarded`]).
 
-use super::guarded::{ADMIT, COMPARE, KEEP, REPEAT, SUBSCRIPT};
+use super::guarded::{ADMIT, COMPARE, KEEP, REPEAT, STEPS, SUBSCRIPT};
 use minijinja::machinery::{Instruction as I, Instructions};
 use minijinja::value::Value;
 use std::collections::HashSet;
@@ -62,6 +62,8 @@ fn paid(instruction: &I<'_>) -> Vec<I<'static>> {
         }
         I::GetItem => vec![call(SUBSCRIPT, 2), I::UnpackList(2), own],
         I::SetAttr(_) => vec![I::Swap, call(KEEP, 1), I::Swap, own],
+        // Each turn of a loop: what is no loop ends soon.
+        I::Iterate(_) => vec![I::LoadConst(Value::from(())), call(STEPS, 1), I::DiscardTop, own],
         // Raw text may be captured, and again and again: the formatter pays for it.
         I::EmitRaw(_) => vec![own, I::Emit],
         _ => vec![own],
