@@ -14,6 +14,9 @@ const EACH: usize = 4;
 const TOOL: &str = "d5a4d9788655cd454b3067d18b475a2fa811a474ccb00980f1a85fb1538c29b7";
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDyQrJIcu9fm6FWdSJJKP5oA5sBgPbzPhjtF5uNlDC9J one@desk";
 
+/// The body of a program that root would run; the attacker has another one.
+const PROGRAM: &str = "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74";
+
 /// The account, files of root's that it would like to have, and what recipes find in its home.
 const BEFORE: &str = r#"
 useradd --create-home --shell /bin/sh mallory
@@ -25,6 +28,8 @@ for i in 0 1 2 3; do
 done
 find /srv/vault -type f -exec chmod 600 {} +
 echo tool > /srv/build/bin/tool; tar -czf /srv/tool.tar.gz -C /srv/build bin
+echo secret of root > /srv/build/secret; tar -czf /srv/vault/secret.tar.gz -C /srv/build secret; chmod 600 /srv/vault/secret.tar.gz
+rm /srv/build/secret; mkdir /srv/vault/point; mkdir -p /srv/vault/shown
 su mallory -c 'cd; umask 022; mkdir p .ssh; ln -s /srv/vault p.flip; ln -s /srv/vault link; ln -s /srv/vault .ssh.flip; chmod 700 .ssh'
 "#;
 
@@ -34,6 +39,11 @@ su mallory -c 'cd; for i in 0 1 2 3; do
   rm -rf tree$i owned$i made$i; mkdir -p tree$i/deep made$i; echo x > tree$i/deep/x; echo x > gone$i
   echo constant > owned$i; ln -sf /srv/vault/file owned$i.flip; ln -sfn /srv/vault/tree made$i.flip
   [ -e edited$i ] || echo first > edited$i; ln -sf /srv/vault/edited edited$i.flip
+  rm -rf source$i.tar.gz* program$i* package$i* point$i* shown$i*
+  cp /srv/tool.tar.gz source$i.tar.gz; ln -s /srv/vault/secret.tar.gz source$i.tar.gz.flip
+  echo true > program$i; echo id \> /run/ran-by-root > program$i.flip
+  cp /srv/forge-repo/forge-tool_1.0_all.deb package$i.deb; cp package$i.deb package$i.deb.flip
+  mkdir point$i shown$i; ln -s /srv/vault/point point$i.flip; ln -s /srv/vault/shown shown$i.flip
 done'
 rm -rf /home/mallory/.got-*
 "#;
@@ -62,10 +72,25 @@ fn steps(round: usize) -> Vec<String> {
             format!("line: {{ path: {home}/p/edited{i}, line: round {round} {i}, create: true }}"),
             format!("directory: {{ path: {home}/p/tree{i}, {own}, mode: \"0777\" }}"),
             format!("absent: {{ path: {home}/p/old{i}, recursive: true }}"),
+            format!("archive: {{ path: {home}/source{i}.tar.gz, into: {home}/brought{round}-{i}, {own} }}"),
         ]);
     }
     steps.push(format!("ssh_authorized_key: {{ user: mallory, key: {KEY}{round} }}"));
     steps
+}
+
+/// Steps that run, install or mount by a name in the directory: they are refused, since others can replace it.
+fn refused() -> Vec<String> {
+    let home = "/home/mallory";
+    let of_one = |i: usize| {
+        [
+            format!("installer: {{ path: {home}/program{i}, sha256: {PROGRAM}, version: \"1\", probe: echo 0 }}"),
+            format!("package_file: {{ path: {home}/package{i}.deb, name: forge-tool }}"),
+            format!("mount: {{ path: {home}/point{i}, source: tmpfs, fstype: tmpfs }}"),
+            format!("mount: {{ path: /srv/bound{i}, source: {home}/shown{i}, fstype: none, options: [bind] }}"),
+        ]
+    };
+    (0..EACH).flat_map(of_one).collect()
 }
 
 fn recipes(project: &Project, steps: &[String]) {
@@ -125,7 +150,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
     let mut tries = 0;
     for round in 0..ROUNDS {
         node.must(AGAIN);
-        let steps = steps(round);
+        let steps = [steps(round), refused()].concat();
         recipes(&project, &steps);
         tries += steps.len();
         node.must(
@@ -138,17 +163,23 @@ fn a_race_in_their_own_directory_gains_nothing() {
         );
         assert!(!out.to_string().contains("panic"), "{out}");
         assert_eq!(vault(node), before, "round {round}: {out}");
+        let led = node.must(
+            "grep -rlF 'secret of root' /home/mallory; ls /run/ran-by-root 2>/dev/null; grep -e /home/mallory -e /srv/bound -e /srv/vault /proc/self/mountinfo;
+             dpkg-query -W -f '${db:Status-Abbrev}' forge-tool 2>/dev/null; true",
+        );
+        assert_eq!(led, "", "round {round}: {out}");
     }
+    recipes(&project, &steps(ROUNDS - 1));
     let counts = node.must("cat /run/attacked-mallory");
     let (grabbed, flipped) = counts.trim().split_once(' ').expect("two numbers");
     assert!(
-        tries > 150 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
+        tries > 200 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
         "{tries} tries, {grabbed} grabs, {flipped} flips"
     );
     assert_eq!(gained(node), "");
     // Left alone, everything comes to be as it is declared.
-    node.must("cd /home/mallory && rm -rf .got-* .ssh .ssh.flip made* owned* edited* p p.flip");
-    node.must("su mallory -c 'cd; mkdir p; for i in 0 1 2 3; do echo first > edited$i; done'");
+    node.must("cd /home/mallory && rm -rf .got-* .ssh .ssh.flip made* owned* edited* p p.flip *.flip source*");
+    node.must("su mallory -c 'cd; mkdir p; for i in 0 1 2 3; do echo first > edited$i; cp /srv/tool.tar.gz source$i.tar.gz; done'");
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(vault(node), before);

@@ -17,7 +17,7 @@ if [ -n "$sha256" ]; then
   found=${found%% *}
   if [ "$found" != "$sha256" ]; then fail "$program has the sha256 $found, declared is $sha256: it was not run"; fi
 fi
-cd -- "$cwd" || fail "cannot enter $cwd"
+enter "$cwd"
 mark=$(mktemp) || fail "cannot make a file in /tmp"
 trap 'rm -f -- "$mark"' EXIT
 trap 'exit 143' HUP INT TERM
