@@ -100,7 +100,7 @@ impl Directory {
                 Parent::Comes => self.create().predicted(),
                 Parent::Blocks(judgement) => *judgement,
             }),
-            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.compare(info)),
+            PathState::Present(info) if info.kind == PathType::Directory => Ok(self.compare(info, seen)),
             PathState::Present(info) => Ok(self.blocked(info)),
         }
     }
@@ -116,14 +116,32 @@ impl Directory {
         Judgement::change(reason, changes, Disruption::D0, json!({ "type": "absent" }))
     }
 
-    fn compare(&self, info: &PathInfo) -> Judgement {
+    fn compare(&self, info: &PathInfo, seen: &Observation) -> Judgement {
         let mut basis = json!({ "type": "directory" });
         put_ownership(&mut basis, info);
         let changes = ownership(info, &self.owner, &self.group, self.mode);
         match changes.is_empty() {
             true => Judgement::ok("owner and mode are as declared", basis),
+            false if changes.iter().any(|change| change.attribute == "owner") && self.may_be_anothers(info, seen) => {
+                let (path, owner) = (&self.path, info.owner.raw());
+                let reason = format!(
+                    "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
+                );
+                Judgement::blocked(BlockClass::Host, reason, basis).hint(GIVE_BY_HAND)
+            }
             false => Judgement::change(body::differ(&changes), changes, Disruption::D0, basis),
         }
+    }
+
+    /// Returns whether others can put a directory of somebody else at the path: whoever may rename what is in the directory above.
+    fn may_be_anothers(&self, info: &PathInfo, seen: &Observation) -> bool {
+        let above = self.path.rsplit_once('/').map(|(above, _)| bare(above));
+        let Some(Ok(PathState::Present(above))) = above.as_ref().map(|above| path_state(seen, above)) else {
+            return false;
+        };
+        // Its owner may give away what is theirs.
+        let is_open = above.owner.raw() != "root" || above.mode & 0o022 != 0 && above.mode & 0o1000 == 0;
+        is_open && (info.owner != above.owner || above.owner.raw() == "root")
     }
 
     fn judge_absent(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
@@ -192,6 +210,8 @@ impl Directory {
     }
 }
 
+const GIVE_BY_HAND: &str = "look at what it holds; `chown` it on the host, or remove it, and forge goes on";
+
 /// Where others may place entries, the directory gets owner and mode in a box and is renamed into place. Elsewhere it is
 /// private until it has them.
 const MAKE: &str = r#"
@@ -205,14 +225,19 @@ if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
 fi
 "#;
 
-/// Gives owner and mode to what was entered, not to what has the name then.
+/// Gives owner and mode to what was entered, not to what has the name then. Whoever may rename entries chooses which directory that
+/// is: one of a third account is not given away, with all that is in it.
 const GIVE: &str = r#"
 if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
 [ -d "./$name" ] || fail "$path is not a directory"
 cd -P -- "./$name" || fail "cannot enter $path"
 if [ -n "$shared" ]; then
-  set -- $(stat -c '%d:%i' -- . .. "../$name")
-  [ $# -eq 3 ] && [ "$2" = "$here" ] && [ "$3" = "$1" ] || fail "$path was replaced while forge entered it"
+  set -- $(stat -c '%d:%i %u' -- . .. "../$name")
+  [ $# -eq 6 ] && [ "$3" = "$here" ] && [ "$5" = "$1" ] || fail "$path was replaced while forge entered it"
+  to=$(id -u -- "${own%%:*}" 2>/dev/null) || to=${own%%:*}
+  if [ "$shared" = all ] && [ "$2" != "$to" ] && { [ "$2" != "$4" ] || owned "$4"; }; then
+    fail "$path belongs to $(stat -c %U -- .), and others may have put it there: forge does not give it away"
+  fi
 fi
 chown -- "$own" . || fail "cannot give $path to $own"
 chmod -- "$mode" . || fail "cannot set the mode of $path"
@@ -225,6 +250,7 @@ rmdir -- "./$name" || fail "cannot remove $path"
 
 const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
+    ("forge does not give it away", GIVE_BY_HAND),
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
     ("Directory not empty", "`recursive: true` removes it with everything in it"),

@@ -21,7 +21,9 @@ fn trial() -> Trial {
         chown(trial.path(folder), Some(owner), Some(owner)).unwrap();
     }
     for folder in ["home/d", "vault"] {
-        std::fs::create_dir(trial.path(&format!("{folder}/tree"))).unwrap();
+        let tree = trial.path(&format!("{folder}/tree"));
+        std::fs::create_dir(&tree).unwrap();
+        chown(&tree, Some(OTHER).filter(|_| folder != "vault"), None).unwrap();
         for name in ["tree/inner", "edited", "old", "owned"] {
             let body = if name == "owned" { BODY } else { "theirs\n" };
             std::fs::write(trial.path(&format!("{folder}/{name}")), body).unwrap();
@@ -131,6 +133,44 @@ fn every_kind_works_in_a_folder_of_somebody_else() {
                 std::fs::read_dir(trial.path("home/d")).unwrap().map(|e| e.unwrap().file_name()).collect();
             assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with('.')), "{number}: {left:?}");
         }
+    }
+}
+
+/// Who may rename what is in a folder puts a folder of root's at the declared name.
+#[test]
+fn a_folder_of_a_third_account_is_not_given_away() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = trial();
+        let roots = trial.path("home/d/roots");
+        std::fs::create_dir(&roots).unwrap();
+        std::fs::write(format!("{roots}/secret"), "").unwrap();
+        let directory =
+            trial.build("directory", &json!({ "path": trial.path("home/d/tree"), "owner": "daemon" }), false);
+        let planned = trial.judge(directory.as_ref());
+        assert_eq!(planned.verdict, Verdict::Change, "their own folder: {:?}", planned.reason);
+        std::fs::remove_dir_all(trial.path("home/d/tree")).unwrap();
+        std::fs::rename(&roots, trial.path("home/d/tree")).unwrap();
+        let tree = trial.path("home/d/tree");
+        let why = "belongs to root, and others may have put it there: forge does not give it away";
+        let output = trial.act(shell, directory.act(&planned, &trial.context()).body);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(&format!("forge: {tree} {why}")) && !output.status.success(), "{shell}: {said}");
+        let again = trial.judge(directory.as_ref());
+        assert_eq!(again.verdict, Verdict::Blocked(BlockClass::Host));
+        assert_eq!(again.reason.raw(), format!("`{tree}` {why}"));
+        assert_eq!(std::fs::metadata(&tree).unwrap().uid(), 0);
+        // Whoever is in the group of root's folder may do the same.
+        chown(trial.path("home/d"), Some(0), None).unwrap();
+        std::fs::set_permissions(trial.path("home/d"), PermissionsExt::from_mode(0o775)).unwrap();
+        assert_eq!(trial.judge(directory.as_ref()).verdict, Verdict::Blocked(BlockClass::Host));
+        let output = trial.act(shell, directory.act(&planned, &trial.context()).body);
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with(&format!("forge: {tree} {why}")), "{shell}");
+        chown(trial.path("home/d"), Some(OTHER), None).unwrap();
+        chown(&tree, Some(OTHER), None).unwrap();
+        trial.converge(shell, directory.as_ref());
     }
 }
 
