@@ -19,7 +19,8 @@ Nothing to do reads `owner and mode are as declared`.
 
 **A change** makes the directory, which appears with its final owner and mode, or gives them to the one that is there. The
 directory above must exist or come from an earlier step: forge makes no parents on the way. A file or a link
-at the path blocks the step; nothing is ever replaced by a directory.
+at the path blocks the step; nothing is ever replaced by a directory. So does a directory of another account than the declared
+owner where others than root can rename what is in the directory above: they may have put it there.
 
 **Removal** removes an empty directory. One that is not empty blocks the step unless `recursive: true`, which
 removes everything in it on the same file system. What no earlier step takes out of it is named by the plan already.
