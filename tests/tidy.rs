@@ -65,7 +65,7 @@ const BANS: &[Ban] = &[
     Ban { words: &["::kube", "k8s_openapi"], within: &[], but: &["kube/"], reason: "only `kube` talks to the cluster" },
     Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },
     Ban {
-        words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream", "indicatif"],
+        words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream"],
         within: &[],
         but: &["view/", "cli/"],
         reason: "nothing below `view` and `cli` prints",

@@ -12,9 +12,10 @@ use super::recorded::Recorded;
 use super::run::{Cx, Ending, Loaded, block_on};
 use super::saved::Keep;
 use super::{carry, saved};
-use crate::engine::{ArtifactLine, Had, Report};
+use crate::engine::{ArtifactLine, Had, Report, Workload};
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
+use crate::view::progress::RunState;
 use crate::view::{count, places};
 use camino::Utf8PathBuf;
 
@@ -154,7 +155,11 @@ pub async fn carry_out<B: Backend>(
 ) -> Ending {
     provision(cx, stop, output, loaded, plan, &seen).await?;
     let cancel = B::Cancel::default();
-    let work = cx.shown(output, |events| cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone()));
+    let past = cx.backend.past_durations(&loaded.0, cx.settings);
+    let state = RunState::applying(Workload::new(plan, cx.settings.parallel, &past));
+    let work = cx.shown_from(state, output, |events| {
+        cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone())
+    });
     let report = cx.stoppable(stop, work, &cancel).await;
     write(cx, output, plan, &report)
 }

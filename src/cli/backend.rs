@@ -6,7 +6,8 @@ use crate::config;
 use crate::diag::{Diag, Diags, Sources};
 use crate::drift::{Drift, History};
 use crate::engine::{
-    ArtifactLine, Checkup, Command, Errands, Event, ExecReport, FetchReport, Recording, Report, SavedPlan,
+    ArtifactLine, Checkup, Command, Errands, Event, ExecReport, FetchReport, PastDurations, Recording, Report,
+    SavedPlan,
 };
 use crate::model::HostName;
 use crate::plan::{HostSeen, Plan};
@@ -161,6 +162,9 @@ pub trait Backend {
         since: Option<Since>,
         settings: &Settings,
     ) -> Result<History, String>;
+
+    /// Returns how long steps took in runs of the past; nothing where none is known.
+    fn past_durations(&self, project: &Self::Project, settings: &Settings) -> PastDurations;
 
     /// Carries a plan out and proves it.
     fn apply(

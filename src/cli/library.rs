@@ -9,8 +9,8 @@ use crate::config::{self, LoadOptions, Project};
 use crate::diag::{Diag, Diags, Sources};
 use crate::drift::{Drift, History};
 use crate::engine::{
-    self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, Recording, Report,
-    SavedPlan,
+    self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, PastDurations,
+    Recording, Report, SavedPlan,
 };
 use crate::model::HostName;
 use crate::plan::Plan;
@@ -259,6 +259,10 @@ impl Backend for Library {
             Some(Since::Ago(ago)) => now().checked_sub(ago).ok(),
         };
         engine::drift_history(project, &store(project, settings).drift(), since)
+    }
+
+    fn past_durations(&self, project: &Project, settings: &Settings) -> PastDurations {
+        PastDurations::read(&settings.state(&project.inventory), &project.cluster)
     }
 
     async fn apply(

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::diag::{self, Diag, Diags, Sources};
 use crate::model::ExitCode;
 use crate::plan::Plan;
-use crate::view::progress::{Detail, Live, Plain, Progress};
+use crate::view::progress::{Detail, Live, Plain, Progress, RunState, Size};
 use crate::view::{self, Json, Text, Writer};
 use camino::Utf8Path;
 use std::io::{self, Write};
@@ -140,14 +140,19 @@ impl Output<'_> {
     }
 
     /// Returns the progress that fits the console and the detail that was asked for.
-    pub fn progress(&self) -> Box<dyn Progress> {
+    pub fn progress(&self, state: RunState) -> Box<dyn Progress> {
         let detail = self.settings.detail;
         // Logs would tear live lines, so with them there are only plain ones.
         if self.console.live && detail > Detail::Quiet && self.settings.verbose < 2 {
-            let target = indicatif::ProgressDrawTarget::stderr();
-            return Box::new(Live::new(target, detail, self.console.live_colour));
+            return Box::new(Live::new(
+                Box::new(io::stderr()),
+                Box::new(terminal_size),
+                state,
+                detail,
+                self.console.live_colour,
+            ));
         }
-        Box::new(Plain::new((self.console.err)(), detail, time_of_day))
+        Box::new(Plain::new((self.console.err)(), state, detail, time_of_day))
     }
 
     /// Says what is wrong with a selector, and returns the usage error it is.
@@ -157,6 +162,15 @@ impl Output<'_> {
             Err(error) => error,
         }
     }
+}
+
+/// Returns the size of the terminal on stderr; that of old terminals where it does not tell one.
+fn terminal_size() -> Size {
+    let (columns, lines) = rustix::termios::tcgetwinsize(io::stderr())
+        .map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)))
+        .unwrap_or_default();
+    let or = |told: usize, default: usize| if told == 0 { default } else { told };
+    Size { columns: or(columns, 80), lines: or(lines, 24) }
 }
 
 #[expect(

@@ -11,7 +11,7 @@ use super::output::Output;
 use super::settings::Settings;
 use crate::diag::{Diags, Sources};
 use crate::model::{ExitCode, HostName};
-use crate::view::progress::{Detail, consume};
+use crate::view::progress::{Detail, RunState, consume};
 use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
@@ -100,8 +100,18 @@ impl<'a, B: Backend> Cx<'a, B> {
 
     /// Runs what sends events, and shows them as they come.
     pub async fn shown<T, F: Future<Output = T>>(&self, output: &Output<'_>, work: impl FnOnce(Events) -> F) -> T {
+        self.shown_from(RunState::default(), output, work).await
+    }
+
+    /// As [`shown`](Self::shown), of a run of which something is known before its first event.
+    pub async fn shown_from<T, F: Future<Output = T>>(
+        &self,
+        state: RunState,
+        output: &Output<'_>,
+        work: impl FnOnce(Events) -> F,
+    ) -> T {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        let mut progress = output.progress();
+        let mut progress = output.progress(state);
         let (result, ()) = tokio::join!(work(sender), consume(receiver, progress.as_mut()));
         result
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::diag::{Code, Diag, Diags, Sources};
 use crate::drift::{Drift, History};
 use crate::engine::{
-    ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, Recording, Report, StepResult,
+    ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, PastDurations, Recording, Report, StepResult,
 };
 use crate::model::{HostName, Outcome};
 use crate::plan::{HostSeen, Plan};
@@ -131,6 +131,10 @@ impl Backend for Fake {
 
     fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
         Err("it is not there".to_owned())
+    }
+
+    fn past_durations(&self, (): &(), _: &Settings) -> PastDurations {
+        PastDurations::default()
     }
 
     async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {

@@ -11,6 +11,7 @@ use super::prove::facts_used;
 use super::report::{HostReport, Report};
 use super::restarts::Restarts;
 use super::run::{Events, InFlight, Ledger, Options, Run};
+use super::times::WorkTimes;
 use crate::config::{Expander, Project};
 use crate::model::{HostName, Phase};
 use crate::plan::{HostPlan, HostSeen, Plan, Spans, StepTable};
@@ -18,7 +19,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 
 /// The form of a report.
@@ -65,6 +66,7 @@ pub async fn apply(
         window: &Semaphore::new(options.parallel.max(1)),
         in_flight: &InFlight::default(),
         ledger: &Ledger::default(),
+        times: &WorkTimes::default(),
         facts: &facts,
     };
     run.say(Event::ApplyStarted {
@@ -84,7 +86,7 @@ pub async fn apply(
         cluster: project.cluster.clone(),
         plan: Some(plan.id.clone()),
         simulated: plan.simulated.clone(),
-        hosts: in_order(&run, plan, done, began.elapsed()),
+        hosts: in_order(&run, plan, done),
         budget_spent: run.spent.load(Ordering::Relaxed),
         interrupted: cancel.level() > Stop::No,
         evict_busy: options.evict_busy.clone(),
@@ -138,7 +140,7 @@ where
 }
 
 /// Returns a report for every host of the plan, in its order, also for those that were left behind.
-fn in_order(run: &Run<'_>, plan: &Plan, done: Vec<HostReport>, took: Duration) -> Vec<HostReport> {
+fn in_order(run: &Run<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
-    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host, took))).collect()
+    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host))).collect()
 }

@@ -33,7 +33,9 @@ impl HostRun<'_> {
             return self.settle(group, &[], &[]);
         }
         // A place among those who restart a service is kept until it was seen to run again.
+        self.run.times.pause(self.host());
         let _places = self.run.restarts.enter(self.restarting(group)).await;
+        self.run.times.resume(self.host());
         let began = Instant::now();
         let acted = self.act(&due).await;
         if self.lost.is_some() {

@@ -6,10 +6,9 @@ use super::report::{HostReport, StepReport};
 use super::run::Run;
 use crate::model::{Outcome, StepId};
 use crate::plan::{HostPlan, StepPlan};
-use std::time::Duration;
 
-/// Returns the report of a host that forge left `took` after the run began.
-pub(super) fn left(run: &Run<'_>, plan: &HostPlan, took: Duration) -> HostReport {
+/// Returns the report of a host that forge left before it was done.
+pub(super) fn left(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let in_flight = run.in_flight.of(&plan.host);
     let mut steps = run.ledger.of(&plan.host);
     let done: Vec<StepId> = steps.iter().map(|step| step.id.clone()).collect();
@@ -19,7 +18,7 @@ pub(super) fn left(run: &Run<'_>, plan: &HostPlan, took: Duration) -> HostReport
     report.hint =
         (!in_flight.is_empty()).then(|| "run again: it waits for what still runs there and looks again".into());
     report.steps = steps;
-    report.took = took;
+    report.took = run.times.took(&plan.host);
     report
 }
 

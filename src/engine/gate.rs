@@ -89,6 +89,7 @@ impl HostRun<'_> {
         });
         self.run.board.set_waiting(self.host(), &wait.hosts);
         // A waiting host gives its place in the window away, else hosts it waits for might never begin.
+        self.run.times.pause(self.host());
         self.run.window.add_permits(1);
         let decided = tokio::select! {
             biased;
@@ -98,6 +99,7 @@ impl HostRun<'_> {
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
+        self.run.times.resume(self.host());
         self.run.board.set_waiting(self.host(), &[]);
         decided
     }

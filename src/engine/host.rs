@@ -18,7 +18,7 @@ use crate::plan::{HostPlan, HostSeen, Reach, Stage, StepPlan};
 use crate::state::Record;
 use crate::transport::{ErrorKind, Owner, ProcessMark, TransportError, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The state of one host while it is worked on.
 pub(super) struct HostRun<'r> {
@@ -45,7 +45,6 @@ pub(super) struct HostRun<'r> {
 /// Carries out a host's plan when its turn has come. `link` is the session it was observed over, when that is
 /// still open.
 pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
-    let began = Instant::now();
     let mut report = match &plan.reach {
         Reach::Unreachable(why) => {
             let mut report = empty(&plan.host, Outcome::Unreachable, why.why.clone());
@@ -77,7 +76,7 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
             }
         },
     };
-    report.took = began.elapsed();
+    report.took = run.times.took(&plan.host);
     report.undeclared = plan.undeclared.clone();
     leave(run, plan, report)
 }
@@ -174,6 +173,7 @@ fn reach_as_planned(run: &Run<'_>, plan: &HostPlan) {
 
 /// A cluster with nothing to do whose verification is judged after that of hosts, or may take its time.
 async fn judged_late(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+    run.times.resume(&plan.host);
     let link = match opened(run, plan, link).await {
         Ok(link) => link,
         Err(error) => return unreachable(&plan.host, &error),
@@ -256,6 +256,7 @@ pub(super) fn reached_by_verdict(verdict: Verdict) -> Reached {
 }
 
 async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+    run.times.resume(&plan.host);
     let acts = plan.steps.iter().filter(|s| s.acts()).count();
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
     let link = match opened(run, plan, link).await {

@@ -47,6 +47,8 @@ pub struct HostReport {
     /// What was applied once and is declared by no step any more: it was left as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<LeftBehind>,
+    /// How long forge worked on it: from the beginning of its work, without the time in which it waited for its wave, for
+    /// its place among the hosts at work, or for other hosts.
     pub took: Duration,
 }
 

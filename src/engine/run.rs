@@ -7,6 +7,7 @@ use super::nodes::Api;
 use super::recording::Recording;
 use super::report::StepReport;
 use super::restarts::Restarts;
+use super::times::WorkTimes;
 use crate::config::{Expander, Project, StepFilter};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
@@ -91,6 +92,7 @@ pub struct Run<'a> {
     pub window: &'a tokio::sync::Semaphore,
     pub in_flight: &'a InFlight,
     pub ledger: &'a Ledger,
+    pub times: &'a WorkTimes,
     /// Names of the facts that are asked for.
     pub facts: &'a BTreeSet<String>,
 }

@@ -3,6 +3,7 @@
 use super::super::{Cancel, Event};
 use super::stage::Stage;
 use crate::model::Outcome;
+use std::time::Duration;
 
 const STEP: &str = "steps:
   - { name: a, command: { check: 'test -e @root/a', apply: 'sleep 0.3; test ! -e @root/bad && touch @root/a' } }
@@ -188,4 +189,14 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
     assert_eq!(ran.told("n1"), format!("{reason}\n{hint}"));
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Changed, 130));
     assert_eq!(ran.outcome("n3"), Outcome::Cancelled);
+}
+
+/// With one place, what is done on several hosts never overlaps: their times add up to no more than the run's.
+#[test]
+fn the_time_of_a_host_begins_with_its_work() {
+    let ran = Stage { parallel: 1, ..stage(3, "canary: 1") }.run();
+    assert_eq!(ran.code(), 0, "{:#?}", ran.report);
+    assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
+    let worked: Duration = ran.report.hosts.iter().map(|host| host.took).sum();
+    assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);
 }

@@ -463,6 +463,18 @@ fn a_service_restarts_on_few_hosts_at_once() {
     assert_eq!((ran.code(), most), (0, 1));
 }
 
+/// With one place, what is done on several hosts never overlaps: their times add up to no more than the run's.
+#[test]
+fn the_time_of_a_host_does_not_count_its_wait_for_a_wave() {
+    let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n";
+    let slow = DRIVER_ALONE.replace("test ! -e @root/bad", "sleep 0.3");
+    let ran = Stage { parallel: 1, ..Stage::new(3, apply, &[("driver", &slow)]) }.run();
+    assert_eq!((ran.code(), ran.plan.rollout.waves.len()), (0, 3), "{:#?}", ran.report);
+    assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
+    let worked: std::time::Duration = ran.report.hosts.iter().map(|host| host.took).sum();
+    assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);
+}
+
 fn hold(stage: &Stage, host: &str) -> std::process::Child {
     sleeper(stage.root(host).join("dev/nvidia0").as_std_path())
 }

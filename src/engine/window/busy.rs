@@ -62,12 +62,14 @@ impl HostRun<'_> {
         let aside = !self.passage.open && !self.drained && !self.cordoned;
         if aside {
             self.run.board.hold_up(self.host());
+            self.run.times.pause(self.host());
         }
         let pause = PAUSE.min(until.saturating_duration_since(Instant::now()));
         let stopped = tokio::select! {
             () = tokio::time::sleep(pause) => false,
             () = self.run.cancel.reached(Stop::Finish) => true,
         };
+        self.run.times.resume(self.host());
         match (stopped, aside) {
             (true, _) => Err(Shut::Stopped),
             (false, true) => self.take_turn().await,

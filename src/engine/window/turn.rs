@@ -21,6 +21,7 @@ impl HostRun<'_> {
             self.run.say(Event::AwaitingWindow { host: host.clone(), wave });
         }
         // A waiting host gives its place among those at work away, else hosts of earlier waves might never begin.
+        self.run.times.pause(host);
         self.run.window.add_permits(1);
         let entered = tokio::select! {
             biased;
@@ -30,6 +31,7 @@ impl HostRun<'_> {
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
+        self.run.times.resume(host);
         if let Err(Shut::Never(why)) = &entered {
             stop_for(self.run, why);
         }

@@ -1,20 +1,31 @@
-//! What is seen while a run goes: live lines on a terminal, plain lines with a time elsewhere.
+//! What is seen while a run goes: a picture that moves on a terminal, plain lines with a time elsewhere.
 
+mod frame;
+mod heartbeat;
 mod live;
 mod plain;
+mod state;
 mod windows;
 mod words;
 
+pub use frame::Size;
 pub use live::Live;
 pub use plain::Plain;
+pub use state::RunState;
 
 use crate::engine::Event;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::MissedTickBehavior;
 
 /// Shows events as they come.
 pub trait Progress {
-    /// Shows one event.
-    fn event(&mut self, event: &Event);
+    /// Shows one event, which came at `now`.
+    fn event(&mut self, event: &Event, now: Instant);
+    /// Shows that time goes on; called once in every [`period`](Self::period).
+    fn tick(&mut self, now: Instant);
+    /// Returns how long after each other two calls of [`tick`](Self::tick) are.
+    fn period(&self) -> Duration;
     /// Takes away what is only of the moment; called once, after the last event.
     fn finish(&mut self) {}
 }
@@ -49,8 +60,16 @@ impl Detail {
 
 /// Shows events until the sender is gone.
 pub async fn consume(mut events: UnboundedReceiver<Event>, progress: &mut dyn Progress) {
-    while let Some(event) = events.recv().await {
-        progress.event(&event);
+    let mut ticks = tokio::time::interval(progress.period());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => progress.event(&event, Instant::now()),
+                None => break,
+            },
+            _ = ticks.tick() => progress.tick(Instant::now()),
+        }
     }
     progress.finish();
 }

@@ -109,14 +109,23 @@ fn names(hosts: &[HostName]) -> String {
 }
 
 /// Returns `fetching https://… | 12.0 of 400.2 MB`.
-pub fn fetching(what: &Untrusted, done: u64, total: Option<u64>) -> String {
-    let done = total.map_or_else(|| size(done), |total| part(done, total));
-    format!("fetching {} {} {done}", shown(what), paint(DIM, "|"))
+fn fetching(what: &Untrusted, done: u64, total: Option<u64>) -> String {
+    format!("fetching {} {} {}", shown(what), paint(DIM, "|"), fetched(done, total))
+}
+
+/// Returns `12.0 of 400.2 MB`, or how much came where nobody knows how much there is.
+pub fn fetched(done: u64, total: Option<u64>) -> String {
+    total.map_or_else(|| size(done), |total| part(done, total))
 }
 
 /// Returns `base/driver | 12.0 of 400.2 MB sent`.
-pub fn sending(step: &StepId, done: u64, total: u64) -> String {
-    format!("{} {} {} sent", id(step), paint(DIM, "|"), part(done, total))
+fn sending(step: &StepId, done: u64, total: u64) -> String {
+    format!("{} {} {}", id(step), paint(DIM, "|"), sent(done, total))
+}
+
+/// Returns `12.0 of 400.2 MB sent`.
+pub fn sent(done: u64, total: u64) -> String {
+    format!("{} sent", part(done, total))
 }
 
 fn part(done: u64, total: u64) -> String {

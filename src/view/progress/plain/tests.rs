@@ -25,8 +25,8 @@ impl Write for Shared {
 
 fn shown(detail: Detail, events: &[Event]) -> String {
     let shared = Shared::default();
-    let mut plain = Plain::new(Box::new(shared.clone()), detail, || "12:01:33".into());
-    events.iter().for_each(|event| plain.event(event));
+    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), detail, || "12:01:33".into());
+    events.iter().for_each(|event| plain.event(event, Instant::now()));
     plain.finish();
     let bytes = shared.0.lock().unwrap().clone();
     anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
@@ -128,4 +128,27 @@ fn a_line_of_a_host_is_one_harmless_line() {
         assert_eq!(line, format!("12:01:33 a r/s | {harmless}\n"));
         assert!(!line.chars().any(escape::hidden));
     }
+}
+
+#[test]
+fn a_long_silence_is_broken() {
+    let shared = Shared::default();
+    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), Detail::Normal, || "12:01:33".into());
+    let (began, second) = (Instant::now(), Duration::from_secs(1));
+    plain.tick(began);
+    plain.event(&Event::ExecStarted { hosts: 2 }, began);
+    plain.event(&Event::Connecting { host: host("n1") }, began);
+    (0..=61).for_each(|s| plain.tick(began + s * second));
+    plain.event(
+        &Event::HostFinished { host: host("n1"), outcome: Outcome::Ok, reason: because("") },
+        began + 62 * second,
+    );
+    (62..=120).for_each(|s| plain.tick(began + s * second));
+    let bytes = shared.0.lock().unwrap().clone();
+    let lines = [
+        "12:01:33 running on 2 hosts",
+        "12:01:33 0/2 hosts, 30s: connecting on n1 (30s)",
+        "12:01:33 0/2 hosts, 1m 00s: connecting on n1 (1m 00s)",
+    ];
+    assert_eq!(std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(), lines, "nothing goes on at the end");
 }

@@ -1,0 +1,170 @@
+//! How long steps and reboots took in runs of the past.
+
+use super::event::StepResult;
+use super::history::read;
+use super::report::{HostReport, Report};
+use crate::model::StepId;
+use crate::state;
+use camino::Utf8Path;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// So many runs are read, newest first: what a step did long ago says little of how long it takes now.
+const RUNS: usize = 5;
+/// Nobody waits for a longer report to be read before a run begins.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// The median of how long each step took that changed something, and of how long reboots took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastDurations {
+    pub(super) steps: HashMap<StepId, Duration>,
+    pub(super) reboot: Option<Duration>,
+}
+
+impl PastDurations {
+    /// Reads the newest runs of a cluster from a state folder. Runs that cannot be read teach nothing: an estimate is
+    /// no reason for an apply to fail.
+    pub fn read(state: &Utf8Path, cluster: &str) -> Self {
+        let folders = state::runs(state).unwrap_or_default();
+        let own = folders.iter().filter(|run| run.info().is_ok_and(|info| info.cluster == cluster));
+        let small = own.filter(|run| {
+            ["report.json", "journal.ndjson"].iter().all(|file| size(&run.path.join(file)) <= MOST_BYTES)
+        });
+        let reports: Vec<Report> = small.take(RUNS).filter_map(|run| Some(read(run).ok()?.report)).collect();
+        Self::of(&reports)
+    }
+
+    /// Returns what reports say.
+    pub fn of(reports: &[Report]) -> Self {
+        let mut steps: HashMap<StepId, Vec<Duration>> = HashMap::new();
+        let mut reboots = Vec::new();
+        for host in reports.iter().flat_map(|report| &report.hosts) {
+            for (step, took) in own_times(host) {
+                steps.entry(step.clone()).or_default().push(took);
+            }
+            reboots.extend(host.reboots.iter().map(|reboot| reboot.took));
+        }
+        Self {
+            steps: steps.into_iter().filter_map(|(step, times)| Some((step, median(times)?))).collect(),
+            reboot: median(reboots),
+        }
+    }
+}
+
+/// Returns how long each step took that changed something. Steps of one script are not timed apart: each has the time of
+/// the script, to the nanosecond, and counts for an equal part of it.
+fn own_times(host: &HostReport) -> impl Iterator<Item = (&StepId, Duration)> {
+    let scripts = host.steps.chunk_by(|one, next| one.id.recipe == next.id.recipe && one.took == next.took);
+    let own = scripts.flat_map(|script| {
+        let parts = u32::try_from(script.len()).unwrap_or(u32::MAX);
+        script.iter().map(move |step| (step, step.took / parts))
+    });
+    let done = own.filter(|(step, _)| matches!(step.result, StepResult::Changed | StepResult::Pending { .. }));
+    done.filter(|(step, _)| !step.took.is_zero()).map(|(step, took)| (&step.id, took))
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    let middle = times.len() / 2;
+    (!times.is_empty()).then(|| *times.select_nth_unstable(middle).1)
+}
+
+fn size(path: &Utf8Path) -> u64 {
+    path.metadata().map_or(0, |about| about.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::report::StepReport;
+    use crate::engine::{Event, Rebooted};
+    use crate::model::{HostName, Outcome};
+    use crate::state::{RunInfo, Store};
+
+    fn step(name: &str, result: StepResult, ms: u64) -> StepReport {
+        StepReport {
+            id: StepId::new("r", name),
+            title: "".into(),
+            result,
+            hint: None,
+            changes: Vec::new(),
+            took: Duration::from_millis(ms),
+            place: String::new(),
+        }
+    }
+
+    fn report(steps: Vec<StepReport>, reboots: &[u64]) -> Report {
+        let reboot = |s: &u64| Rebooted { from: "a".into(), to: "b".into(), took: Duration::from_secs(*s) };
+        let host = HostReport {
+            steps,
+            reboots: reboots.iter().map(reboot).collect(),
+            ..crate::engine::host::empty(&HostName::new("n1"), Outcome::Changed, "".into())
+        };
+        Report {
+            version: 1,
+            run: "r".into(),
+            verb: "apply".into(),
+            cluster: "c".into(),
+            plan: None,
+            simulated: Vec::new(),
+            hosts: vec![host],
+            budget_spent: false,
+            interrupted: false,
+            evict_busy: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    fn took(past: &PastDurations, name: &str) -> Option<u64> {
+        Some(past.steps.get(&StepId::new("r", name))?.as_millis() as u64)
+    }
+
+    #[test]
+    fn the_median_counts_and_only_of_steps_that_changed_something() {
+        let ok = || StepResult::AlreadyOk { reason: "".into() };
+        let runs = [10, 900, 20].map(|ms| {
+            report(vec![step("a", StepResult::Changed, ms), step("b", ok(), 5), step("c", StepResult::Changed, 7)], &[])
+        });
+        let past = PastDurations::of(&runs);
+        assert_eq!(["a", "b", "c"].map(|name| took(&past, name)), [Some(20), None, Some(7)]);
+        assert_eq!(past.reboot, None);
+        assert_eq!(PastDurations::of(&[report(vec![], &[60, 240, 300])]).reboot, Some(Duration::from_secs(240)));
+        assert_eq!(PastDurations::of(&[]), PastDurations::default());
+    }
+
+    #[test]
+    fn steps_of_one_script_share_its_time() {
+        let steps = ["a", "b", "c"].map(|name| step(name, StepResult::Changed, 900));
+        let past = PastDurations::of(&[report(steps.to_vec(), &[])]);
+        assert_eq!(took(&past, "b"), Some(300));
+    }
+
+    #[test]
+    fn runs_of_the_cluster_are_read_also_those_without_a_report() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = Utf8Path::from_path(dir.path()).unwrap();
+        let info = |cluster: &str| RunInfo { version: 1, cluster: cluster.into(), ..RunInfo::default() };
+        let whole = Store::new(state, "c").begin("20260101T000000-a").unwrap();
+        whole.write("run.json", &info("c")).unwrap();
+        whole.write("report.json", &report(vec![step("a", StepResult::Changed, 100)], &[])).unwrap();
+        let mut killed = Store::new(state, "c").begin("20260102T000000-b").unwrap();
+        killed.write("run.json", &info("c")).unwrap();
+        let finished = Event::StepFinished {
+            host: HostName::new("n1"),
+            step: StepId::new("r", "b"),
+            title: "".into(),
+            result: StepResult::Changed,
+            changes: Vec::new(),
+            took: Duration::from_millis(40),
+        };
+        killed.append(&finished).unwrap();
+        let other = Store::new(state, "other").begin("20260103T000000-c").unwrap();
+        other.write("run.json", &info("other")).unwrap();
+        other.write("report.json", &report(vec![step("c", StepResult::Changed, 100)], &[])).unwrap();
+        let broken = Store::new(state, "c").begin("20260104T000000-d").unwrap();
+        broken.write("run.json", &info("c")).unwrap();
+        broken.write("report.json", &"not a report").unwrap();
+        let past = PastDurations::read(state, "c");
+        assert_eq!(["a", "b", "c"].map(|name| took(&past, name)), [Some(100), Some(40), None]);
+        assert_eq!(PastDurations::read(&state.join("gone"), "c"), PastDurations::default());
+    }
+}

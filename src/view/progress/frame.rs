@@ -1,0 +1,209 @@
+//! One picture of a run: lines of plain text from its state, the time and the size of the terminal.
+
+use super::state::{Activity, Doing, Phase, RunState};
+use super::words;
+use crate::view::style::{BAD, DIM, paint};
+use crate::view::{count, escape};
+use anstyle::Style;
+use std::time::{Duration, Instant};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns and lines of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub columns: usize,
+    pub lines: usize,
+}
+
+/// Cells of the bar, and from how many columns on there is one.
+const BAR: usize = 20;
+const BAR_FROM: usize = 80;
+/// Longer names of hosts are cut.
+const MOST_NAME: usize = 30;
+const NOTE_CHARS: usize = 200;
+
+/// Returns the lines to show: what hosts do, as many as fit, and the sums below. Each fits into the terminal: one that
+/// wrapped could not be drawn over.
+pub fn render(state: &mut RunState, now: Instant, size: Size) -> Vec<String> {
+    if matches!(state.phase(), Phase::Idle) && state.transfers.is_empty() {
+        return Vec::new();
+    }
+    // The last column is left free: some terminals wrap there.
+    let columns = size.columns.saturating_sub(1).max(1);
+    let mut lines = rows(state, now, columns, size.lines.saturating_sub(2));
+    lines.push(sums(state, now, columns));
+    lines
+}
+
+/// Returns a line per active host, and how many have none.
+fn rows(state: &RunState, now: Instant, columns: usize, most: usize) -> Vec<String> {
+    let all = state.active() + state.transfers.len();
+    // One line says how many more there are.
+    let shown = if all > most { most.saturating_sub(1) } else { all };
+    let hosts: Vec<_> = state.activities().take(shown).map(|(host, own)| (escape::line(host.as_str()), own)).collect();
+    let width = hosts.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(MOST_NAME);
+    let mut rows: Vec<String> = hosts
+        .iter()
+        .map(|(name, own)| {
+            let elapsed = elapsed(now.saturating_duration_since(own.since));
+            cut(&format!("{elapsed:>7}  {}  {}", padded(name, width), activity(own)), columns)
+        })
+        .collect();
+    let room = shown - rows.len();
+    let fetching = |(what, done): (&String, &_)| format!("fetching {}: {}", escape::line(what), words::shown(done));
+    rows.extend(state.transfers.iter().take(room).map(|transfer| cut(&format!("  {}", fetching(transfer)), columns)));
+    if all > shown && most > 0 {
+        rows.push(cut(&format!("  … and {} more", all - shown), columns));
+    }
+    rows
+}
+
+/// Returns what a host does, as in a line of it.
+pub fn activity(own: &Activity) -> String {
+    let what = match &own.doing {
+        Doing::Steps(step, 0) => words::id(step),
+        Doing::Steps(step, more) => format!("{} (+{more} more)", words::id(step)),
+        Doing::Other(what) | Doing::Waiting(what) => words::shown(what),
+    };
+    match &own.note {
+        Some(note) => format!("{what} | {}", escape::short(note.raw(), NOTE_CHARS)),
+        None => what,
+    }
+}
+
+/// A part of the last line.
+struct Part {
+    text: String,
+    style: Style,
+    /// Where not all have room, those with the greatest number are left out.
+    rank: u8,
+}
+
+fn part(rank: u8, text: String) -> Part {
+    Part { text, style: Style::new(), rank }
+}
+
+/// Returns `[====>     ] 12/40 steps, 2 failed, 1m 05s, about 3m left`.
+fn sums(state: &mut RunState, now: Instant, columns: usize) -> String {
+    let bar = progress(state).filter(|_| columns >= BAR_FROM - 1).map(|(done, total)| bar(done, total));
+    let mut parts = parts(state, now);
+    let room = columns.saturating_sub(bar.as_ref().map_or(0, |bar| bar.len() + 1));
+    let width = |parts: &[Part]| parts.iter().map(|part| part.text.width() + 2).sum::<usize>().saturating_sub(2);
+    while width(&parts) > room && parts.len() > 1 {
+        let last = parts.iter().enumerate().max_by_key(|(_, part)| part.rank).map_or(0, |(at, _)| at);
+        parts.remove(last);
+    }
+    let parts: Vec<String> = parts.iter().map(|part| paint(part.style, cut(&part.text, room)).to_string()).collect();
+    let parts = parts.join(", ");
+    bar.map_or(parts.clone(), |bar| format!("{bar} {parts}"))
+}
+
+/// Returns the sums as a text of any length.
+pub fn sums_text(state: &mut RunState, now: Instant) -> String {
+    let parts: Vec<String> = parts(state, now).iter().map(|part| paint(part.style, &part.text).to_string()).collect();
+    parts.join(", ")
+}
+
+/// Returns the parts of the last line, in their order.
+fn parts(state: &mut RunState, now: Instant) -> Vec<Part> {
+    let mut parts = vec![part(0, counted(state))];
+    parts.retain(|part| !part.text.is_empty());
+    if state.failures() > 0 {
+        parts.push(Part { style: BAD, ..part(1, format!("{} failed", state.failures())) });
+    }
+    if let Phase::Applying(work) = state.phase()
+        && work.not_run() > 0
+    {
+        parts.push(part(5, format!("{} not run", work.not_run())));
+    }
+    parts.extend(state.stopping.then(|| Part { style: BAD, ..part(2, "stopping".to_owned()) }));
+    parts.push(part(4, elapsed(state.elapsed(now))));
+    let left = state.estimate(now).filter(|_| !state.stopping);
+    parts.extend(left.map(|left| part(3, format!("about {} left", rounded(left)))));
+    parts.extend(queue(state).map(|text| Part { style: DIM, ..part(6, text) }));
+    parts
+}
+
+/// Returns how much of what is over.
+fn counted(state: &RunState) -> String {
+    match state.phase() {
+        Phase::Idle => String::new(),
+        Phase::Observing { total: 0, .. } => "observing the cluster".to_owned(),
+        Phase::Observing { done, total } => format!("{done}/{} observed", count(*total, "host")),
+        Phase::Running { done, total } => format!("{done}/{}", count(*total, "host")),
+        Phase::Applying(work) if work.total() == 0 => "verifying".to_owned(),
+        Phase::Applying(work) => format!("{}/{}", work.done(), count(work.total(), "step")),
+    }
+}
+
+fn progress(state: &RunState) -> Option<(usize, usize)> {
+    let counts = match state.phase() {
+        Phase::Idle => return None,
+        Phase::Observing { done, total } | Phase::Running { done, total } => (*done, *total),
+        Phase::Applying(work) => (work.done(), work.total()),
+    };
+    (counts.1 > 0).then_some(counts)
+}
+
+/// Returns `[=====>              ]`.
+fn bar(done: usize, total: usize) -> String {
+    let full = (done.min(total) * BAR) / total;
+    let head = if full < BAR { ">" } else { "" };
+    format!("[{:<BAR$}]", format!("{}{head}", "=".repeat(full)))
+}
+
+/// Returns `9 hosts queued`, or behind whom.
+fn queue(state: &RunState) -> Option<String> {
+    let (hosts, canaries) = state.queue()?;
+    let hosts = count(hosts, "host");
+    Some(match canaries {
+        [] => format!("{hosts} queued"),
+        canaries => format!("{hosts} queued behind {}", words::the_canaries(canaries)),
+    })
+}
+
+/// Returns how long something goes on: `8s`, `2m 05s`, `1h 07m`.
+pub fn elapsed(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..60 => format!("{seconds}s"),
+        seconds @ ..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Returns how long something is going to take, as exactly as an estimate is: `20s`, `4m`, `1h 10m`.
+pub fn rounded(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let minutes = seconds.div_ceil(60);
+    match seconds {
+        ..=50 => format!("{}s", seconds.div_ceil(10) * 10),
+        ..=3540 => format!("{minutes}m"),
+        _ => elapsed(Duration::from_secs(minutes.div_ceil(10) * 600)),
+    }
+}
+
+/// Returns a text that takes no more than `columns`.
+pub fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let (mut kept, mut width) = (String::new(), 1);
+    for c in text.chars() {
+        width += c.width().unwrap_or(0);
+        if width > columns {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push('…');
+    kept
+}
+
+fn padded(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    let room = width.saturating_sub(text.width());
+    format!("{text}{}", " ".repeat(room))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! One line on what goes on, for logs in which nothing else was written for a while.
+
+use super::frame;
+use super::state::{Activity, Doing, RunState};
+use super::words;
+use crate::view::escape;
+use crate::view::fold::fold;
+use crate::view::words::some;
+use indexmap::IndexMap;
+use std::time::{Duration, Instant};
+
+/// Returns `12/40 steps, 1m 05s, about 3m left: base/driver on n[01:03] (1m 02s)`; nothing where nothing goes on. What takes
+/// longest comes first.
+pub fn heartbeat(state: &mut RunState, now: Instant) -> Option<String> {
+    let sums = frame::sums_text(state, now);
+    let mut doing: IndexMap<String, (Vec<&str>, Duration)> = IndexMap::new();
+    for (host, own) in state.activities() {
+        let elapsed = now.saturating_duration_since(own.since);
+        let (hosts, longest) = doing.entry(what(own)).or_default();
+        hosts.push(host.as_str());
+        *longest = elapsed.max(*longest);
+    }
+    let each = doing.into_iter().map(|(what, (hosts, longest))| {
+        format!("{what} on {} ({})", escape::line(&fold(hosts)), frame::elapsed(longest))
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("{sums}: {}", some(&each)))
+}
+
+fn what(own: &Activity) -> String {
+    match &own.doing {
+        Doing::Steps(step, _) => words::id(step),
+        Doing::Other(what) | Doing::Waiting(what) => words::shown(what),
+    }
+}

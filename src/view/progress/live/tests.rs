@@ -1,0 +1,157 @@
+//! What stands on a terminal after each write, on one that understands as much as is written.
+
+use super::*;
+use crate::engine::{Event, StepResult};
+use crate::model::{Outcome, StepId};
+use crate::view::sample;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// Lines of a terminal and its cursor. What it does not know, it refuses.
+#[derive(Default)]
+struct Screen {
+    lines: Vec<Vec<char>>,
+    line: usize,
+    column: usize,
+    sequence: Option<String>,
+}
+
+impl Screen {
+    fn take(&mut self, c: char) {
+        match (self.sequence.take(), c) {
+            (None, '\u{1b}') => self.sequence = Some(String::new()),
+            (None, '\r') => self.column = 0,
+            (None, '\n') => (self.line, self.column) = (self.line + 1, 0),
+            (None, c) => {
+                self.lines.resize(self.lines.len().max(self.line + 1), Vec::new());
+                let line = &mut self.lines[self.line];
+                line.resize(line.len().max(self.column + 1), ' ');
+                line[self.column] = c;
+                self.column += 1;
+            }
+            (Some(sequence), c) if c.is_ascii_alphabetic() => self.act(&sequence, c),
+            (Some(sequence), c) => self.sequence = Some(sequence + &c.to_string()),
+        }
+    }
+
+    fn act(&mut self, sequence: &str, last: char) {
+        match (sequence, last) {
+            ("[", 'K' | 'J') => {
+                if let Some(line) = self.lines.get_mut(self.line) {
+                    line.truncate(self.column);
+                }
+                if last == 'J' {
+                    self.lines.truncate(self.line + 1);
+                }
+            }
+            (up, 'A') => self.line -= up.trim_start_matches('[').parse::<usize>().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text(&self) -> Vec<String> {
+        self.lines.iter().map(|line| line.iter().collect()).collect()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Terminal(Arc<Mutex<Screen>>);
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut screen = self.0.lock().unwrap();
+        std::str::from_utf8(bytes).unwrap().chars().for_each(|c| screen.take(c));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn live(detail: Detail) -> (Live, Terminal) {
+    let terminal = Terminal::default();
+    let size = || Size { columns: 60, lines: 24 };
+    (Live::new(Box::new(terminal.clone()), Box::new(size), RunState::default(), detail, false), terminal)
+}
+
+fn finished(result: StepResult) -> Event {
+    let (step, title, took) = (StepId::new("base", "nginx"), "nginx".into(), Duration::from_secs(2));
+    Event::StepFinished { host: sample::host("n1"), step, title, result, changes: vec![], took }
+}
+
+fn closed(name: &str, outcome: Outcome) -> Event {
+    Event::HostFinished { host: sample::host(name), outcome, reason: "why".into() }
+}
+
+#[test]
+fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
+    let (mut live, terminal) = live(Detail::Normal);
+    let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().text());
+    let second = Duration::from_secs(1);
+    live.tick(began);
+    assert_eq!(shown(), [""; 0], "nothing goes on yet");
+    live.event(&Event::ExecStarted { hosts: 2 }, began);
+    ["n1", "n2"].iter().for_each(|name| live.event(&Event::Connecting { host: sample::host(name) }, began));
+    assert_eq!(shown(), [""; 0], "an event alone draws nothing");
+    live.tick(began);
+    assert_eq!(shown(), ["     0s  n1  connecting", "     0s  n2  connecting", "0/2 hosts, 0s"]);
+    live.event(&finished(StepResult::Changed), began + second);
+    live.event(&closed("n1", Outcome::Failed), began + second);
+    live.tick(began + second);
+    let lasting = "n1 changed base/nginx (nginx, 2.0 s)";
+    assert_eq!(shown(), [lasting, "     1s  n2  connecting", "1/2 hosts, 1 failed, 1s"]);
+    live.event(&closed("n2", Outcome::Ok), began + second);
+    live.event(&finished(StepResult::Changed), began + second);
+    live.finish();
+    assert_eq!(shown(), [lasting, lasting, ""], "the picture is gone, what lasts is there");
+}
+
+#[test]
+fn an_unchanged_picture_is_not_written_again() {
+    #[derive(Clone, Default)]
+    struct Count(Arc<Mutex<usize>>);
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            *self.0.lock().unwrap() += 1;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let writes = Count::default();
+    let size = || Size { columns: 80, lines: 24 };
+    let mut live = Live::new(Box::new(writes.clone()), Box::new(size), RunState::default(), Detail::Normal, false);
+    let began = Instant::now();
+    live.event(&Event::ExecStarted { hosts: 10_000 }, began);
+    for n in 0..10_000 {
+        live.event(&Event::Connecting { host: sample::host(&format!("n{n}")) }, began);
+    }
+    (0..8).for_each(|tick| live.tick(began + PERIOD * tick));
+    assert_eq!(*writes.0.lock().unwrap(), 1);
+    live.tick(began + PERIOD * 8);
+    assert_eq!(*writes.0.lock().unwrap(), 2, "a second has passed");
+}
+
+#[test]
+fn a_terminal_that_became_narrower_is_drawn_over_as_a_whole() {
+    let before = ["x".repeat(50), "y".to_owned()];
+    assert!(redraw(&before, &[], &[], 60).starts_with("\r\u{1b}[1A"));
+    assert!(redraw(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines now");
+    assert_eq!(redraw(&[], &[], &[], 20), format!("\r{CLEAR_BELOW}"));
+}
+
+#[test]
+fn only_what_matters_afterwards_stays() {
+    let kept = |detail, event: &Event| live(detail).0.stays(event);
+    let (host, step) = (sample::host("n1"), StepId::new("base", "nginx"));
+    let output = Event::StepOutput { host: host.clone(), step: step.clone(), line: "x".into() };
+    assert_eq!(kept(Detail::Verbose, &output), None);
+    assert_eq!(kept(Detail::Normal, &Event::StepStarted { host, step, title: "".into(), long: true }), None);
+    assert_eq!(kept(Detail::Normal, &closed("n1", Outcome::Failed)), None);
+    assert_eq!(kept(Detail::Verbose, &closed("n1", Outcome::Failed)).as_deref(), Some("n1 done, failed: why"));
+    let why = crate::plan::Unreachable::new("no route to host", None);
+    let unreachable = Event::Unreachable { host: sample::host("n2"), why };
+    assert_eq!(kept(Detail::Normal, &unreachable).as_deref(), Some("n2 unreachable: no route to host"));
+}
