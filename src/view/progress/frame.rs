@@ -120,7 +120,7 @@ fn parts(state: &mut RunState, now: Instant) -> Vec<Part> {
     parts.push(part(4, elapsed(state.elapsed(now))));
     let left = state.estimate(now).filter(|_| !state.stopping);
     parts.extend(left.map(|left| part(3, format!("about {} left", rounded(left)))));
-    parts.extend(queue(state).map(|text| Part { style: DIM, ..part(6, text) }));
+    parts.extend(queue(state).into_iter().zip(6..).map(|(text, rank)| Part { style: DIM, ..part(rank, text) }));
     parts
 }
 
@@ -152,14 +152,14 @@ fn bar(done: usize, total: usize) -> String {
     format!("[{:<BAR$}]", format!("{}{head}", "=".repeat(full)))
 }
 
-/// Returns `9 hosts queued`, or behind whom.
-fn queue(state: &RunState) -> Option<String> {
-    let (hosts, canaries) = state.queue()?;
-    let hosts = count(hosts, "host");
-    Some(match canaries {
-        [] => format!("{hosts} queued"),
-        canaries => format!("{hosts} queued behind {}", words::the_canaries(canaries)),
-    })
+/// Returns `9 hosts queued`, and for whom they wait.
+fn queue(state: &RunState) -> Vec<String> {
+    let Some((hosts, canaries)) = state.queue() else { return Vec::new() };
+    let mut parts = vec![format!("{} queued", count(hosts, "host"))];
+    if !canaries.is_empty() {
+        parts.push(format!("waiting for {}", words::the_canaries(canaries)));
+    }
+    parts
 }
 
 /// Returns how long something goes on: `8s`, `2m 05s`, `1h 07m`.

@@ -24,7 +24,7 @@ pub struct Live {
     colour: bool,
     /// Lines that stay, and are not written yet.
     lasting: Vec<String>,
-    /// The picture that stands on the terminal. The cursor is behind its last line.
+    /// The picture on the terminal. The cursor is behind its last line.
     drawn: Vec<String>,
 }
 

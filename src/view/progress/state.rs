@@ -65,7 +65,7 @@ pub enum Doing {
     Waiting(Untrusted),
 }
 
-/// Where a host stands among the active ones: those that work before those that wait, the longest first.
+/// The rank of a host among the active ones: those that work before those that wait, the longest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     waits: bool,
