@@ -118,7 +118,7 @@ pub struct Connect {
     pub sudo: Sudo,
     /// Whose cards a sandbox shows.
     pub hardware: Option<Board>,
-    /// Seconds to a connection at most.
+    /// Seconds to a connection at most; 0 where nothing is declared.
     pub timeout_s: u64,
     /// Seconds that a session is kept for the next run; 0 for none.
     pub keep_s: u64,

@@ -1,7 +1,9 @@
 //! The arguments of the `ssh` that holds a connection.
 
+use super::user_config::Timeouts;
 use super::{HostKey, Target};
 use camino::Utf8Path;
+use std::time::Duration;
 
 /// The files of a master, all in a fresh folder of its own.
 #[derive(Clone, Debug)]
@@ -16,14 +18,15 @@ pub(super) struct Files {
 ///
 /// What the user's configuration says stays in force, but for what would ask questions, run commands,
 /// forward anything or share the socket.
-pub(super) fn master(target: &Target, files: &Files, idle_s: u64) -> Vec<String> {
+pub(super) fn master(target: &Target, files: &Files, timeouts: &Timeouts, idle_s: u64) -> Vec<String> {
     let mut arguments = words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
-    arguments.extend(common(target));
+    arguments.extend(common(target, timeouts.host));
+    if !timeouts.own_keepalive {
+        arguments.extend(words(&["-o", "ServerAliveInterval=15"]));
+    }
     let persist = format!("ControlPersist={idle_s}");
     for option in [
         persist.as_str(),
-        "ServerAliveInterval=15",
-        "ServerAliveCountMax=3",
         "ClearAllForwardings=yes",
         "ForwardAgent=no",
         "ForwardX11=no",
@@ -42,7 +45,8 @@ pub(super) fn master(target: &Target, files: &Files, idle_s: u64) -> Vec<String>
     if let Some(port) = target.port {
         arguments.extend(words(&["-p", &port.to_string()]));
     }
-    if let Some(proxy) = proxy(target, &files.jump_log, &target.jump) {
+    let way: Vec<_> = target.jump.iter().map(String::as_str).zip(timeouts.jumps.iter().copied()).collect();
+    if let Some(proxy) = proxy(target, &files.jump_log, &way) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={proxy}")]));
     }
     arguments.extend(words(&["--", &target.address]));
@@ -54,7 +58,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// What the master and the jumps on its way share: no questions, the same trust, the same files.
-fn common(target: &Target) -> Vec<String> {
+fn common(target: &Target, timeout: Duration) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(config) = &target.config {
         arguments.extend(words(&["-F", config.as_str()]));
@@ -63,7 +67,7 @@ fn common(target: &Target) -> Vec<String> {
         HostKey::Strict => "StrictHostKeyChecking=yes",
         HostKey::AcceptNew => "StrictHostKeyChecking=accept-new",
     };
-    let timeout = format!("ConnectTimeout={}", target.connect_timeout().as_secs().max(1));
+    let timeout = format!("ConnectTimeout={}", timeout.as_secs().max(1));
     for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", "LogLevel=ERROR"] {
         arguments.extend(words(&["-o", option]));
     }
@@ -78,13 +82,13 @@ fn quoted_option(file: &Utf8Path) -> String {
     format!("\"{}\"", file.as_str().replace('%', "%%"))
 }
 
-/// Returns the `ProxyCommand` that goes through `jumps`, first hop first. `-J` would pass neither
+/// Returns the `ProxyCommand` that goes through `jumps`, first hop first, each with its timeout. `-J` would pass neither
 /// `BatchMode` nor the known hosts on to the jumps, so that a jump could ask on the terminal.
-fn proxy(target: &Target, log: &str, jumps: &[String]) -> Option<String> {
-    let (last, before) = jumps.split_last()?;
+fn proxy(target: &Target, log: &str, jumps: &[(&str, Duration)]) -> Option<String> {
+    let ((last, timeout), before) = jumps.split_last()?;
     let jump = Jump::parse(last);
     let mut arguments = words(&["ssh", "-E", log]);
-    arguments.extend(common(target));
+    arguments.extend(common(target, *timeout));
     if let Some(identity) = &target.identity {
         arguments.extend(words(&["-i", identity.as_str()]));
     }
@@ -149,18 +153,33 @@ mod tests {
 
     #[test]
     fn a_second_jump_doubles_the_tokens_of_the_first() {
-        let target = Target { jump: vec!["a".into(), "me@b:2".into()], ..Target::default() };
-        let proxy = proxy(&target, "l", &target.jump).unwrap();
+        let way = [("a", Duration::from_secs(7)), ("me@b:2", Duration::from_secs(8))];
+        let proxy = proxy(&Target::default(), "l", &way).unwrap();
         assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");
         assert!(proxy.contains(r"-W '\''[%%h]:%%p'\'' -- '\''a'\'''"), "{proxy}");
         assert_eq!(proxy.matches("BatchMode=yes").count(), 2);
+        assert_eq!((proxy.matches("ConnectTimeout=7").count(), proxy.matches("ConnectTimeout=8").count()), (1, 1));
+    }
+
+    fn files() -> Files {
+        Files { socket: "s".into(), log: "l".into(), jump_log: "j".into() }
+    }
+
+    fn timeouts(own_keepalive: bool) -> Timeouts {
+        Timeouts { host: Duration::from_secs(9), jumps: Vec::new(), own_keepalive }
+    }
+
+    #[test]
+    fn a_keepalive_of_the_user_is_not_overridden() {
+        let given = |own| master(&Target::default(), &files(), &timeouts(own), 60).join(" ");
+        assert!(given(false).contains(" ConnectTimeout=9 ") && given(false).contains(" ServerAliveInterval=15 "));
+        assert!(given(true).contains(" ConnectTimeout=9 ") && !given(true).contains("ServerAlive"));
     }
 
     #[test]
     fn an_address_cannot_be_an_option() {
         let target = Target { address: "-oProxyCommand=x".into(), ..Target::default() };
-        let files = Files { socket: "s".into(), log: "l".into(), jump_log: "j".into() };
-        let arguments = master(&target, &files, 60);
+        let arguments = master(&target, &files(), &timeouts(false), 60);
         assert_eq!(arguments[arguments.len() - 2..], ["--".to_owned(), "-oProxyCommand=x".to_owned()]);
     }
 }

@@ -29,6 +29,7 @@ mod sudo;
 mod surroundings;
 mod talk;
 mod target;
+mod user_config;
 mod writer;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::arguments::{self, Files};
 use super::channel::Channel;
 use super::diagnose::{Failure, explain, timed_out};
 use super::reader::backoff;
+use super::user_config::find_timeouts;
 use super::{ErrorKind, Target, TransportError, control};
 use crate::model::HostName;
 use backon::Retryable;
@@ -204,25 +205,35 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     let folder = control::fresh(&target.sockets())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
+    let timeouts = find_timeouts(target).await;
     let mut ssh = ssh_program("ssh", target);
     // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
-    ssh.args(arguments::master(target, &files, idle_s)).process_group(0).kill_on_drop(true);
+    ssh.args(arguments::master(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
     // Some complaints of ssh do not go to its log but to stderr: both are the same file.
     let log =
         File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
     ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let status = match tokio::time::timeout(target.connect_timeout() + Duration::from_secs(1), ssh.status()).await {
+    let limit = timeouts.longest();
+    let status = match tokio::time::timeout(limit + Duration::from_secs(1), ssh.status()).await {
         Ok(status) => status.map_err(|error| no_ssh(&error))?,
-        Err(_) => return Err(timed_out(target).said([read(&files.log), read(&files.jump_log)].concat().as_bytes())),
+        Err(_) => {
+            let said = [read(&files.log), read(&files.jump_log)].concat();
+            return Err(timed_out(&limited(target, limit)).said(said.as_bytes()));
+        }
     };
     match status.success() {
         true => Ok(folder),
-        false => Err(failed(status, &files, target).await),
+        false => Err(failed(status, &files, &limited(target, timeouts.host)).await),
     }
 }
 
+/// Returns `target` with the timeout that held, for errors that name it.
+fn limited(target: &Target, timeout: Duration) -> Target {
+    Target { timeout, ..target.clone() }
+}
+
 /// Returns a program of OpenSSH that is about to start.
-fn ssh_program(name: &str, target: &Target) -> Command {
+pub(super) fn ssh_program(name: &str, target: &Target) -> Command {
     let mut command = Command::new(name);
     target.surroundings.give_ssh(&mut command);
     command

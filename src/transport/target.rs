@@ -22,8 +22,8 @@ pub struct Target {
     pub jump: Vec<String>,
     pub host_key: HostKey,
     pub sudo: Sudo,
-    /// How long connecting may take, from the first packet to the login; zero stands for
-    /// [`Target::CONNECT_TIMEOUT`].
+    /// How long connecting may take, from the first packet to the login; zero where nothing is declared: the user's ssh
+    /// configuration holds, else [`Target::CONNECT_TIMEOUT`].
     pub timeout: Duration,
     /// How long an idle connection is kept for the next run; zero for not at all. Whole seconds.
     pub keep: Duration,
@@ -52,10 +52,10 @@ impl Default for HostPaths {
 }
 
 impl Target {
-    /// The default of `timeout`, also where it is zero.
+    /// How long connecting may take if neither the inventory nor the user's ssh configuration says so.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-    /// Returns how long connecting may take.
+    /// Returns how long connecting may take as far as the inventory decides.
     pub fn connect_timeout(&self) -> Duration {
         if self.timeout.is_zero() { Self::CONNECT_TIMEOUT } else { self.timeout }
     }
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_default_timeout_is_the_documented_one() {
-        let documented = format!("longest wait for a connection (default `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
+        let documented =
+            format!("`ConnectTimeout` of your ssh configuration, else `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
         assert!(include_str!("../../docs/recipes.md").contains(&documented), "{documented}");
     }
 }

@@ -161,10 +161,16 @@ async fn refused_logins_are_told_apart() {
 
     nodes[0].link(false);
     let started = Instant::now();
-    let error = refused(connect(&Target { timeout: Duration::from_secs(2), ..right }).await);
-    assert_eq!(error.kind, ErrorKind::ConnectTimeout, "{error:?}");
-    assert_eq!(error.message, format!("`{}` did not answer within 2 s", nodes[0].address));
-    assert!(started.elapsed() < Duration::from_secs(4));
+    let config = folder.path().join("config");
+    std::fs::write(&config, "ConnectTimeout 1\n").unwrap();
+    let own = Target { config: Some(utf8(&config)), ..right };
+    // What the inventory declares goes before the user's configuration, which goes before the default.
+    for (target, seconds) in [(Target { timeout: Duration::from_secs(2), ..own.clone() }, 2), (own, 1)] {
+        let error = refused(connect(&target).await);
+        assert_eq!(error.kind, ErrorKind::ConnectTimeout, "{error:?}");
+        assert_eq!(error.message, format!("`{}` did not answer within {seconds} s", nodes[0].address));
+    }
+    assert!(started.elapsed() < Duration::from_secs(6));
     nodes[0].link(true);
 }
 

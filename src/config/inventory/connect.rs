@@ -5,7 +5,7 @@ use crate::config::cx::Cx;
 use crate::config::table::{self, Table};
 use crate::config::{Connect, Data, HostKeyPolicy, Node, Sudo, TransportKind};
 use crate::diag::{Code, Diag, Span};
-use crate::transport::{BOARDS, Board, Target};
+use crate::transport::{BOARDS, Board};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
 
 /// Returns a connection without any setting.
 pub(super) fn defaults(address: String) -> Connect {
-    Connect { address, timeout_s: Target::CONNECT_TIMEOUT.as_secs(), ..Connect::default() }
+    Connect { address, ..Connect::default() }
 }
 
 /// Sets what `setting` says.

@@ -1,0 +1,148 @@
+//! Timeouts that the user's own ssh configuration sets where the inventory is silent.
+
+use super::Target;
+use super::arguments::Jump;
+use super::ssh::ssh_program;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How long `ssh -G` may take; `Match exec` and canonical names can make it wait.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long connecting may take, and who sets the keepalive.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Timeouts {
+    /// To the host itself.
+    pub host: Duration,
+    /// To each declared jump, first hop first.
+    pub jumps: Vec<Duration>,
+    /// Whether the user's configuration sets `ServerAliveInterval` for the host.
+    pub own_keepalive: bool,
+}
+
+impl Timeouts {
+    /// Returns the longest of them.
+    pub(super) fn longest(&self) -> Duration {
+        self.jumps.iter().copied().fold(self.host, Duration::max)
+    }
+}
+
+/// What the configuration sets for one host; none where it is silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct UserSettings {
+    connect: Option<Duration>,
+    keepalive: Option<u64>,
+}
+
+/// Returns the timeouts for `target`: the declared one, else those of the user's configuration, else forge's default.
+///
+/// ssh takes the first value it finds, and options before files: a default of forge's cannot be an option where the user's
+/// file has a value. Nor can it follow in a file of forge's that includes the user's: what is included must be writable by
+/// its owner alone (a file given as `-F` need not), and its relative paths change their meaning. So ssh is asked.
+pub(super) async fn find_timeouts(target: &Target) -> Timeouts {
+    let host = ask(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address).await;
+    let mut jumps = Vec::new();
+    for jump in &target.jump {
+        jumps.push(find_jump_timeout(target, &Jump::parse(jump)).await);
+    }
+    Timeouts { host: effective(target, host), jumps, own_keepalive: host.keepalive.is_some() }
+}
+
+async fn find_jump_timeout(target: &Target, jump: &Jump<'_>) -> Duration {
+    // A declared timeout holds for the whole way: nothing is left to ask.
+    if !target.timeout.is_zero() {
+        return target.timeout;
+    }
+    effective(target, ask(target, jump.user, jump.port.map(str::to_owned), jump.host).await)
+}
+
+fn effective(target: &Target, user: UserSettings) -> Duration {
+    match (target.timeout.is_zero(), user.connect) {
+        (true, Some(own)) => own,
+        _ => target.connect_timeout(),
+    }
+}
+
+/// Asks ssh what it makes of the configuration. No answer counts as silence: the login that follows meets the same
+/// configuration and says what is wrong with it.
+async fn ask(target: &Target, user: Option<&str>, port: Option<String>, address: &str) -> UserSettings {
+    let mut ssh = ssh_program("ssh", target);
+    if let Some(config) = &target.config {
+        ssh.arg("-F").arg(config);
+    }
+    // Debian's ssh sets a keepalive of 300 s by itself in batch mode, which would look like the user's.
+    ssh.args(["-G", "-o", "BatchMode=no"]);
+    user.iter().for_each(|user| {
+        ssh.args(["-l", user]);
+    });
+    port.iter().for_each(|port| {
+        ssh.args(["-p", port]);
+    });
+    ssh.args(["--", address]).stdin(Stdio::null()).kill_on_drop(true);
+    match tokio::time::timeout(LIMIT, ssh.output()).await {
+        Ok(Ok(answer)) if answer.status.success() => parse(&String::from_utf8_lossy(&answer.stdout)),
+        _ => {
+            tracing::debug!(address, "`ssh -G` gave no answer");
+            UserSettings::default()
+        }
+    }
+}
+
+/// Reads the answer of `ssh -G`. It prints ssh's own defaults too, `none` and 0: they count as silence.
+fn parse(answer: &str) -> UserSettings {
+    let seconds = |key: &str| {
+        let value = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        value.trim().parse().ok().filter(|seconds: &u64| *seconds > 0)
+    };
+    UserSettings {
+        connect: seconds("connecttimeout").map(Duration::from_secs),
+        keepalive: seconds("serveraliveinterval"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_of_ssh_count_as_silence() {
+        let said = |connect: &str, alive: &str| {
+            parse(&format!("user root\nconnecttimeout {connect}\nserveralivecountmax 3\nserveraliveinterval {alive}\n"))
+        };
+        assert_eq!(said("none", "0"), UserSettings::default());
+        assert_eq!(said("0", "0"), UserSettings::default());
+        assert_eq!(said("77", "5"), UserSettings { connect: Some(Duration::from_secs(77)), keepalive: Some(5) });
+        assert_eq!(parse(""), UserSettings::default());
+    }
+
+    /// Asks this machine's ssh. The file is writable by others, which ssh accepts of `-F`.
+    #[tokio::test]
+    async fn the_inventory_goes_before_the_user_and_the_user_before_the_default() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let config = camino::Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
+        let text = "Host slow\n  ConnectTimeout 77\n  ServerAliveInterval 5\nMatch user me\n  ConnectTimeout 33\n";
+        std::fs::write(&config, text).unwrap();
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let target =
+            |address: &str| Target { address: address.into(), config: Some(config.clone()), ..Target::default() };
+        let seconds = Duration::from_secs;
+        let times = |host, jumps: &[u64], own_keepalive| {
+            let jumps = jumps.iter().copied().map(seconds).collect();
+            Timeouts { host: seconds(host), jumps, own_keepalive }
+        };
+
+        assert_eq!(find_timeouts(&target("slow")).await, times(77, &[], true));
+        assert_eq!(find_timeouts(&target("plain")).await, times(15, &[], false));
+        assert_eq!(find_timeouts(&Target { user: Some("me".into()), ..target("plain") }).await, times(33, &[], false));
+        assert_eq!(find_timeouts(&Target { timeout: seconds(4), ..target("slow") }).await, times(4, &[], true));
+
+        let through = Target { jump: vec!["a".into(), "me@b:2".into(), "slow".into()], ..target("plain") };
+        let found = find_timeouts(&through).await;
+        assert_eq!(found, times(15, &[15, 33, 77], false));
+        assert_eq!(found.longest(), seconds(77));
+        assert_eq!(find_timeouts(&Target { timeout: seconds(4), ..through }).await, times(4, &[4, 4, 4], false));
+        let broken = Target { config: Some(folder.path().join("none").to_str().unwrap().into()), ..target("plain") };
+        assert_eq!(find_timeouts(&broken).await, times(15, &[], false));
+    }
+}
