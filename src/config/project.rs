@@ -230,8 +230,13 @@ pub enum ParamType {
     Int,
     Enum(Vec<String>),
     List(Box<ParamType>),
-    Map(Box<ParamType>),
+    Map {
+        keys: Box<ParamType>,
+        values: Box<ParamType>,
+    },
     Version,
+    /// As `lspci` prints it, with or without the domain; read as `0000:18:00.0`.
+    PciAddress,
     Secret,
     /// Whatever stands there, as it was typed: only for elements.
     Any,

@@ -4,7 +4,7 @@ use super::inventory::notify;
 use super::inventory::{
     CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS, ROLLOUT_KEYS,
 };
-use super::recipe::{COMMON as STEP_KEYS, KEYS as RECIPE_KEYS, TYPES};
+use super::recipe::{COMMON as STEP_KEYS, KEY_TYPES, KEYS as RECIPE_KEYS, TYPES};
 use super::rollout::Reboots;
 use crate::model::{DURATION_PATTERN, Phase, Scope, Value};
 use crate::resource::{kinds, schema::kind_schema};
@@ -364,7 +364,7 @@ fn needed(key: &str) -> Value {
 }
 
 fn params() -> Value {
-    let param = object(&["type", "of", "values", "default", "doc"], param, &["type"]);
+    let param = object(&["type", "of", "keys", "values", "default", "doc"], param, &["type"]);
     json!({ "type": "object", "propertyNames": { "pattern": IDENTIFIER }, "additionalProperties": param })
 }
 
@@ -375,6 +375,7 @@ fn param(key: &str) -> Value {
             let types: Vec<&str> = TYPES.iter().copied().chain(["any"]).collect();
             said("Type of the elements of a list or map; text without it.", json!({ "enum": types }))
         }
+        "keys" => said("Type of the keys of a map; text without it.", json!({ "enum": KEY_TYPES })),
         "values" => said("What an enum can be. Quote `on`, `off`, `yes` and `no` for other readers.", texts()),
         "default" => said("Its value where nothing else gives one.", json!({})),
         "doc" => said("What it is for.", text()),

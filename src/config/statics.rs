@@ -201,7 +201,7 @@ impl World<'_> {
     fn inside_param(&self, recipe: &Recipe, read: &Read) -> Option<Diag> {
         use super::ParamType::{List, Map};
         let param = recipe.params.get(read.path.first()?)?;
-        let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map(_));
+        let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map { .. });
         deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no parts", param.name)))
     }
 

@@ -7,7 +7,7 @@ pub(super) mod params;
 mod step;
 
 pub(super) use judged::{OBJECT, OBJECTS, VERIFY};
-pub(super) use params::TYPES;
+pub(super) use params::{KEY_TYPES, TYPES};
 pub(super) use step::COMMON;
 
 use super::cx::Cx;

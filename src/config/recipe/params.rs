@@ -6,12 +6,16 @@ use crate::config::cx::Cx;
 use crate::config::inventory::literal;
 use crate::config::table::{self, Table};
 use crate::config::{Data, Key, Node, Param, ParamType, scalar};
-use crate::diag::{Code, Diag};
+use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
 use indexmap::IndexMap;
 
 /// Types of parameters.
-pub(in crate::config) const TYPES: [&str; 8] = ["text", "bool", "int", "enum", "list", "map", "version", "secret"];
+pub(in crate::config) const TYPES: [&str; 9] =
+    ["text", "bool", "int", "enum", "list", "map", "version", "pci-address", "secret"];
+
+/// Types of the keys of a map.
+pub(in crate::config) const KEY_TYPES: [&str; 2] = ["text", "pci-address"];
 
 /// Reads `params:`.
 pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Param> {
@@ -23,7 +27,7 @@ fn param(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<Param> {
     if !identifier(&key.text, "a parameter", key.span, cx) {
         return None;
     }
-    let table = Table::open(node, "a parameter", &["type", "of", "values", "default", "doc"], &mut cx.diags)?;
+    let table = Table::open(node, "a parameter", &["type", "of", "keys", "values", "default", "doc"], &mut cx.diags)?;
     let doc = table.text("doc", &mut cx.diags).unwrap_or_default();
     let ty = declared_type(&table, cx)?;
     let mut param = Param { name: key.text.clone(), ty, default: None, unread: false, doc, span: key.span };
@@ -57,7 +61,7 @@ fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
     let ty = match text.as_str() {
         "enum" => Some(ParamType::Enum(values(table, cx))),
         "list" => Some(ParamType::List(Box::new(inner(table, cx)))),
-        "map" => Some(ParamType::Map(Box::new(inner(table, cx)))),
+        "map" => Some(map_of(table, inner(table, cx), cx)),
         other => simple(other),
     };
     if ty.is_none() {
@@ -69,7 +73,7 @@ fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
 }
 
 fn report_extra(table: &Table<'_>, ty: &str, cx: &mut Cx<'_>) {
-    for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map"))] {
+    for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map")), ("keys", ty == "map")] {
         if let (Some(key), false) = (table.key(key), fits) {
             cx.push(
                 Diag::error(Code::BadParam, format!("`{}` does not go with the type `{ty}`", key.text)).at(key.span),
@@ -84,6 +88,7 @@ fn simple(text: &str) -> Option<ParamType> {
         "bool" => ParamType::Bool,
         "int" => ParamType::Int,
         "version" => ParamType::Version,
+        "pci-address" => ParamType::PciAddress,
         "secret" => ParamType::Secret,
         _ => return None,
     })
@@ -104,13 +109,34 @@ fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
     match text.as_str() {
         // What is inside is any list or map: deeper types are not declared.
         "list" => ParamType::List(Box::new(ParamType::Text)),
-        "map" => ParamType::Map(Box::new(ParamType::Text)),
+        "map" => ParamType::Map { keys: Box::new(ParamType::Text), values: Box::new(ParamType::Text) },
         "any" => ParamType::Any,
         other => simple(other).unwrap_or_else(|| {
             let diag = Diag::error(Code::BadParam, format!("`{other}` is not a type of elements")).at(node.span);
-            cx.push(diag.suggest(other, ["text", "bool", "int", "version", "secret", "list", "map", "any"]));
+            let types = ["text", "bool", "int", "version", "pci-address", "secret", "list", "map", "any"];
+            cx.push(diag.suggest(other, types));
             ParamType::Text
         }),
+    }
+}
+
+fn map_of(table: &Table<'_>, values: ParamType, cx: &mut Cx<'_>) -> ParamType {
+    let keys = match table.get("keys") {
+        Some(node) => key_type(node, cx),
+        None => ParamType::Text,
+    };
+    ParamType::Map { keys: Box::new(keys), values: Box::new(values) }
+}
+
+fn key_type(node: &Node, cx: &mut Cx<'_>) -> ParamType {
+    let text = table::text(node, "keys", &mut cx.diags).unwrap_or_default();
+    match text.as_str() {
+        known if KEY_TYPES.contains(&known) => simple(known).unwrap_or(ParamType::Text),
+        other => {
+            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a type of keys")).at(node.span);
+            cx.push(diag.suggest(other, KEY_TYPES));
+            ParamType::Text
+        }
     }
 }
 
@@ -125,17 +151,17 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
                 bad(node, format!("parameter `{name}` must be known before hosts are looked at: {}", need.describe()));
             Err(Box::new(diag.hint("read facts in the steps of a recipe instead")))
         }
-        (ParamType::List(inner), Data::Seq(items)) => items
-            .iter()
-            .enumerate()
-            .map(|(at, item)| typed(inner, item, &format!("{name}[{at}]"), cx))
-            .collect::<Result<Vec<_>, _>>()
-            .map(Value::Array),
-        (ParamType::Map(inner), Data::Map(entries)) => {
-            let pair = |(key, node): &(Key, Node)| {
-                Ok((key.text.clone(), typed(inner, node, &format!("{name}.{}", key.text), cx)?))
-            };
-            entries.iter().map(pair).collect::<Result<_, _>>().map(Value::Object)
+        (ParamType::List(inner), Data::Seq(items)) => list(inner, items, name, cx),
+        (ParamType::Map { keys, values }, Data::Map(entries)) => {
+            let mut typed_entries = serde_json::Map::new();
+            for (key, node) in entries {
+                let value = typed(values, node, &format!("{name}.{}", key.text), cx)?;
+                let key_text = typed_key(keys, key, name)?;
+                if typed_entries.insert(key_text.clone(), value).is_some() {
+                    return Err(Box::new(twice(name, &key_text, key.span)));
+                }
+            }
+            Ok(Value::Object(typed_entries))
         }
         (ParamType::Any, _) => Ok(scalar::value(node)),
         (ParamType::Secret, Data::Scalar { text, .. }) if SecretStore::mentions(text) => Ok(Value::from(text.as_str())),
@@ -151,6 +177,52 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
     }
 }
 
+fn list(inner: &ParamType, items: &[Node], name: &str, cx: &mut Cx<'_>) -> Result<Value, Box<Diag>> {
+    let mut values = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let value = typed(inner, item, &format!("{name}[{at}]"), cx)?;
+        // Two spellings of one address would count as two devices.
+        if let (ParamType::PciAddress, Value::String(address)) = (inner, &value)
+            && values.contains(&value)
+        {
+            return Err(Box::new(twice(name, address, item.span)));
+        }
+        values.push(value);
+    }
+    Ok(Value::Array(values))
+}
+
+fn typed_key(ty: &ParamType, key: &Key, name: &str) -> Result<String, Box<Diag>> {
+    if *ty != ParamType::PciAddress {
+        return Ok(key.text.clone());
+    }
+    parse_pci_address(&key.text).ok_or_else(|| {
+        let words = format!("keys of parameter `{name}` must be PCI addresses, found `{}`", scalar::shorten(&key.text));
+        Box::new(Diag::error(Code::BadParam, words).at(key.span).hint(PCI_FORM))
+    })
+}
+
+fn twice(name: &str, what: &str, span: Span) -> Diag {
+    Diag::error(Code::BadParam, format!("parameter `{name}` has `{what}` twice")).at(span)
+}
+
+const PCI_FORM: &str = "write it as `lspci` prints it: `18:00.0`, or with its domain `0000:18:00.0`";
+
+/// Returns the name that the kernel has for a PCI function, `0000:18:00.0`, of what `lspci` or `lspci -D` prints.
+fn parse_pci_address(text: &str) -> Option<String> {
+    let (front, function) = text.split_once('.')?;
+    let (front, device) = front.rsplit_once(':')?;
+    let (domain, bus) = front.rsplit_once(':').unwrap_or(("0000", front));
+    // Domains behind a volume management device have more than four digits.
+    let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
+        digits.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let is_device = hex(device, 2..=2) && u8::from_str_radix(device, 16).is_ok_and(|number| number < 32);
+    let is_function = matches!(function.as_bytes(), [b'0'..=b'7']);
+    let fits = hex(domain, 4..=8) && hex(bus, 2..=2) && is_device && is_function;
+    fits.then(|| format!("{domain}:{bus}:{device}.{function}").to_lowercase())
+}
+
 fn scalar_value(ty: &ParamType, text: &str, quoted: bool) -> Option<Value> {
     match ty {
         ParamType::Text => Some(Value::from(text)),
@@ -158,6 +230,7 @@ fn scalar_value(ty: &ParamType, text: &str, quoted: bool) -> Option<Value> {
         ParamType::Int if !quoted => scalar::int(text).map(Value::from),
         ParamType::Enum(values) => values.iter().any(|value| value == text).then(|| Value::from(text)),
         ParamType::Version => is_version(text).then(|| Value::from(text)),
+        ParamType::PciAddress => parse_pci_address(text).map(Value::from),
         _ => None,
     }
 }
@@ -177,6 +250,7 @@ fn refused(ty: &ParamType, node: &Node, name: &str) -> Diag {
             Some(meant) => diag.hint(format!("write `{meant}` without quotes")),
             None => diag,
         },
+        (ParamType::PciAddress, _) => diag.hint(PCI_FORM),
         (ParamType::List(_), Data::Scalar { text, .. }) => diag.hint(format!("write `[{}]`", scalar::shorten(text))),
         _ => diag,
     }
@@ -189,9 +263,36 @@ fn expected(ty: &ParamType) -> &'static str {
         ParamType::Int => "a whole number",
         ParamType::Enum(_) => "one of its values",
         ParamType::List(_) => "a list",
-        ParamType::Map(_) => "a map",
+        ParamType::Map { .. } => "a map",
         ParamType::Version => "a version",
+        ParamType::PciAddress => "a PCI address",
         ParamType::Secret => "a secret",
         ParamType::Any => "a value",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pci_addresses_are_read_as_lspci_prints_them() {
+        for (written, read) in [
+            ("18:00.0", Some("0000:18:00.0")),
+            ("0000:18:00.0", Some("0000:18:00.0")),
+            ("AF:1f.7", Some("0000:af:1f.7")),
+            ("10000:E1:00.0", Some("10000:e1:00.0")),
+            ("18:00", None),
+            ("18:00.8", None),
+            ("18:20.0", None),
+            ("8:00.0", None),
+            ("000:18:00.0", None),
+            ("0000:18:00.0 ", None),
+            ("0:0000:18:00.0", None),
+            ("mlx5_0", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_pci_address(written).as_deref(), read, "{written}");
+        }
     }
 }
