@@ -145,7 +145,8 @@ impl HostRun<'_> {
                 if stops(&result) && stopped.is_none() {
                     stopped = Some((turn.index, turn.expanded.id.clone()));
                 }
-                let (result, changes) = super::decide::stale_with_cause(result, &ruling.judgement, &self.steps);
+                let observed = self.seen.observation.asked().map(|(_, ended)| ended);
+                let (result, changes) = super::decide::complete_stale(result, &ruling.judgement, &self.steps, observed);
                 reports.push(StepReport {
                     hint: ruling.judgement.hint.clone(),
                     changes,

@@ -66,19 +66,40 @@ impl HostRun<'_> {
     }
 }
 
-/// Completes a step that is stale: what it would change now, and which step of this very run changed the host last before it.
-pub(super) fn stale_with_cause(
+/// Completes a step that is stale: what it would change now, when its host was observed, and which steps of this run acted on
+/// the host since. Which of them is the cause was not seen, and is not said.
+pub(super) fn complete_stale(
     result: StepResult,
     judgement: &Judgement,
     earlier: &[StepReport],
+    observed: Option<jiff::Timestamp>,
 ) -> (StepResult, Vec<Change>) {
     let StepResult::Stale { reason } = result else { return (result, Vec::new()) };
-    let cause = earlier.iter().rfind(|step| matches!(step.result, StepResult::Changed | StepResult::Failed { .. }));
-    let reason = match cause {
-        Some(step) => format!("{}; likely by `{}`, which ran before it in this run", reason.raw(), step.id).into(),
-        None => reason,
+    let acted = |step: &&StepReport| matches!(step.result, StepResult::Changed | StepResult::Failed { .. });
+    let ran: Vec<&StepReport> = earlier.iter().filter(acted).collect();
+    let reason = match ran.is_empty() {
+        true => reason,
+        false => format!("{}; {} this run ran {}", reason.raw(), since(observed), name_latest(&ran)).into(),
     };
     (StepResult::Stale { reason }, judgement.changes.clone())
+}
+
+fn since(observed: Option<jiff::Timestamp>) -> String {
+    match observed {
+        Some(time) => format!("observed at {}, since then", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
+        None => "before it".to_owned(),
+    }
+}
+
+/// Names the steps that ran last, in their order, and counts those before them.
+fn name_latest(ran: &[&StepReport]) -> String {
+    const NAMED: usize = 3;
+    let before = ran.len().saturating_sub(NAMED);
+    let names: Vec<String> = ran[before..].iter().map(|step| format!("`{}`", step.id)).collect();
+    match before {
+        0 => names.join(", "),
+        more => format!("{} and {more} before them", names.join(", ")),
+    }
 }
 
 /// Returns how a change goes beyond what the plan allows, if it does.
@@ -121,7 +142,7 @@ mod tests {
     use crate::model::{Disruption, Value};
 
     #[test]
-    fn a_stale_step_names_the_step_of_its_run_that_acted_last_before_it() {
+    fn a_stale_step_names_what_ran_since_its_host_was_observed() {
         let change = Change::new("mode", Some("0600"), Some("0644"));
         let judgement = Judgement::change("mode differs", vec![change.clone()], Disruption::D0, Value::Null);
         let stale = || StepResult::Stale { reason: "`mode` moved".into() };
@@ -135,14 +156,25 @@ mod tests {
             place: String::new(),
         };
         let ok = || StepResult::AlreadyOk { reason: "unchanged".into() };
-        let alone = stale_with_cause(stale(), &judgement, &[ended("a", ok())]);
+        let alone = complete_stale(stale(), &judgement, &[ended("a", ok())], None);
         assert_eq!(alone, (stale(), vec![change.clone()]), "nothing of this run acted");
+        let told = |earlier: &[StepReport], observed| {
+            let (StepResult::Stale { reason }, changes) = complete_stale(stale(), &judgement, earlier, observed) else {
+                panic!()
+            };
+            assert_eq!(changes, [change.clone()]);
+            reason.raw().to_owned()
+        };
         let earlier = [ended("nginx", StepResult::Changed), ended("a", ok())];
-        let (StepResult::Stale { reason }, changes) = stale_with_cause(stale(), &judgement, &earlier) else { panic!() };
-        assert_eq!(reason.raw(), "`mode` moved; likely by `web/nginx`, which ran before it in this run");
-        assert_eq!(changes, [change]);
+        assert_eq!(told(&earlier, None), "`mode` moved; before it this run ran `web/nginx`");
+        let observed = Some("2026-11-20T12:01:03.5Z".parse().unwrap());
+        let many: Vec<_> = ["a", "b", "c", "d", "e"].map(|name| ended(name, StepResult::Changed)).into();
         assert_eq!(
-            stale_with_cause(ok(), &judgement, &earlier),
+            told(&many, observed),
+            "`mode` moved; observed at 2026-11-20T12:01:03Z, since then this run ran `web/c`, `web/d`, `web/e` and 2 before them"
+        );
+        assert_eq!(
+            complete_stale(ok(), &judgement, &earlier, observed),
             (ok(), vec![]),
             "of what is not stale nothing is told"
         );
