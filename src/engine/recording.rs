@@ -1,8 +1,8 @@
 //! Recordings: what hosts answered, raw, to be planned from later without a session.
 //!
 //! Architecture Invariant: no secret enters a recording. What a recipe exports as a secret is left out as a whole, the
-//! host's key for digests is taken out, and every text is scrubbed of the values that the run knows as secret. A recording
-//! that people are given is also free of serial numbers (`redact`); the one inside of a saved plan is as hosts answered.
+//! host's key for digests is taken out, and every text is scrubbed of the values that the run knows as secret. In a
+//! recording of its own, machine ids, UUIDs and serial numbers are replaced (`redact`); in a saved plan they stay.
 
 use super::observe::Observed;
 use crate::config::Project;
