@@ -177,7 +177,7 @@ pub fn rounded(time: Duration) -> String {
     let minutes = seconds.div_ceil(60);
     match seconds {
         ..=50 => format!("{}s", seconds.div_ceil(10) * 10),
-        ..=3540 => format!("{minutes}m"),
+        51..=3540 => format!("{minutes}m"),
         _ => elapsed(Duration::from_secs(minutes.div_ceil(10) * 600)),
     }
 }
