@@ -242,7 +242,7 @@ fn blank(drift: &Drift) -> Entry {
         run: drift.run.clone(),
         time: drift.time.clone(),
         took_ms: u64::try_from(drift.took.as_millis()).unwrap_or(u64::MAX),
-        hosts: drift.hosts.len(),
+        hosts: drift.counts().hosts,
         missed: silent.map(|host| host.host.clone()).collect(),
         findings: drift.findings.len(),
         unknown: drift.unknown.len(),

@@ -36,6 +36,15 @@ pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
     places(hosts.len(), !clusters.is_empty())
 }
 
+/// Returns where a plan changes something: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
+pub fn changing_places(counts: &crate::plan::Counts) -> String {
+    let cluster = if counts.cluster_changing { " and the cluster" } else { "" };
+    match counts.changing {
+        0 if counts.cluster_changing => "the cluster".to_owned(),
+        changing => format!("{changing} of {}{cluster}", count(counts.hosts, "host")),
+    }
+}
+
 /// Returns where drift was found: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
 pub fn of_places(drift: &Drift, counts: &Counts) -> String {
     let hosts = format!("{} of {}", counts.drifted, count(counts.hosts, "host"));

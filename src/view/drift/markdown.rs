@@ -116,7 +116,7 @@ fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
 fn head(entry: &Entry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let (first, hosts) = (entry.first(), entry.hosts());
     let severity = format!("{}{}{}", strong[0], first.severity.name(), strong[1]);
-    let on = format!("{}: {}", count(hosts.len(), "host"), quote(&folded(&hosts), NAME));
+    let on = format!("{}: {}", words::places_of(hosts.iter().copied()), quote(&folded(&hosts), NAME));
     format!("{severity} {}, {} on {on}", quote(&about::what(first), NAME), first.cause.meaning())
 }
 
@@ -150,6 +150,6 @@ fn attribute(finding: &Finding, out: &mut String) {
 /// What is no finding: one line.
 fn aside(what: &str, name: &str, why: &Untrusted, on: &[&HostName]) -> String {
     let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-    let hosts = format!("{}: {}", count(on.len(), "host"), span(&folded(on), NAME));
+    let hosts = format!("{}: {}", words::places_of(on.iter().copied()), span(&folded(on), NAME));
     format!("- **{what}**{name}: {} on {hosts}\n\n", prose(why.raw(), VALUE))
 }

@@ -1,7 +1,7 @@
 //! Drift as a text file for the node exporter: gauges, which a rule can alert on.
 
 use super::Told;
-use crate::drift::{Drift, Severity};
+use crate::drift::{Drift, HostDrift, Severity};
 use crate::model::HostName;
 use crate::plan::Reach;
 use crate::view::escape;
@@ -56,6 +56,11 @@ fn metrics(told: &Told<'_>) -> Vec<Metric> {
             [one(drift.unknown.len())],
         ),
         metric("forge_drift_hosts", "Hosts of the last run, each counted once, by outcome.", hosts(drift)),
+        metric(
+            "forge_drift_cluster_api",
+            "Outcome of the last run for what is declared through the cluster's API: 1 for its own.",
+            cluster_api(drift),
+        ),
         metric("forge_drift_ignored", "Findings that the inventory passes over.", [one(drift.counts().ignored)]),
         metric(
             "forge_drift_exit_code",
@@ -96,7 +101,9 @@ fn seconds(time: Timestamp) -> (String, String) {
 fn findings(drift: &Drift) -> BTreeMap<String, String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for finding in &drift.findings {
-        let recipe = label("recipe", finding.recipe.raw());
+        // An empty label is no label to Prometheus.
+        let name = if finding.recipe.raw().is_empty() { "(none)" } else { finding.recipe.raw() };
+        let recipe = label("recipe", name);
         for severity in Severity::WORST_FIRST {
             let count = counts.entry(format!("{recipe},{}", label("severity", severity.name()))).or_default();
             *count += usize::from(severity == finding.severity);
@@ -105,12 +112,25 @@ fn findings(drift: &Drift) -> BTreeMap<String, String> {
     counts.into_iter().map(|(labels, count)| (labels, count.to_string())).collect()
 }
 
-/// Every outcome, each host under its worst: what is silent, then what is not known, then what is not as declared.
+/// Every outcome; the cluster's API is not a host.
 fn hosts(drift: &Drift) -> BTreeMap<String, String> {
+    outcomes(drift, drift.hosts.iter().filter(|host| !host.host.is_cluster()))
+}
+
+/// Every outcome of the cluster's API; none where it was not looked at.
+fn cluster_api(drift: &Drift) -> BTreeMap<String, String> {
+    match drift.hosts.iter().find(|host| host.host.is_cluster()) {
+        Some(api) => outcomes(drift, std::iter::once(api)),
+        None => BTreeMap::new(),
+    }
+}
+
+/// Counts each under its worst outcome: what is silent, then what is not known, then what is not as declared.
+fn outcomes<'d>(drift: &Drift, hosts: impl Iterator<Item = &'d HostDrift>) -> BTreeMap<String, String> {
     let unknown: HashSet<&HostName> = drift.unknown.iter().map(|unsure| &unsure.host).collect();
     let drifted: HashSet<&HostName> = drift.findings.iter().map(|finding| &finding.host).collect();
     let mut counts = BTreeMap::from(["as-declared", "drifted", "unknown", "unreachable"].map(|outcome| (outcome, 0)));
-    for host in &drift.hosts {
+    for host in hosts {
         let outcome = match &host.reach {
             Reach::Unreachable(_) => "unreachable",
             Reach::Observed if unknown.contains(&host.host) => "unknown",

@@ -134,6 +134,26 @@ fn a_file_for_prometheus() {
 }
 
 #[test]
+fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+    let on = |host: &str| sample::finding(host, "motd", Cause::MachineChanged, Severity::Medium);
+    let drift = sample::drift(&["gpu01", "gpu02", HostName::CLUSTER], vec![on("gpu01"), on(HostName::CLUSTER)]);
+    let page = written(&drift, html);
+    assert!(page.contains("<h2>2 findings on 1 of 2 hosts and the cluster</h2>"), "{page}");
+    assert!(page.contains("1 host and the cluster: ") && page.contains("as declared on 1 host: gpu02"), "{page}");
+    assert!(written(&drift, markdown).contains(" on 1 host and the cluster: "));
+    let file = written(&drift, prometheus);
+    let value = |metric: &str, outcome: &str| {
+        let head = format!("{metric}{{cluster=\"{}\",outcome=\"{outcome}\"}} ", drift.cluster);
+        file.lines().find_map(|line| line.strip_prefix(&head)).map(str::to_owned)
+    };
+    let outcomes = |metric| ["as-declared", "drifted", "unreachable"].map(|outcome| value(metric, outcome));
+    assert_eq!(outcomes("forge_drift_hosts"), ["1", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
+    assert_eq!(outcomes("forge_drift_cluster_api"), ["0", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
+    assert!(!written(&rich_drift(), prometheus).contains("cluster_api"), "there is none");
+    assert_eq!(drift.counts().hosts, 2);
+}
+
+#[test]
 fn the_last_success_is_read_from_the_file_before() {
     let text = written(&rich_drift(), prometheus);
     let time = "2026-11-21T09:15:00Z".parse().ok();

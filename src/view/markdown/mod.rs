@@ -67,11 +67,10 @@ fn heading_alone(plan: &Plan) -> String {
 fn sums(plan: &Plan) -> String {
     let counts = plan.counts();
     let all = words::places_of(plan.hosts.iter().map(|host| &host.host));
-    let changing = counts.changing + usize::from(counts.cluster_changing);
     let blocked = if counts.blocked > 0 { format!(", {} blocked", counts.blocked) } else { String::new() };
     match counts.change {
         0 => format!("no changes on {all}{blocked}"),
-        some => format!("{} on {changing} of {all}{blocked}", count(some, "change")),
+        some => format!("{} on {}{blocked}", count(some, "change"), words::changing_places(&counts)),
     }
 }
 
@@ -160,7 +159,7 @@ fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, s
         class => format!(" {}{class}{}", strong[0], strong[1]),
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
-    let on = format!("{}: {}", count(group.hosts.len(), "host"), quote(&folded_names(&group.hosts), NAME));
+    let on = format!("{}: {}", words::places_of(group.hosts.iter().copied()), quote(&folded_names(&group.hosts), NAME));
     let values = if folded.values.is_empty() { "" } else { ", with values of their own" };
     format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
 }

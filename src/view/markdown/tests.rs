@@ -22,6 +22,17 @@ fn the_first_line_says_that_nothing_is_unknown() {
 }
 
 #[test]
+fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+    let of = |hosts: Vec<crate::plan::HostPlan>| written(&sample::plan(hosts));
+    let api = || observed(HostName::CLUSTER, vec![sample::motd()]);
+    let page = of(vec![observed("a", vec![sample::motd()]), observed("b", vec![]), api()]);
+    assert!(page.starts_with("### forge plan: 2 changes on 1 of 2 hosts and the cluster, nothing"), "{page}");
+    assert!(page.contains(" on 1 host and the cluster: ") && !page.contains("3 hosts"), "{page}");
+    let page = of(vec![observed("a", vec![]), api()]);
+    assert!(page.starts_with("### forge plan: 1 change on the cluster, nothing unknown\n"), "{page}");
+}
+
+#[test]
 fn the_first_line_counts_and_names_what_is_unknown() {
     let open = || step("gsp", "command", "gsp", Verdict::Unknown, "timed out");
     let of = sample::plan(vec![observed("gpu01", vec![open()]), observed("gpu02", vec![open()])]);

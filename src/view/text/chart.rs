@@ -17,7 +17,7 @@ pub fn write(text: &Text, chart: &Chart, out: &mut dyn Write) -> io::Result<()> 
     }
     let recipes: std::collections::BTreeSet<&str> = chart.steps.iter().map(|step| step.recipe.as_str()).collect();
     let (steps, waves) = (count(chart.steps.len(), "step"), count(chart.waves.len(), "wave"));
-    let (recipes, hosts) = (count(recipes.len(), "recipe"), count(chart.hosts.len(), "host"));
+    let (recipes, hosts) = (count(recipes.len(), "recipe"), words::places_of(chart.hosts.iter()));
     writeln!(out, "\n{} {steps} of {recipes} in {waves}, {hosts}", paint(HEAD, "graph:"))
 }
 
@@ -47,7 +47,7 @@ fn hosts(chart: &Chart, step: &ChartStep) -> String {
     match step.hosts.len() {
         0 => {}
         _ if step.hosts.iter().all(HostName::is_cluster) => parts.push("through the cluster's API".to_owned()),
-        n if n == chart.hosts.len() => parts.push("on all hosts".to_owned()),
+        n if n == chart.hosts.iter().filter(|host| !host.is_cluster()).count() => parts.push("on all hosts".to_owned()),
         _ => parts.push(format!("on {}", folded(&step.hosts))),
     }
     if !step.removed.is_empty() {
@@ -58,4 +58,34 @@ fn hosts(chart: &Chart, step: &ChartStep) -> String {
 
 pub(super) fn folded(hosts: &[HostName]) -> String {
     fold::fold(hosts.iter().map(HostName::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Scope;
+
+    #[test]
+    fn the_api_of_the_cluster_is_not_counted_as_a_host() {
+        let hosts = ["a", "b"].map(HostName::new).to_vec();
+        let step = ChartStep {
+            recipe: "base".into(),
+            step: "motd".into(),
+            kind: "file",
+            scope: Scope::default(),
+            disruption: None,
+            effective_by: Vec::new(),
+            hosts: hosts.clone(),
+            removed: Vec::new(),
+            place: String::new(),
+        };
+        let all = [hosts, vec![HostName::cluster()]].concat();
+        let chart =
+            Chart { cluster: "lab".into(), hosts: all, steps: vec![step], edges: Vec::new(), waves: vec![vec![0]] };
+        let mut out = Vec::new();
+        write(&Text::default(), &chart, &mut out).unwrap();
+        let shown = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        assert!(shown.contains("  file  on all hosts\n"), "{shown}");
+        assert!(shown.ends_with("graph: 1 step of 1 recipe in 1 wave, 2 hosts and the cluster\n"), "{shown}");
+    }
 }

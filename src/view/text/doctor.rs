@@ -5,7 +5,7 @@ use crate::engine::{Checkup, Finding, Weight};
 use crate::model::{ExitCode, HostName, Untrusted};
 use crate::plan::Reach;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, UNKNOWN, paint};
-use crate::view::{count, escape, fold, took, words};
+use crate::view::{escape, fold, took, words};
 use std::io::{self, Write};
 
 /// Writes findings, then which hosts are ready.
@@ -98,7 +98,12 @@ fn closing(checkup: &Checkup, out: &mut dyn Write) -> io::Result<()> {
     }
     let not = checkup.hosts.len() - ready.len() - away;
     let counts = words::counts(&[(ready.len(), "ready"), (not, "not ready"), (away, "unreachable")]);
-    writeln!(out, "doctor: {}: {counts} ({})", count(checkup.hosts.len(), "host"), took(checkup.took))
+    writeln!(
+        out,
+        "doctor: {}: {counts} ({})",
+        words::places_of(checkup.hosts.iter().map(|host| &host.host)),
+        took(checkup.took)
+    )
 }
 
 #[cfg(test)]

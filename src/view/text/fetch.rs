@@ -45,7 +45,7 @@ fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write)
     if text.verbose > 0 || matches!(artifact.had, Had::Failed { .. }) {
         let steps: Vec<String> =
             artifact.steps.iter().map(|step| escape::line(&step.to_string()).into_owned()).collect();
-        let users = format!("for {} on {}", words::some(&steps), count(artifact.hosts.len(), "host"));
+        let users = format!("for {} on {}", words::some(&steps), words::places_of(artifact.hosts.iter()));
         writeln!(out, "  {}", paint(DIM, users))?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::chart::folded;
 use crate::config::{RecipeLine, RecipePage, StepLine};
 use crate::view::style::{DIM, HEAD, paint};
-use crate::view::{count, escape};
+use crate::view::{escape, words};
 use std::io::{self, Write};
 
 /// Writes one line per recipe: name, summary, where it comes from.
@@ -21,7 +21,7 @@ fn where_from(recipe: &RecipeLine) -> String {
     let file = file_of(recipe);
     match recipe.hosts.is_empty() {
         true => format!("({file}; not applied)"),
-        false => format!("({file}; on {})", count(recipe.hosts.len(), "host")),
+        false => format!("({file}; on {})", words::places_of(recipe.hosts.iter())),
     }
 }
 

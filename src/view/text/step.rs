@@ -7,7 +7,7 @@ use crate::plan::{Envelope, Foresight, StepPlan};
 use crate::resource::Change;
 use crate::view::fold::fold;
 use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
-use crate::view::{count, escape};
+use crate::view::{escape, words};
 use anstyle::Style;
 use std::io::{self, Write};
 
@@ -84,7 +84,7 @@ fn hosts(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Res
         return writeln!(out, "    {}", paint(DIM, on_hosts(hosts)));
     }
     let names = fold(hosts.iter().map(|host| host.as_str()));
-    let on = format!("on {}: {}", count(hosts.len(), "host"), escape::line(&names));
+    let on = format!("on {}: {}", words::places_of(hosts.iter().copied()), escape::line(&names));
     writeln!(out, "    {}", paint(DIM, on))?;
     folded.describe_values(verbose).iter().try_for_each(|line| writeln!(out, "    {line}"))
 }

@@ -6,7 +6,7 @@ use crate::drift::{Finding, Standing};
 use crate::model::{HostName, Untrusted};
 use crate::view::drift::{Told, about, folded};
 use crate::view::text::drift::entry::{Entry, entries};
-use crate::view::{count, escape};
+use crate::view::{count, escape, words};
 use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -159,7 +159,7 @@ fn standing(entries: &[Entry<'_>]) -> &'static str {
 }
 
 fn on(hosts: &[&HostName], limit: usize) -> String {
-    format!("{}: {}", count(hosts.len(), "host"), short(&folded(hosts), limit))
+    format!("{}: {}", words::places_of(hosts.iter().copied()), short(&folded(hosts), limit))
 }
 
 fn body(entry: &Entry<'_>, now: &str) -> String {

@@ -5,8 +5,8 @@ use super::island::Island;
 use crate::drift::{Drift, Severity};
 use crate::model::HostName;
 use crate::plan::Reach;
-use crate::view::count;
 use crate::view::drift::folded;
+use crate::view::words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -49,10 +49,12 @@ pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
     out += "</tbody>\n</table></div>\n";
     let mut rest = |text: String| out += &format!("<p class=\"rest\">{text}</p>\n");
     if rows.len() > ROWS {
-        rest(format!("{} more, which the JSON report tells", count(rows.len() - ROWS, "host")));
+        let more = rows.iter().skip(ROWS).filter_map(|at| drift.hosts.get(*at)).map(|host| &host.host);
+        rest(format!("{} more, which the JSON report tells", words::places_of(more)));
     }
     if !quiet.is_empty() {
-        rest(format!("everything as declared on {}: {}", count(quiet.len(), "host"), short(&folded(&quiet), 4_000)));
+        let on = words::places_of(quiet.iter().copied());
+        rest(format!("everything as declared on {on}: {}", short(&folded(&quiet), 4_000)));
     }
     out + "</section>\n"
 }

@@ -4,7 +4,7 @@ use super::escape::{line, short};
 use crate::drift::Severity;
 use crate::model::HostName;
 use crate::view::drift::{Told, folded, is_whole};
-use crate::view::{count, took};
+use crate::view::{count, took, words};
 use std::fmt::Write as _;
 
 /// Returns the heading, and what is to be known before reading on.
@@ -47,11 +47,12 @@ pub fn tiles(told: &Told<'_>) -> String {
         ("resolved", counts.resolved, "resolved"),
         ("ignored", counts.ignored, "ignored"),
     ]);
+    let all = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
-        0 if is_whole(told.exit) => format!("no drift on {}", count(counts.hosts, "host")),
-        0 => format!("nothing found on {}", count(counts.hosts, "host")),
-        some => format!("{} on {} of {}", count(some, "finding"), counts.drifted, count(counts.hosts, "host")),
+        0 if is_whole(told.exit) => format!("no drift on {all}"),
+        0 => format!("nothing found on {all}"),
+        some => format!("{} on {}", count(some, "finding"), words::of_places(told.drift, &counts)),
     };
     out += "</h2><dl>";
     for (class, number, word) in tiles {
