@@ -2,7 +2,7 @@
 //! mark, and nothing that is there is left out.
 
 use super::tests::written;
-use super::{html, junit, markdown, sarif};
+use super::{html, junit, markdown, prometheus, sarif};
 use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Sure};
 use crate::model::{ExitCode, Untrusted, Verdict};
 use crate::plan::{Plan, StepPlan};
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 const TEXTS: [&str; 7] =
     ["", "plain", "`sudo`", "no file at `/etc/x`", "one\ntwo", "{\"a\":{\"b\":[1,null]}}", "odd ` one"];
 
-fn text() -> impl Strategy<Value = &'static str> {
+pub(in crate::view) fn text() -> impl Strategy<Value = &'static str> {
     prop::sample::select(TEXTS.to_vec())
 }
 
-fn maybe() -> impl Strategy<Value = Option<Untrusted>> {
+pub(in crate::view) fn maybe() -> impl Strategy<Value = Option<Untrusted>> {
     prop::option::of(text().prop_map(Untrusted::from))
 }
 
@@ -64,11 +64,25 @@ fn steps() -> impl Strategy<Value = StepPlan> {
 }
 
 /// Marks of a sentence with a hole in it: a value, a reason or a name that is not there.
-const HOLES: [&str; 12] =
-    [": ,", ": ;", "is ,", "declared ,", ", ,", " ()", "()", ": :", "(, ", "→ \n", "declared \n", "hint: \n"];
+const HOLES: [&str; 14] = [
+    ": ,",
+    ": ;",
+    "is ,",
+    "declared ,",
+    ", ,",
+    " ()",
+    "()",
+    ": :",
+    ":  (",
+    "(, ",
+    "→ \n",
+    "declared \n",
+    "seen \n",
+    "hint: \n",
+];
 
 #[track_caller]
-fn has_no_hole(writer: &str, text: &str) {
+pub(in crate::view) fn has_no_hole(writer: &str, text: &str) {
     let lines = format!("{text}\n");
     let hole = HOLES.iter().find(|hole| lines.contains(**hole));
     assert_eq!(hole, None, "{writer}:\n{text}");
@@ -97,7 +111,32 @@ fn plain(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Stri
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
+/// Returns whether a line is `name{label="value",…} number` with no empty value: to Prometheus an empty label is none.
+fn is_sample(line: &str) -> bool {
+    let Some((name, rest)) = line.split_once('{') else { return false };
+    let Some((labels, value)) = rest.rsplit_once("} ") else { return false };
+    let bare = labels.replace("\\\\", "").replace("\\\"", "");
+    // The quotes that are left enclose values: each second part is one.
+    let parts: Vec<&str> = bare.split('"').collect();
+    let whole = parts.len() % 2 == 1 && parts.iter().skip(1).step_by(2).all(|value| !value.is_empty());
+    !name.contains(' ') && value.parse::<f64>().is_ok() && whole
+}
+
+/// Of a finding the file shows only the recipe: it is given every text.
+fn samples_are_whole(drift: &Drift) {
+    let mut drift = drift.clone();
+    drift.findings.iter_mut().for_each(|finding| finding.recipe = finding.reason.clone());
+    let file = written(&drift, prometheus);
+    for line in file.lines().filter(|line| !line.starts_with("# ")) {
+        assert!(is_sample(line), "{line:?} in\n{file}");
+    }
+    let recipes: std::collections::BTreeSet<&str> = drift.findings.iter().map(|finding| finding.recipe.raw()).collect();
+    let shown = file.lines().filter(|line| line.starts_with("forge_drift_findings{")).count();
+    assert_eq!(shown, recipes.len() * Severity::WORST_FIRST.len(), "{file}");
+}
+
 fn drift_is_whole(drift: &Drift) {
+    samples_are_whole(drift);
     for (name, writer) in [("JUnit", junit as super::tests::Writer), ("SARIF", sarif)] {
         let text = written(drift, writer);
         assert!(!text.contains("is ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");

@@ -5,7 +5,7 @@
 
 pub(in crate::view) mod about;
 #[cfg(test)]
-mod holes;
+pub(in crate::view) mod holes;
 mod html;
 mod junit;
 mod markdown;

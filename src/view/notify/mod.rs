@@ -123,13 +123,18 @@ fn entry(item: &Item) -> String {
     let known = &item.known;
     let part = |text: &crate::model::Untrusted| escape::short(text.raw(), PART_CHARS);
     let attribute = known.attribute.as_deref().map(|name| format!(" {}", escape::line(name))).unwrap_or_default();
-    let reason = item.reason.as_ref().map(|reason| format!(": {}", part(reason))).unwrap_or_default();
+    let reason = item.reason.as_ref().filter(|reason| !reason.is_empty());
+    let reason = reason.map(|reason| format!(": {}", part(reason))).unwrap_or_default();
     let times = if known.times > 1 { format!(", comes and goes: {} times", known.times) } else { String::new() };
     let step = format!("{}/{}", part(&known.recipe), part(&known.step));
     let mut text =
         format!("- [{}] {step}{attribute}{reason} ({}{times}) on \u{0}", known.severity.name(), known.cause.name());
     if item.desired.is_some() || item.observed.is_some() {
-        let value = |value: &Option<crate::model::Untrusted>| value.as_ref().map_or("nothing".to_owned(), part);
+        let value = |value: &Option<crate::model::Untrusted>| match value {
+            Some(value) if value.is_empty() => "(empty)".to_owned(),
+            Some(value) => part(value),
+            None => "nothing".to_owned(),
+        };
         text.push_str(&format!("\n    declared {}, seen {}", value(&item.desired), value(&item.observed)));
     }
     text

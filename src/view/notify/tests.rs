@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::LateSecret;
 use crate::drift::{Cause, Known, Severity};
+use crate::view::drift::holes::{has_no_hole, maybe};
 use crate::view::escape::tests::HOSTILE;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -140,6 +141,19 @@ fn a_subject_of_any_text_is_one_head() {
     let head = body.split("\n\n").next().unwrap();
     assert!(head.is_ascii() && head.lines().all(|line| line.len() <= 76), "{head}");
     assert!(head.contains("Subject: =?UTF-8?B?"), "{head}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_field_of_a_message_leaves_a_hole((reason, desired, observed) in (maybe(), maybe(), maybe())) {
+        let item = Item { reason, desired, observed, ..item("gpu01", "motd", Severity::High, None) };
+        let notice = notice(vec![item]);
+        for service in services().iter().skip(1) {
+            has_no_hole(service.name(), &read(service, &render(service, &notice).body));
+        }
+    }
 }
 
 proptest! {
