@@ -67,6 +67,20 @@ fn by_ansible(bin: &Path, inventory: &Path) -> Truth {
     truth
 }
 
+/// Returns what a variable comes to for a host: `ansible-inventory` shows templates as they are written.
+fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Value {
+    let output = Command::new(bin.join("ansible"))
+        .args([host, "-m", "debug", "-a", &format!("var={name}"), "-i"])
+        .arg(inventory)
+        .current_dir(inventory.parent().unwrap())
+        .env("ANSIBLE_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ansible/ansible.cfg"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, json) = text.split_once(" => ").unwrap_or_else(|| panic!("{text}"));
+    serde_json::from_str::<Value>(json).unwrap()[name].clone()
+}
+
 /// Loads what forge has written with forge's own reader, and names settings as Ansible does.
 fn by_forge(path: &Path) -> Truth {
     use forge::config::{LoadOptions, Sudo, TransportKind};
@@ -263,8 +277,13 @@ fn agrees(bin: &Path, folder: &Path) {
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let differences = document["init"]["differences"].as_array().unwrap();
-    let ansible = settle(by_ansible(bin, &source(folder)), differences);
+    let mut ansible = settle(by_ansible(bin, &source(folder)), differences);
     let mut forge = by_forge(&place.path().join("inventory.yaml"));
+    for (host, vars) in &mut ansible.vars {
+        let resolved = |name: &str| forge.vars.get(host).is_some_and(|vars| vars.contains_key(name));
+        let templates = vars.iter_mut().filter(|(name, value)| value.to_string().contains("{{") && resolved(name));
+        templates.for_each(|(name, value)| *value = render_by_ansible(bin, &source(folder), host, name));
+    }
     for (host, vars) in &mut forge.vars {
         for (name, value) in vars.iter_mut() {
             if ansible

@@ -93,7 +93,10 @@ impl<'i> Layout<'i> {
             Slot::Connect(key) => format!("the setting `{key}`"),
             Slot::Address => "the address".to_owned(),
         };
-        let why = "stands at the hosts: which of several groups wins follows other rules in forge";
+        let why = match from.iter().any(|group| self.layers.has_template(group, slot)) {
+            true => "stands at the hosts: its template reads variables that they have from elsewhere",
+            false => "stands at the hosts: which of several groups wins follows other rules in forge",
+        };
         from.into_iter().for_each(|group| reading.differs(format!("{what} {why}"), format!("group {group}")));
     }
 

@@ -1,7 +1,7 @@
 //! INI inventories, line by line, as Ansible's `ini` plugin reads them.
 
 use super::files::Text;
-use super::{Inventory, Known, Reading, Var, Vars, address, literal, shlex, unfit};
+use super::{Inventory, Known, Reading, Var, Vars, address, literal, shlex};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 
@@ -178,7 +178,7 @@ impl Reader<'_> {
             self.reading.differs(format!("`{key}`: {note}"), place);
         }
         let value = match value {
-            Known::Value(value) => unfit(&value).map_or(Known::Value(value), |why| Known::Lost(why.to_owned())),
+            Known::Value(value) => Known::of(value),
             lost => lost,
         };
         Var { value, span }

@@ -14,6 +14,7 @@ mod resolve11;
 mod settings;
 mod shlex;
 mod sources;
+mod template;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -98,8 +99,21 @@ struct Var {
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Value(Value),
+    /// A value with templates in it, which other variables may resolve.
+    Template(Value),
     /// Why it cannot be carried: a lowercase fragment that follows the variable's name.
     Lost(String),
+}
+
+impl Known {
+    /// Returns a value that was read as what can be carried of it.
+    fn of(value: Value) -> Self {
+        match unfit(&value) {
+            Some(why) => Self::Lost(why.to_owned()),
+            None if template::is_in(&value) => Self::Template(value),
+            None => Self::Value(value),
+        }
+    }
 }
 
 type Vars = IndexMap<String, Var>;
@@ -217,9 +231,6 @@ fn priority(value: &Value) -> i64 {
 /// Returns why a value cannot be carried, wherever in it the reason stands.
 fn unfit(value: &Value) -> Option<&'static str> {
     match value {
-        Value::String(text) if super::scalar::is_template(text) => {
-            Some("holds a template, and variables are literal in forge")
-        }
         Value::String(text) if text.contains(['\0', '\u{e000}', '\u{e001}']) => {
             Some("holds a character that forge does not carry")
         }

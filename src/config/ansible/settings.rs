@@ -1,6 +1,6 @@
 //! What Ansible's own variables mean in forge: settings of `connect`, addresses, or nothing that forge has.
 
-use super::{Known, Var};
+use super::{Known, Var, template};
 use crate::config::inventory::{is_address, is_identifier};
 use crate::config::scalar;
 use crate::model::Value;
@@ -64,6 +64,7 @@ fn plain(name: &str, var: &Var) -> Meaning {
     let slot = Slot::Var(name.to_owned());
     match &var.value {
         Known::Value(value) => Meaning::Is(slot, Some(value.clone())),
+        Known::Template(_) => Meaning::Lost(slot, template::NOT_CARRIED.to_owned()),
         Known::Lost(why) => Meaning::Lost(slot, why.clone()),
     }
 }
@@ -78,6 +79,7 @@ fn words(var: &Var) -> Result<String, String> {
         Known::Value(Value::String(text)) => Ok(text.clone()),
         Known::Value(value @ Value::Number(_)) => Ok(value.to_string()),
         Known::Value(_) => Err("is no text".to_owned()),
+        Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
         Known::Lost(why) => Err(why.clone()),
     }
 }
@@ -132,6 +134,7 @@ fn truth(var: &Var) -> Meaning {
             _ => Err(format!("is not carried: `{text}` is neither true nor false")),
         },
         Known::Value(_) => Err("is not carried: it is neither true nor false".to_owned()),
+        Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
         Known::Lost(why) => Err(why.clone()),
     };
     match truth {

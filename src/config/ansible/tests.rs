@@ -59,12 +59,34 @@ fn what_cannot_be_carried_is_listed_with_its_place() {
             "hosts:3: `v`: `1.50` is a fraction in Ansible; forge has none and keeps the text",
             "hosts:2: `ansible_password` is not carried: forge logs in with keys only",
             "hosts:2, hosts:3: `ansible_python_interpreter` is not carried: forge needs no Python on a host",
-            "hosts:2: `t` holds a template, and variables are literal in forge",
             "hosts:2: `my-var` is not carried: the names of variables are letters, digits and `_`",
             "hosts:3: `ansible_connection` is not carried: forge has no connection `winrm`; a program that gives a shell is \
              `connect: { command: […] }`",
+            "hosts:2: `t` holds a template, and variables are literal in forge",
         ]
     );
+}
+
+#[test]
+fn templates_of_known_variables_are_resolved_for_each_host() {
+    let text = "[web]\nw1\nw2 root=/data\nw3 own='{{ base }}/{{ port }}'\n[web:vars]\nroot=/srv\nport=80\n\
+                base='{{ root }}/app'\nplain='{{ port }}'\nopen='{{ nothing }}/x'\nloop='{{ loop }}'\n\
+                v=1.50\nof='{{ v }}/x'\nansible_user='{{ login }}'\nlogin=admin\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    let group = &starting.groups["web"];
+    // All hosts agree on it: it stays at the group. What one of them sets otherwise stands at each.
+    assert_eq!((&group.vars["plain"], group.vars.get("base")), (&json!(80), None));
+    assert_eq!(group.connect, [("user", json!("admin"))].into());
+    let base = |host: &str| starting.hosts[host].vars["base"].clone();
+    assert_eq!((base("w1"), base("w2")), (json!("/srv/app"), json!("/data/app")));
+    assert_eq!(starting.hosts["w3"].vars["own"], json!("/srv/app/80"));
+    for name in ["open", "loop", "of"] {
+        let lost = format!("`{name}` holds a template, and variables are literal in forge");
+        assert_eq!(said.iter().filter(|line| line.ends_with(&lost)).count(), 1, "{name}: {said:?}");
+    }
+    let moved = "group web: `base` stands at the hosts: its template reads variables that they have from elsewhere";
+    assert!(said.iter().any(|line| line == moved), "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.contains("holds a template")).count(), 3, "{said:?}");
 }
 
 /// A value that cannot be carried must not let a weaker one shine through.

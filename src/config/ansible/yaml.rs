@@ -1,7 +1,7 @@
 //! YAML inventories and files of variables, as Ansible's `yaml` plugin reads them.
 
 use super::files::Text;
-use super::{Inventory, Known, Reading, Var, Vars, address, resolve11, unfit};
+use super::{Inventory, Known, Reading, Var, Vars, address, resolve11, template};
 use crate::config::{Data, Key, Node};
 use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
@@ -147,7 +147,7 @@ fn variables(entries: &[(Key, Node)], document: &Document, reading: &mut Reading
 fn variable(key: &Key, node: &Node, document: &Document, reading: &mut Reading) -> Var {
     let mut notes = Vec::new();
     let value = match value(node, document, &mut notes) {
-        Ok(value) => unfit(&value).map_or(Known::Value(value), |why| Known::Lost(why.to_owned())),
+        Ok(value) => Known::of(value),
         Err(why) => Known::Lost(why),
     };
     let place = reading.place(key.span);
@@ -162,9 +162,18 @@ fn value(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Va
             return Err("is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`"
                 .to_owned());
         }
-        Some("!unsafe") | None => {}
+        // Ansible renders nothing in it, and forge could not tell it from a template.
+        Some("!unsafe") => {
+            let value = untagged(node, document, notes)?;
+            return if template::is_in(&value) { Err(template::NOT_CARRIED.to_owned()) } else { Ok(value) };
+        }
+        None => {}
         Some(other) => return Err(format!("has the tag `{other}`, which forge does not know")),
     }
+    untagged(node, document, notes)
+}
+
+fn untagged(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Value, String> {
     match &node.data {
         Data::Null | Data::Unknown(_) => Ok(Value::Null),
         Data::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
