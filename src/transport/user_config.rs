@@ -37,8 +37,9 @@ struct UserSettings {
 /// Returns the timeouts for `target`: the declared one, else those of the user's configuration, else forge's default.
 ///
 /// ssh takes the first value it finds, and options before files: a default of forge's cannot be an option where the user's
-/// file has a value. Nor can it follow in a file of forge's that includes the user's: what is included must be writable by
-/// its owner alone (a file given as `-F` need not), and its relative paths change their meaning. So ssh is asked.
+/// file has a value. Nor can it follow in a file of forge's that includes the user's: ssh refuses to include what others
+/// than its owner may write (`/dev/null`, say), though not as `-F`, and looks up relative paths of the system's file in
+/// `~/.ssh`. So ssh is asked.
 pub(super) async fn find_timeouts(target: &Target) -> Timeouts {
     let host = ask(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address).await;
     let mut jumps = Vec::new();
