@@ -162,7 +162,7 @@ mod tests {
             let (StepResult::Stale { reason }, changes) = complete_stale(stale(), &judgement, earlier, observed) else {
                 panic!()
             };
-            assert_eq!(changes, [change.clone()]);
+            assert_eq!(changes, std::slice::from_ref(&change));
             reason.raw().to_owned()
         };
         let earlier = [ended("nginx", StepResult::Changed), ended("a", ok())];

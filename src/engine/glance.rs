@@ -38,7 +38,7 @@ pub(super) struct Glance {
 
 enum End {
     Host(Onlooker),
-    Cluster(kube::Onlooker),
+    Cluster(Box<kube::Onlooker>),
     /// No host at all: what it answered once.
     Recorded(Observation),
     #[cfg(test)]

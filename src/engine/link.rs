@@ -106,7 +106,7 @@ impl Questions {
 /// What is at the other end of a connection.
 pub(super) enum Way {
     Host(Session),
-    Cluster(kube::Onlooker),
+    Cluster(Box<kube::Onlooker>),
     /// No host at all: what it answered once.
     Recorded(Observation),
     #[cfg(test)]
@@ -124,7 +124,7 @@ pub(super) async fn way(
         return recording.answers(host).map(Way::Recorded);
     }
     if host.is_cluster() {
-        return api::look(project, options).await.map(Way::Cluster);
+        return api::look(project, options).await.map(|looker| Way::Cluster(Box::new(looker)));
     }
     #[cfg(test)]
     if let Some(sim) = super::sim::Sim::of(&declared(project, host)) {
@@ -158,7 +158,7 @@ impl Asked for Link {
     ) -> Result<Self, TransportError> {
         let end = match way(project, options, host, secrets).await? {
             Way::Host(session) => End::Reading(Reader::new(session)),
-            Way::Cluster(looker) => End::Asking(looker),
+            Way::Cluster(looker) => End::Asking(*looker),
             Way::Recorded(answers) => End::Recorded(answers),
             #[cfg(test)]
             Way::Simulated(sim) => End::Simulated(sim),
