@@ -1,6 +1,7 @@
 //! The text file, the alert rules and the dashboard, by the program that reads them.
 
 use super::sample;
+use forge::model::HostName;
 use forge::view::drift::prometheus;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -66,7 +67,11 @@ fn named(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn rules_and_dashboard_name_only_what_is_written() {
-    let written = named(&sample::written(&sample::rich(), prometheus));
+    let mut drift = sample::rich();
+    let mut api = drift.hosts[0].clone();
+    api.host = HostName::new(HostName::CLUSTER);
+    drift.hosts.push(api);
+    let written = named(&sample::written(&drift, prometheus));
     for file in ["prometheus/forge-drift.rules.yaml", "grafana/forge-drift.json"] {
         let used = named(&std::fs::read_to_string(deploy(file)).unwrap());
         assert!(!used.is_empty(), "{file}");

@@ -83,7 +83,7 @@ fn an_ansible_inventory_with_its_differences() {
     ]));
     insta::assert_snapshot!(place.read("inventory.yaml"));
     let document: serde_json::Value = serde_json::from_str(&place.read("out.json")).unwrap();
-    assert_eq!(document["init"]["differences"][2]["at"][0], "hosts.ini:2");
+    assert_eq!(document["init"]["differences"][1]["at"][0], "hosts.ini:2");
     assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
 }
 
