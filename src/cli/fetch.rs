@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::interrupt::Interrupts;
 use super::run::{Cx, Ending, block_on};
 
-/// Fetch the artifacts that are declared into the cache; no host is contacted
+/// Fetch the artifacts and charts that are declared into the cache; no host is contacted
 ///
 /// Each is fetched once and compared with its SHA-256; what lies in the cache is read again. A download whose connection
 /// broke goes on where it stopped. What depends on facts of hosts is named: `forge apply` fetches it.
@@ -15,6 +15,9 @@ use super::run::{Cx, Ending, block_on};
 /// with the address that the bytes came from. Exits 65 then, since nothing is applied without a declared digest; with
 /// --lock the digest is written to INVENTORY.lock instead. Exits 69 if an artifact is not available or does not match
 /// its digest.
+///
+/// Charts of repositories and registries are fetched with `helm`. Their `sha256` may be left out: the line is printed all
+/// the same, and never written to the lock file.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge fetch cluster.yaml

@@ -338,7 +338,8 @@ impl Backend for Library {
         settings: &Settings,
         events: Events,
     ) -> Result<FetchReport, String> {
-        engine::fetch(project, hosts, &self.options(project, settings), lock, &events).await
+        let hosts = with_cluster(project, hosts, settings);
+        engine::fetch(project, &hosts, &self.options(project, settings), lock, &events).await
     }
 
     async fn provision(

@@ -22,7 +22,7 @@ pub(super) async fn cluster(project: &Project, access: &Access, options: &Option
 }
 
 /// Charts that are fetched are kept beside artifacts.
-fn helm(options: &Options) -> HelmOptions {
+pub(super) fn helm(options: &Options) -> HelmOptions {
     let depot = &options.depot;
     let charts = depot.cache().root().parent().map(|root| root.join("charts"));
     HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }

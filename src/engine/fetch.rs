@@ -1,16 +1,17 @@
-//! Filling the cache: every artifact that is declared, or that a plan is going to need, once.
+//! Filling the cache: every artifact and chart that is declared, or that a plan is going to need, once.
 
+use super::charts::{chart_to_fetch, fetch_charts};
 use super::event::Event;
+use super::fetched::{ArtifactLine, ComputedDigest, FetchReport, Had, Users};
 use super::observe::Observed;
 use super::progress::Pace;
 use super::run::{Events, Options};
 use crate::artifact::{Artifact, FetchError, Fetched, Learned, Lock, Sha256, Source, Told, lock_path};
 use crate::config::{Expander, Exports, FactSource, Known, Project, State, WrittenValues};
-use crate::model::{ExitCode, HostName, SecretStore, StepId, Untrusted};
+use crate::model::{HostName, SecretStore, StepId, Untrusted};
 use crate::plan::{Case, Plan};
+use crate::probe::ChartAsked;
 use futures_util::StreamExt;
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -18,87 +19,13 @@ use std::time::Instant;
 /// Artifacts fetched at once.
 const AT_ONCE: usize = 4;
 
-/// What became of an artifact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case", tag = "state")]
-pub enum Had {
-    /// Was in the cache, or is a file of the inventory's tree.
-    Here { sha256: String, bytes: u64 },
-    /// Was fetched just now.
-    New { sha256: String, bytes: u64 },
-    /// Cannot be had, or is not what is declared.
-    Failed { why: Untrusted, hint: Option<Untrusted> },
-}
-
-/// One artifact, with those who need it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ArtifactLine {
-    /// Its URL, or its path.
-    pub name: String,
-    pub steps: Vec<StepId>,
-    pub hosts: Vec<HostName>,
-    #[serde(flatten)]
-    pub had: Had,
-    /// The digest that nobody declared, computed from what came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub computed: Option<ComputedDigest>,
-}
-
-/// A digest that says what was downloaded, and not that it is what the publisher made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ComputedDigest {
-    /// The line to paste: `sha256: "…"`.
-    pub line: String,
-    /// Where it belongs, `file:line:col`: the values that say where the artifact comes from.
-    pub places: Vec<String>,
-    /// The address that the bytes came from, after every redirect; nothing for a file of the inventory's tree.
-    pub over: Option<String>,
-    /// Whether nobody on the way could change it: TLS, this machine itself or a file of it.
-    pub protected: bool,
-}
-
-/// What `fetch` came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FetchReport {
-    pub cluster: String,
-    /// The folder of the cache.
-    pub cache: String,
-    pub artifacts: Vec<ArtifactLine>,
-    /// Steps whose artifact depends on what only hosts can tell: it is fetched by `apply`.
-    pub open: Vec<StepId>,
-    /// The lock file, where digests were written into it.
-    pub lock: Option<String>,
-}
-
-impl FetchReport {
-    /// Returns the exit code that the printed report means.
-    pub fn exit_code(&self) -> ExitCode {
-        match (self.failed().next(), self.undeclared().next()) {
-            (Some(_), _) => ExitCode::Artifact,
-            // What has no digest is not applied: it is the inventory that lacks something.
-            (None, Some(_)) => ExitCode::Input,
-            (None, None) => ExitCode::Done,
-        }
-    }
-
-    /// Returns the artifacts whose digest stands neither in a step nor in the lock file.
-    pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactLine> {
-        self.artifacts.iter().filter(|line| self.lock.is_none() && line.computed.is_some())
-    }
-
-    /// Returns what could not be had.
-    pub fn failed(&self) -> impl Iterator<Item = &ArtifactLine> {
-        self.artifacts.iter().filter(|line| matches!(line.had, Had::Failed { .. }))
-    }
-}
-
-/// Who needs an artifact.
+/// What is declared, once each.
 #[derive(Default)]
-struct Users {
-    steps: BTreeSet<StepId>,
-    hosts: BTreeSet<HostName>,
-    /// Where its source is written, if its digest is not.
-    places: BTreeSet<String>,
+struct Declared {
+    artifacts: Wanted,
+    charts: BTreeMap<ChartAsked, Users>,
+    /// Steps that cannot tell without their hosts.
+    open: BTreeSet<StepId>,
 }
 
 type Wanted = BTreeMap<(Source, Sha256), (Artifact, Users)>;
@@ -115,7 +42,7 @@ pub async fn fetch(
     lock: bool,
     events: &Events,
 ) -> Result<FetchReport, String> {
-    let (wanted, open) = declared(project, hosts, options);
+    let Declared { artifacts: wanted, charts, open } = declared(project, hosts, options);
     let secrets = Arc::new(project.secrets.clone());
     let each = wanted.into_values().map(|(artifact, users)| {
         let secrets = secrets.clone();
@@ -126,18 +53,19 @@ pub async fn fetch(
     });
     let done: Vec<_> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
     let lock = if lock { note(project, &done)? } else { None };
-    let artifacts = done.into_iter().map(|(artifact, users, had)| line(&artifact, users, had)).collect();
+    let mut artifacts: Vec<_> = done.into_iter().map(|(artifact, users, had)| line(&artifact, users, had)).collect();
+    artifacts.extend(fetch_charts(project, charts, options, events).await);
     let cache = options.depot.cache().root().to_string();
     Ok(FetchReport { cluster: project.cluster.clone(), cache, artifacts, open: open.into_iter().collect(), lock })
 }
 
-/// Collects what is declared on hosts, and the steps that cannot tell without them.
-fn declared(project: &Project, hosts: &[HostName], options: &Options) -> (Wanted, BTreeSet<StepId>) {
+/// Collects what is declared on hosts.
+fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declared {
     let expander = Expander::new(project);
     let exports = Exports::new();
     let known = Known { facts: FactSource::NotYet, exports: &exports };
     let mut written = WrittenValues::new(project);
-    let (mut wanted, mut open) = (Wanted::new(), BTreeSet::new());
+    let mut all = Declared::default();
     for host in hosts.iter().filter_map(|name| project.hosts.get(name)) {
         let own = project.instances.get(&host.name).into_iter().flatten();
         let steps = own.flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step)));
@@ -145,21 +73,29 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> (Wanted
             for turn in expander.expand(host, instance, step, &known).iter() {
                 match &turn.state {
                     State::Resource(resource) => {
-                        let users = want(&mut wanted, resource.artifact(), &turn.id, &host.name);
+                        if let Some(chart) = chart_to_fetch(&**resource) {
+                            let is_undeclared = chart.sha256.is_none();
+                            let users = all.charts.entry(chart).or_default();
+                            users.steps.insert(turn.id.clone());
+                            users.hosts.insert(host.name.clone());
+                            let place = is_undeclared.then(|| written.place_of_field(instance, step, "chart"));
+                            users.places.extend(place.flatten());
+                        }
+                        let users = want(&mut all.artifacts, resource.artifact(), &turn.id, &host.name);
                         if let Some((artifact, users)) = users.filter(|(artifact, _)| artifact.sha256.is_unknown()) {
                             let field = if matches!(artifact.source, Source::File(_)) { "file" } else { "url" };
                             users.places.extend(written.place_of_field(instance, step, field));
                         }
                     }
-                    State::Deferred(deferred) if deferred.kind == "artifact" => {
-                        open.insert(turn.id.clone());
+                    State::Deferred(deferred) if matches!(&*deferred.kind, "artifact" | "helm_release") => {
+                        all.open.insert(turn.id.clone());
                     }
                     _ => {}
                 }
             }
         }
     }
-    (wanted, open)
+    all
 }
 
 fn want<'w>(
@@ -228,6 +164,7 @@ fn computed(learned: &Learned, places: BTreeSet<String>) -> ComputedDigest {
         places: places.into_iter().collect(),
         over: over.map(ToString::to_string),
         protected: over.is_none_or(|address| address.is_https() || address.is_this_machine()),
+        optional: false,
     }
 }
 

@@ -40,7 +40,8 @@ pub use cluster::{Cluster, Right};
 pub use error::KubeError;
 pub use evict::{Evicted, Policy};
 pub use helm::{
-    Deed, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version, shipped_charts,
+    Deed, FetchedChart, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version,
+    shipped_charts,
 };
 pub use images::images;
 pub use job::{Aim, JobCall, Logs, Sign, Signs, Stopped};

@@ -41,6 +41,15 @@ pub enum ChartFrom {
     BuiltIn(String),
 }
 
+impl ChartFrom {
+    /// Returns the chart's name in its repository, its `oci://…` address or its path.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Repository { name, .. } | Self::Oci(name) | Self::Path(name) | Self::BuiltIn(name) => name,
+        }
+    }
+}
+
 /// What was seen of a release.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseState {

@@ -1,8 +1,8 @@
 //! Charts: fetched once and kept, and what they say of themselves.
 
-use super::super::KubeError;
+use super::super::{Access, KubeError};
 use super::flags;
-use super::program::Helm;
+use super::program::{Helm, Login};
 use super::read::ChartFile;
 use super::shipped::lay;
 use crate::model::hex;
@@ -38,7 +38,56 @@ pub(super) struct Chart {
     pub file: ChartFile,
 }
 
+/// A packed chart that `helm pull` fetched, in the folder of charts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedChart {
+    /// Lowercase hex SHA-256 of the packed chart.
+    pub sha256: String,
+    pub bytes: u64,
+    /// Whether it was fetched just now.
+    pub new: bool,
+}
+
 impl HelmOptions {
+    /// Fetches a chart from a repository or registry, unless it is kept already. No cluster is contacted. Returns `None` for
+    /// charts that are not fetched: of the inventory's tree, and those that ship with forge.
+    ///
+    /// # Errors
+    /// If it is not available, is another version, or has another digest.
+    pub async fn fetch_chart(&self, access: &Access, asked: &ChartAsked) -> Result<Option<FetchedChart>, KubeError> {
+        let Some(folder) = self.folder(asked)? else { return Ok(None) };
+        let (path, new) = match packed(&folder) {
+            Some(path) => (path, false),
+            None if self.offline => return Err(not_kept(asked)),
+            None => {
+                let login = Login {
+                    kubeconfig: access.kubeconfig.clone(),
+                    context: access.context.clone(),
+                    withheld: access.withheld.clone(),
+                    _made: None,
+                };
+                (self.bring(&Helm::open(&self.program, login).await?, asked).await?.path, true)
+            }
+        };
+        if let Some(sha256) = &asked.sha256 {
+            check_digest(&path, sha256)?;
+        }
+        let bytes = read(&path)?;
+        Ok(Some(FetchedChart { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, new }))
+    }
+
+    /// Returns the folder in which a fetched chart is kept; `None` for charts that are not fetched.
+    fn folder(&self, asked: &ChartAsked) -> Result<Option<Utf8PathBuf>, KubeError> {
+        let (repository, chart) = match &asked.from {
+            ChartFrom::Repository { url, name } => (url.as_str(), name),
+            ChartFrom::Oci(url) => ("", url),
+            ChartFrom::Path(_) | ChartFrom::BuiltIn(_) => return Ok(None),
+        };
+        let root = self.charts.as_ref().ok_or_else(|| KubeError::new("there is no place for charts"))?;
+        let key = format!("{repository}\n{chart}\n{}", asked.version);
+        Ok(Some(root.join(&hex(&Sha256::digest(key.as_bytes()))[..16])))
+    }
+
     /// Returns the chart as a file or folder, checked to be the one that is declared.
     ///
     /// # Errors
@@ -47,8 +96,7 @@ impl HelmOptions {
         let path = match &asked.from {
             ChartFrom::Path(path) => Utf8PathBuf::from(path),
             ChartFrom::BuiltIn(name) => lay(name, helm.home()?)?,
-            ChartFrom::Repository { url, name } => self.kept(helm, asked, name, Some(url)).await?,
-            ChartFrom::Oci(url) => self.kept(helm, asked, url, None).await?,
+            ChartFrom::Repository { .. } | ChartFrom::Oci(_) => self.kept(helm, asked).await?,
         };
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
@@ -71,36 +119,33 @@ impl HelmOptions {
     }
 
     /// Returns a chart out of the folder of charts, fetched where it is not there.
-    async fn kept(
-        &self,
-        helm: &Helm,
-        asked: &ChartAsked,
-        chart: &str,
-        repository: Option<&str>,
-    ) -> Result<Utf8PathBuf, KubeError> {
-        let root = self.charts.as_ref().ok_or_else(|| KubeError::new("there is no place for charts"))?;
-        let key = format!("{}\n{chart}\n{}", repository.unwrap_or_default(), asked.version);
-        let folder = root.join(&hex(&Sha256::digest(key.as_bytes()))[..16]);
+    async fn kept(&self, helm: &Helm, asked: &ChartAsked) -> Result<Utf8PathBuf, KubeError> {
+        let folder = self.folder(asked)?.ok_or_else(|| KubeError::new("a chart of this machine is not fetched"))?;
         if let Some(found) = packed(&folder) {
             return Ok(found);
         }
         if self.offline {
-            let error = format!("the chart `{chart}` {} is not kept here, and nothing is fetched", asked.version);
-            return Err(KubeError::new(error).hint("run once without `--offline`"));
+            return Err(not_kept(asked));
         }
-        fetch(helm, asked, chart, repository, &folder).await?;
+        fetch(helm, asked, &folder).await?;
+        let chart = asked.from.name();
         packed(&folder).ok_or_else(|| KubeError::new(format!("helm fetched `{chart}`, and there is no packed chart")))
     }
 }
 
+fn not_kept(asked: &ChartAsked) -> KubeError {
+    let chart = asked.from.name();
+    KubeError::new(format!("the chart `{chart}` {} is not kept here, and nothing is fetched", asked.version))
+        .hint("run once without `--offline`")
+}
+
 /// Fetches into a folder that appears only when the chart is in it.
-async fn fetch(
-    helm: &Helm,
-    asked: &ChartAsked,
-    chart: &str,
-    repository: Option<&str>,
-    folder: &Utf8Path,
-) -> Result<(), KubeError> {
+async fn fetch(helm: &Helm, asked: &ChartAsked, folder: &Utf8Path) -> Result<(), KubeError> {
+    let chart = asked.from.name();
+    let repository = match &asked.from {
+        ChartFrom::Repository { url, .. } => Some(url.as_str()),
+        _ => None,
+    };
     let lost = |error: std::io::Error| KubeError::new(format!("the chart `{chart}` cannot be kept: {error}"));
     let root = folder.parent().unwrap_or(folder);
     fs_err::create_dir_all(root).map_err(lost)?;
@@ -123,9 +168,12 @@ fn packed(folder: &Utf8Path) -> Option<Utf8PathBuf> {
     found.filter(|path| path.extension() == Some("tgz")).min()
 }
 
+fn read(path: &Utf8Path) -> Result<Vec<u8>, KubeError> {
+    fs_err::read(path).map_err(|error| KubeError::new(format!("the chart cannot be read: {error}")))
+}
+
 fn check_digest(path: &Utf8Path, declared: &str) -> Result<(), KubeError> {
-    let bytes = fs_err::read(path).map_err(|error| KubeError::new(format!("the chart cannot be read: {error}")))?;
-    let found = hex(&Sha256::digest(&bytes));
+    let found = hex(&Sha256::digest(read(path)?));
     match found == declared {
         true => Ok(()),
         false => {

@@ -23,7 +23,7 @@ mod version;
 
 pub use act::{Deed, ReleaseCall};
 pub(super) use api::Discovered;
-pub use chart::HelmOptions;
+pub use chart::{FetchedChart, HelmOptions};
 pub use program::helm_variables;
 pub(super) use program::{Helm, Login};
 pub use shipped::{ShippedChart, shipped_charts};

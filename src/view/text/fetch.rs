@@ -53,6 +53,10 @@ fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write)
 
 /// Says what a computed digest is worth, and where its line belongs if it is not in the lock file.
 fn computed_digest(computed: &ComputedDigest, locked: bool, out: &mut dyn Write) -> io::Result<()> {
+    if computed.optional {
+        writeln!(out, "  computed from what `helm pull` brought; compare it with the publisher's digest, then paste:")?;
+        return lines_to_paste(computed, out);
+    }
     let source = match &computed.over {
         Some(over) => format!("from what was downloaded from {}", escape::line(over)),
         None => "from the file".to_owned(),
@@ -63,6 +67,10 @@ fn computed_digest(computed: &ComputedDigest, locked: bool, out: &mut dyn Write)
         return writeln!(out, "  computed {source}{unprotected}; {advice}");
     }
     writeln!(out, "  computed {source}{unprotected}; {advice}, then paste:")?;
+    lines_to_paste(computed, out)
+}
+
+fn lines_to_paste(computed: &ComputedDigest, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "    {}", escape::line(&computed.line))?;
     computed.places.iter().try_for_each(|place| writeln!(out, "  next to {}", escape::line(place)))
 }

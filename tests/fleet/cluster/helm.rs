@@ -46,6 +46,25 @@ pub fn copy(from: &Path, to: &Path, name: &str) {
     }
 }
 
+/// Packs a chart with somebody's own helm, and serves it as a repository.
+pub fn serve_packed(helm: &Path, chart: &Path, folder: &Path) -> Server {
+    std::fs::create_dir(folder).expect("a folder");
+    let (chart, into) = (chart.display().to_string(), folder.display().to_string());
+    for args in [["package", &chart, "-d", &into].as_slice(), &["repo", "index", &into]] {
+        let mut command = limited(helm.to_str().expect("text"));
+        for kind in ["CACHE", "CONFIG", "DATA"] {
+            command.env(format!("HELM_{kind}_HOME"), folder.join(kind));
+        }
+        let out = Output::of(command.args(args).env_remove("KUBECONFIG"), b"");
+        assert!(out.ok(), "{out}");
+    }
+    let served = folder.to_owned();
+    Server::start(move |request| match std::fs::read(served.join(request.path.trim_start_matches('/'))) {
+        Ok(body) => Reply::file(&body, request),
+        Err(_) => Reply::status(404),
+    })
+}
+
 impl Place {
     fn new(api: &'static Cluster, which: Helm, name: &str) -> Place {
         let dir = tempfile::Builder::new().prefix("forge-").tempdir().expect("a folder");
@@ -549,19 +568,8 @@ fn a_packed_chart_is_checked_by_its_digest() {
 #[test]
 fn a_chart_of_a_repository_is_fetched_once_and_kept() {
     both("repo", |place| {
-        let folder = place.dir.path().join("repo");
-        std::fs::create_dir(&folder).expect("a folder");
-        let (chart, into) = (place.chart().display().to_string(), folder.display().to_string());
-        for args in [["package", &chart, "-d", &into].as_slice(), &["repo", "index", &into]] {
-            let out = Output::of(place.helm(args).env_remove("KUBECONFIG"), b"");
-            assert!(out.ok(), "{out}");
-        }
-        let served = folder.clone();
-        let server =
-            Server::start(move |request| match std::fs::read(served.join(request.path.trim_start_matches('/'))) {
-                Ok(body) => Reply::file(&body, request),
-                Err(_) => Reply::status(404),
-            });
+        let program = place.api.helm(place.which).expect("a helm");
+        let server = serve_packed(program, &place.chart(), &place.dir.path().join("repo"));
         let charts = Some(place.dir.path().join("charts").to_str().expect("text").into());
         let program: camino::Utf8PathBuf = place.api.helm(place.which).expect("a helm").to_str().expect("text").into();
         let look = |version: &str, offline: bool| {

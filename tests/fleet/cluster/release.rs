@@ -1,8 +1,8 @@
 //! The kind `helm_release` as its user sees it: plan, apply, verify and drift, with both majors of helm.
 
-use super::helm::{CHART, copy};
+use super::helm::{CHART, copy, serve_packed};
 use super::support::{Cluster, Helm, Site, kubectl};
-use crate::support::Output;
+use crate::support::{Output, limited};
 
 /// A site whose recipe makes a namespace and a release in it.
 struct Project {
@@ -214,5 +214,47 @@ fn an_uninstall_names_what_stays() {
         assert_eq!((out.code, project.revisions().as_str()), (0, ""), "{out}");
         kubectl(&["get", "crd", &project.gadgets()]);
         has(&project.forge(&["plan", "-v"]), &format!("there is no release `{}/r`", project.name));
+    });
+}
+
+#[test]
+fn a_chart_is_fetched_beforehand_and_its_missing_digest_computed() {
+    both("fetched", |project| {
+        let (name, site) = (&project.name, &project.site);
+        let server = serve_packed(&site.path("bin/helm"), &site.path("recipes/charts/tiny"), &site.path("repo"));
+        let url = server.url("");
+        let declare = |digest: &str| {
+            site.write(
+                "recipes/app.yaml",
+                &format!(
+                    "recipe: app\nsummary: A chart\nparams: {{ password: {{ type: secret }} }}\nsteps:\n  - name: chart\n    \
+                     helm_release:\n      chart: {name}\n      repository: {url}\n      version: 0.1.0\n      name: r\n      \
+                     namespace: {name}\n{digest}"
+                ),
+            );
+        };
+        let packed = site.path(&format!("repo/{name}-0.1.0.tgz")).display().to_string();
+        let sum = Output::of(limited("sha256sum").arg(packed), b"").stdout;
+        let digest = sum.split(' ').next().expect("a digest");
+
+        declare("");
+        let first = project.forge(&["fetch", "-q"]);
+        assert_eq!(first.code, 0, "{first}");
+        has(&first, &format!("fetched chart {name} 0.1.0 of {url} ("));
+        let advice = "computed from what `helm pull` brought; compare it with the publisher's digest, then paste:";
+        has(
+            &first,
+            &format!("  {advice}\n    sha256: \"{digest}\"\n  next to recipes/app.yaml:7:14\n1 artifact at hand"),
+        );
+        let asked = server.asked().len();
+
+        declare(&format!("      sha256: \"{digest}\"\n"));
+        let kept = project.forge(&["fetch", "--offline", "-q"]);
+        assert!(kept.code == 0 && !kept.stdout.contains("paste"), "{kept}");
+        has(&kept, &format!("here chart {name} 0.1.0 of {url} ("));
+        declare(&format!("      sha256: \"{}\"\n", "0".repeat(64)));
+        let other = project.forge(&["fetch", "-q"]);
+        assert_eq!((other.code, server.asked().len()), (69, asked), "{other}");
+        has(&other, &format!("failed the chart `{name}-0.1.0.tgz` has the sha256 {digest}, declared is 000"));
     });
 }
