@@ -87,7 +87,7 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declare
                             users.places.extend(written.place_of_field(instance, step, field));
                         }
                     }
-                    State::Deferred(deferred) if matches!(&*deferred.kind, "artifact" | "helm_release") => {
+                    State::Deferred(deferred) if matches!(deferred.kind, "artifact" | "helm_release") => {
                         all.open.insert(turn.id.clone());
                     }
                     _ => {}
