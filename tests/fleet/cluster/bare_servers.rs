@@ -113,7 +113,7 @@ impl Run<'_> {
 
     /// What a node offers, and whether it takes pods.
     fn offers(&self, node: &Node) -> (Value, Value, bool) {
-        let all = self.api.get("nodes", &[]);
+        let all = self.api.nodes();
         let found = all.iter().find(|found| found["metadata"]["name"] == *node.name).expect("a node");
         let offered = |name: &str| found["status"]["allocatable"][name].clone();
         (offered("nvidia.com/gpu"), offered("rdma/ib"), found["spec"]["unschedulable"] != true)

@@ -35,17 +35,13 @@ impl Kubelet {
         let thread = std::thread::spawn(move || {
             let mut most = 0;
             while !ends.load(Ordering::Relaxed) {
-                let pods = api.get("pods", &["--all-namespaces"]);
+                let pods = api.list("/api/v1/pods");
                 for pod in pods.iter().filter(|pod| names.iter().any(|name| pod["spec"]["nodeName"] == **name)) {
                     if !pod["metadata"]["deletionTimestamp"].is_null() {
-                        let meta = |key: &str| pod["metadata"][key].as_str().expect("text").to_owned();
-                        api.try_kubectl(
-                            &["-n", &meta("namespace"), "delete", "pod", &meta("name"), "--grace-period=0", "--force"],
-                            "",
-                        );
+                        api.end_pod(pod);
                     }
                 }
-                let cordoned = api.get("nodes", &[]).into_iter().filter(|node| {
+                let cordoned = api.nodes().into_iter().filter(|node| {
                     names.iter().any(|name| node["metadata"]["name"] == **name) && node["spec"]["unschedulable"] == true
                 });
                 most = most.max(cordoned.count());
@@ -95,7 +91,7 @@ fn run(api: &Cluster, nodes: &[Node], namespace: &str) {
     api.kubectl_with(&["create", "-f", "-"], &set.to_string());
     let mut pods = Vec::new();
     for _ in 0..100 {
-        pods = api.get("pods", &["-n", namespace]);
+        pods = api.pods(namespace);
         if pods.len() == nodes.len() {
             break;
         }
@@ -138,13 +134,13 @@ fn apply(project: &Project) -> Output {
 
 /// Returns whether a node is cordoned, and whether forge's note is at it.
 fn standing(api: &Cluster, node: &Node) -> (bool, bool) {
-    let all = api.get("nodes", &[]);
+    let all = api.nodes();
     let found = all.iter().find(|found| found["metadata"]["name"] == *node.name).expect("the node");
     (found["spec"]["unschedulable"] == true, !found["metadata"]["annotations"][CLAIM].is_null())
 }
 
 fn pods_of(api: &Cluster, node: &Node) -> usize {
-    api.get("pods", &["--all-namespaces"]).iter().filter(|pod| pod["spec"]["nodeName"] == *node.name).count()
+    api.list("/api/v1/pods").iter().filter(|pod| pod["spec"]["nodeName"] == *node.name).count()
 }
 
 fn as_declared(project: &Project) {
@@ -291,7 +287,9 @@ fn a_budget_that_blocks_is_named_and_the_node_given_back() {
         "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "train" } } },
     });
     api.kubectl_with(&["create", "-f", "-"], &budget.to_string());
-    let seen = || api.get("poddisruptionbudgets", &["-n", "drain-budget"])[0]["status"]["observedGeneration"] == 1;
+    let generation =
+        &["-n", "drain-budget", "get", "poddisruptionbudgets", "-o", "jsonpath={.items[0].status.observedGeneration}"];
+    let seen = || api.kubectl(generation) == "1";
     api.wait(seen);
     let project = project(api, &nodes, "timeout: 3s");
     let out = apply(&project);

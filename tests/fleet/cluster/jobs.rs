@@ -2,7 +2,7 @@
 //!
 //! No pod runs there, so the test plays kubelet and scheduler: it says of pods what those would.
 
-use super::support::{Cluster, Helm, Site};
+use super::support::{Cluster, Helm, Site, pod_path};
 use crate::support::Output;
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
@@ -21,16 +21,13 @@ impl Kubelet {
     fn says(api: &'static Cluster, namespace: &str, status: Value) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (ends, namespace) = (stop.clone(), namespace.to_owned());
-        let patch = json!({ "status": status }).to_string();
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                for pod in pods(api, &namespace) {
-                    let name = pod["metadata"]["name"].as_str().expect("a name").to_owned();
-                    let args = match pod["metadata"]["deletionTimestamp"].is_null() {
-                        true => vec!["patch", "pod", &name, "--subresource=status", "--type=merge", "-p", &patch],
-                        false => vec!["delete", "pod", &name, "--grace-period=0", "--force"],
-                    };
-                    api.try_kubectl(&[&["-n", &namespace], &args[..]].concat(), "");
+                for pod in api.pods(&namespace) {
+                    match pod["metadata"]["deletionTimestamp"].is_null() {
+                        true => api.tell(&pod_path(&pod), &status),
+                        false => api.end_pod(&pod),
+                    }
                 }
                 std::thread::sleep(Duration::from_millis(200));
             }
@@ -47,10 +44,6 @@ impl Drop for Kubelet {
             drop(thread.join());
         }
     }
-}
-
-fn pods(api: &Cluster, namespace: &str) -> Vec<Value> {
-    api.get("pods", &["-n", namespace])
 }
 
 fn succeeded() -> Value {

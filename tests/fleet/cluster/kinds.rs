@@ -27,7 +27,7 @@ fn apply(site: &Site) -> Output {
 }
 
 fn node(api: &Cluster, name: &str) -> Value {
-    api.get("nodes", &[]).into_iter().find(|node| node["metadata"]["name"] == *name).expect("the node")
+    api.nodes().into_iter().find(|node| node["metadata"]["name"] == *name).expect("the node")
 }
 
 fn taints(node: &Value) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! plugin's objects are the real ones; the chart of the network operator is a stand-in (`tests/cluster/charts`).
 
 use super::helm::copy;
-use super::support::{Cluster, Helm, Site};
+use super::support::{Cluster, Helm, Site, pod_path};
 use crate::support::Output;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -51,35 +51,26 @@ impl Drop for Kubelet {
     }
 }
 
-fn status(api: &Cluster, what: &[&str], status: &Value) {
-    let status = json!({ "status": status }).to_string();
-    api.try_kubectl(&[&["patch"], what, &["--subresource=status", "--type=merge", "-p", &status]].concat(), "");
-}
-
 /// What a kubelet tells every few seconds, or its node counts as lost.
 fn beat(api: &Cluster, node: &str, tokens: u64) {
     let now = jiff::Timestamp::now().to_string();
     let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now });
     let counts = json!({ "cpu": "64", "memory": "512Gi", "pods": "110", "rdma/ib": tokens.to_string() });
-    status(api, &["node", node], &json!({ "conditions": [ready], "capacity": counts, "allocatable": counts }));
+    api.tell(
+        &format!("/api/v1/nodes/{node}"),
+        &json!({ "conditions": [ready], "capacity": counts, "allocatable": counts }),
+    );
 }
 
 fn pods(api: &Cluster, namespace: &str) {
-    let list = api.try_kubectl(&["get", "pods", "-n", namespace, "-o", "json"], "");
-    let list: Value = serde_json::from_str(&list.stdout).unwrap_or_default();
-    for pod in list["items"].as_array().into_iter().flatten() {
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    for pod in &api.pods(namespace) {
         if !pod["metadata"]["deletionTimestamp"].is_null() {
-            api.try_kubectl(&["delete", "pod", "-n", namespace, name, "--grace-period=0", "--force"], "");
+            api.end_pod(pod);
         } else if pod["spec"]["nodeName"].is_null() {
-            let target = json!({ "apiVersion": "v1", "kind": "Node", "name": namespace });
-            let binding =
-                json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name }, "target": target });
-            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
-            api.try_kubectl(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
+            api.bind_pod(pod, namespace);
         } else if pod["status"]["phase"] == "Pending" {
             let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": pod["metadata"]["creationTimestamp"] });
-            status(api, &["pod", "-n", namespace, name], &json!({ "phase": "Running", "conditions": [ready] }));
+            api.tell(&pod_path(pod), &json!({ "phase": "Running", "conditions": [ready] }));
         }
     }
 }
@@ -339,11 +330,8 @@ fn the_operators_policy_and_a_network_are_kept_as_declared() {
     let _kubelet = Kubelet::of(api, name, 1000);
     let policy = |state: &str| {
         let parts = json!([{ "name": "state-OFED", "state": "ignore" }, { "name": "state-RDMA-device-plugin", "state": state }]);
-        status(
-            api,
-            &["nicclusterpolicies.mellanox.com", "nic-cluster-policy"],
-            &json!({ "state": state, "appliedStates": parts }),
-        );
+        let path = "/apis/mellanox.com/v1alpha1/nicclusterpolicies/nic-cluster-policy";
+        api.tell(path, &json!({ "state": state, "appliedStates": parts }));
     };
     std::thread::scope(|scope| {
         let apply = scope.spawn(|| trial.forge(&["apply", "--yes"]));

@@ -2,8 +2,9 @@
 //! (`tests/cluster/charts`), with the keys, kinds and hooks of the real ones.
 
 use super::helm::copy;
-use super::support::{Cluster, Helm, Site};
+use super::support::{Cluster, Helm, Site, pod_path};
 use crate::support::Output;
+use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,24 +46,16 @@ impl Drop for Kubelet {
 }
 
 fn pods(api: &Cluster, namespace: &str) {
-    let list = api.try_kubectl(&["get", "pods", "-n", namespace, "-o", "json"], "");
-    let list: serde_json::Value = serde_json::from_str(&list.stdout).unwrap_or_default();
-    let waiting = |pod: &&serde_json::Value| pod["status"]["phase"] == "Pending";
-    for pod in list["items"].as_array().into_iter().flatten().filter(waiting) {
+    for pod in api.pods(namespace).iter().filter(|pod| pod["status"]["phase"] == "Pending") {
         let status = match pod.pointer("/metadata/ownerReferences/0/kind").and_then(|kind| kind.as_str()) {
-            Some("Job") => r#"{"status":{"phase":"Succeeded"}}"#.to_owned(),
+            Some("Job") => json!({ "phase": "Succeeded" }),
             _ => {
-                let time = pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
-                format!(
-                    r#"{{"status":{{"phase":"Running","conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{time}"}}]}}}}"#
-                )
+                let since = &pod["metadata"]["creationTimestamp"];
+                let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
+                json!({ "phase": "Running", "conditions": [ready] })
             }
         };
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        api.try_kubectl(
-            &["patch", "pod", "-n", namespace, name, "--subresource=status", "--type=merge", "-p", &status],
-            "",
-        );
+        api.tell(&pod_path(pod), &status);
     }
 }
 

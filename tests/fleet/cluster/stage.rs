@@ -3,7 +3,7 @@
 //! The play follows from what the servers and the API tell: a server is a node once it has joined, a pod of a set runs on the node that the set
 //! means it for, and a node offers GPUs and adapters while the pod of their device plugin runs there and the driver is loaded.
 
-use super::support::Cluster;
+use super::support::{Cluster, pod_path};
 use crate::support::Node;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Play {
     /// Does what is due. Returns how many nodes are cordoned.
     fn turn(&self) -> usize {
         let nodes: BTreeMap<String, Value> =
-            self.api.get("nodes", &[]).into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
+            self.api.nodes().into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
         let pods = self.pods();
         for server in &self.servers {
             match nodes.get(&server.name) {
@@ -88,7 +88,7 @@ impl Play {
     }
 
     fn pods(&self) -> Vec<Value> {
-        self.api.get("pods", &["-n", &self.namespace])
+        self.api.pods(&self.namespace)
     }
 
     fn register(&self, server: &Node) {
@@ -101,7 +101,8 @@ impl Play {
         let aside = node["metadata"]["labels"][OPERANDS] == "false";
         let placed = if aside { Value::Null } else { json!("true") };
         if node["metadata"]["labels"].get(PLUGIN).cloned().unwrap_or_default() != placed {
-            self.patch(&server.name, &[], &json!({ "metadata": { "labels": { PLUGIN: placed } } }));
+            let label = json!({ "metadata": { "labels": { PLUGIN: placed } } });
+            self.api.ask("PATCH", &node_path(&server.name), &label);
         }
         let runs = |set: &str| {
             pods.iter().any(|pod| of_set(pod, set) && text(pod, "/spec/nodeName") == server.name && is_ready(pod))
@@ -115,7 +116,7 @@ impl Play {
         }
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = if loaded.ok() { "True" } else { "False" };
-        let status = json!({ "status": {
+        let status = json!({
             "capacity": offers, "allocatable": offers,
             "addresses": [{ "type": "InternalIP", "address": server.address }],
             "conditions": [{ "type": "Ready", "status": ready, "reason": "KubeletReady", "message": "played", "lastHeartbeatTime": now, "lastTransitionTime": now }],
@@ -123,32 +124,15 @@ impl Play {
                 "bootID": loaded.stdout.trim(), "kubeletVersion": "v1.30.6", "machineID": "m", "systemUUID": "u", "kernelVersion": "6.1", "osImage": "Debian",
                 "containerRuntimeVersion": "containerd://1.6.20", "kubeProxyVersion": "v1.30.6", "operatingSystem": "linux", "architecture": "amd64",
             },
-        } });
-        self.patch(&server.name, &["--subresource=status"], &status);
-    }
-
-    fn patch(&self, node: &str, more: &[&str], patch: &Value) {
-        let patch = patch.to_string();
-        let args = [&["patch", "node", node, "--type=merge", "-p", patch.as_str()], more].concat();
-        // Somebody may take the node away at this moment.
-        self.api.try_kubectl(&args, "");
+        });
+        self.api.tell(&node_path(&server.name), &status);
     }
 
     /// The tokens by resource, as the configuration says that the plugin read as it started.
     fn tokens(&self) -> Vec<(String, u64)> {
-        let read = self.api.try_kubectl(
-            &[
-                "-n",
-                &self.namespace,
-                "get",
-                "configmap",
-                "rdma-shared-device-plugin",
-                "-o",
-                r"jsonpath={.data.config\.json}",
-            ],
-            "",
-        );
-        let config: Value = serde_json::from_str(&read.stdout).unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{}/configmaps/rdma-shared-device-plugin", self.namespace);
+        let map = self.api.ask("GET", &path, &Value::Null).unwrap_or_default();
+        let config: Value = serde_json::from_str(&text(&map, "/data/config.json")).unwrap_or_default();
         let all = config["configList"].as_array().cloned().unwrap_or_default();
         let one = |own: &Value| Some((format!("rdma/{}", own["resourceName"].as_str()?), own["rdmaHcaMax"].as_u64()?));
         all.iter().filter_map(one).collect()
@@ -156,50 +140,43 @@ impl Play {
 
     /// What scheduler and kubelet do with a pod.
     fn play(&self, pod: &Value) {
-        let name = text(pod, "/metadata/name");
         if !pod["metadata"]["deletionTimestamp"].is_null() {
-            self.api.try_kubectl(&["-n", &self.namespace, "delete", "pod", &name, "--grace-period=0", "--force"], "");
+            self.api.end_pod(pod);
         } else if text(pod, "/spec/nodeName").is_empty() {
-            self.bind(pod, &name);
+            self.bind(pod);
         } else if !is_ready(pod) && pod["status"]["phase"] != "Succeeded" {
-            self.run(pod, &name);
+            self.run(pod);
         }
     }
 
-    fn bind(&self, pod: &Value, name: &str) {
+    fn bind(&self, pod: &Value) {
         let meant = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
         let meant = text(pod, meant);
         // A set of daemons names the node; any other pod goes to one that takes pods, and waits where none does.
         let Some(node) = (if meant.is_empty() { self.taking() } else { Some(meant) }) else { return };
-        if !self.servers.iter().any(|server| server.name == node) {
-            return;
+        if self.servers.iter().any(|server| server.name == node) {
+            self.api.bind_pod(pod, &node);
         }
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
-            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
-        });
-        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
-        self.api.try_kubectl(&["create", "--raw", &path, "-f", "-"], &binding.to_string());
     }
 
     /// Returns a node that takes pods.
     fn taking(&self) -> Option<String> {
-        let nodes = self.api.get("nodes", &["-l", &format!("stage={}", self.namespace)]);
+        let nodes = self.api.list(&format!("/api/v1/nodes?labelSelector=stage%3D{}", self.namespace));
         nodes.iter().find(|node| node["spec"]["unschedulable"] != true).map(|node| text(node, "/metadata/name"))
     }
 
-    fn run(&self, pod: &Value, name: &str) {
+    fn run(&self, pod: &Value) {
         let job = pod["metadata"]["ownerReferences"][0]["kind"] == "Job";
         let status = match job {
             true => json!({ "phase": "Succeeded" }),
             false => json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }),
         };
-        let patch = json!({ "status": status }).to_string();
-        self.api.try_kubectl(
-            &["-n", &self.namespace, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", &patch],
-            "",
-        );
+        self.api.tell(&pod_path(pod), &status);
     }
+}
+
+fn node_path(name: &str) -> String {
+    format!("/api/v1/nodes/{name}")
 }
 
 fn text(value: &Value, pointer: &str) -> String {

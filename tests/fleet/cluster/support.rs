@@ -1,6 +1,9 @@
 //! The API that the tests of this folder talk to, and projects that name it.
 
 use crate::support::{Output, limited, lock, variable};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -13,8 +16,11 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
     /// The same of somebody with no rights.
     pub nobody: PathBuf,
+    kubectl: PathBuf,
     helm3: PathBuf,
     helm4: PathBuf,
+    /// The socket of a proxy that asks as an administrator.
+    proxy: PathBuf,
     pub server: String,
     /// Address and port by which the nodes of the fleet reach it.
     pub address: String,
@@ -59,8 +65,10 @@ impl Cluster {
         Cluster {
             kubeconfig: path("CLUSTER_KUBECONFIG"),
             nobody: path("CLUSTER_NOBODY"),
+            kubectl: path("CLUSTER_KUBECTL"),
             helm3: path("CLUSTER_HELM3"),
             helm4: path("CLUSTER_HELM4"),
+            proxy: path("CLUSTER_PROXY"),
             server: format!("https://127.0.0.1:{}", variable(&env, "CLUSTER_PORT")),
             address: variable(&env, "CLUSTER_ADDRESS"),
             _alone: alone,
@@ -69,9 +77,7 @@ impl Cluster {
 
     /// Returns what kubectl says as an administrator, without the line's end.
     pub fn kubectl(&self, args: &[&str]) -> String {
-        let out = Output::of(limited(SCRIPT).arg("kubectl").args(args), b"");
-        assert!(out.ok(), "kubectl {args:?}: {out}");
-        out.stdout.trim_end().to_owned()
+        self.kubectl_with(args, "").trim_end().to_owned()
     }
 
     /// Asks as an administrator, with `input` on stdin.
@@ -86,14 +92,61 @@ impl Cluster {
 
     /// The same, whatever comes of it.
     pub fn try_kubectl(&self, args: &[&str], input: &str) -> Output {
-        Output::of(limited(SCRIPT).arg("kubectl").args(args), input.as_bytes())
+        let mut kubectl = limited(&self.kubectl);
+        kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--context", "test"]).args(args);
+        Output::of(&mut kubectl, input.as_bytes())
     }
 
-    /// Lists objects.
-    pub fn get(&self, kind: &str, args: &[&str]) -> Vec<serde_json::Value> {
-        let text = self.kubectl_with(&[&["get", kind, "-o", "json"], args].concat(), "");
-        let list: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    /// Asks the API as an administrator without starting a program: who plays a kubelet asks several times a second. Returns
+    /// what it answers, or nothing where it refuses.
+    pub fn ask(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        // This old version of HTTP has neither chunks nor a connection to be kept.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut answer = String::new();
+        let mut stream = UnixStream::connect(&self.proxy).expect("the proxy");
+        stream.write_all((head + &body).as_bytes()).expect("it is asked");
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).expect("a status");
+        status.starts_with('2').then(|| serde_json::from_str(body).expect("JSON"))
+    }
+
+    /// Lists the objects at a path of the API: `/api/v1/pods`.
+    pub fn list(&self, path: &str) -> Vec<Value> {
+        let list = self.ask("GET", path, &Value::Null).expect("a list");
         list["items"].as_array().expect("a list").clone()
+    }
+
+    /// Writes the status of an object, as a kubelet does of its node and of the pods there. The object may be gone.
+    pub fn tell(&self, path: &str, status: &Value) {
+        self.ask("PATCH", &format!("{path}/status?fieldManager=kubelet"), &json!({ "status": status }));
+    }
+
+    /// Ends a pod, as a kubelet does with one that was told to go.
+    pub fn end_pod(&self, pod: &Value) {
+        self.ask("DELETE", &pod_path(pod), &json!({ "gracePeriodSeconds": 0 }));
+    }
+
+    /// Gives a pod a node, as the scheduler does.
+    pub fn bind_pod(&self, pod: &Value, node: &str) {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod["metadata"]["name"] },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        self.ask("POST", &format!("{}/binding", pod_path(pod)), &binding);
+    }
+
+    pub fn pods(&self, namespace: &str) -> Vec<Value> {
+        self.list(&format!("/api/v1/namespaces/{namespace}/pods"))
+    }
+
+    pub fn nodes(&self) -> Vec<Value> {
+        self.list("/api/v1/nodes")
     }
 
     /// Takes a node out of the cluster, where it is one, with all that was said of it.
@@ -144,13 +197,14 @@ impl Cluster {
 }
 
 /// Runs kubectl as an administrator, and returns what it printed.
-///
-/// # Panics
-/// When it fails.
 pub fn kubectl(args: &[&str]) -> String {
-    let out = Output::of(limited(SCRIPT).arg("kubectl").args(args), b"");
-    assert!(out.ok(), "kubectl {args:?}: {out}");
-    out.stdout
+    Cluster::require().expect("the API").kubectl_with(args, "")
+}
+
+/// Returns the path of a pod in the API.
+pub fn pod_path(pod: &Value) -> String {
+    let meta = |key: &str| pod["metadata"][key].as_str().expect("text");
+    format!("/api/v1/namespaces/{}/pods/{}", meta("namespace"), meta("name"))
 }
 
 /// A folder with an inventory of one sandbox and this API, and the forge that runs there.
