@@ -185,12 +185,12 @@ impl Work<'_> {
     async fn define(&mut self) -> Result<(), KubeError> {
         let Some(chart) = &self.look.chart else { return Ok(()) };
         for definition in self.look.definitions(chart).await? {
-            if self.look.objects.get(&definition).await?.is_none() {
+            if self.look.objects.get(definition).await?.is_none() {
                 (self.say)(&format!("defining {}", definition.name()));
                 let how = Apply { manager: "forge", force: false, dry: false };
                 // Where somebody else made it meanwhile, it is theirs as it would be had they come earlier.
-                let (Applied::Becomes(_) | Applied::Conflict(_)) = self.look.objects.apply(&definition, how).await?;
-                self.established(&definition).await?;
+                let (Applied::Becomes(_) | Applied::Conflict(_)) = self.look.objects.apply(definition, how).await?;
+                self.established(definition).await?;
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::probe::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
+use tokio::sync::OnceCell;
 
 /// A manager that owns no field: what it would apply is what the manifest says, and nothing else goes.
 const NOBODY: &str = "forge-drift";
@@ -48,6 +49,8 @@ pub(super) struct Look<'c> {
     pub secrets: &'c SecretStore,
     pub chart: Option<Chart>,
     kube_version: String,
+    /// Read by the first who asks: each reading is a process.
+    definitions: OnceCell<Vec<Object>>,
 }
 
 /// What helm has noted.
@@ -70,7 +73,7 @@ impl<'c> Look<'c> {
             None => None,
         };
         let objects = Objects { cluster, served, home: &asked.namespace };
-        Ok(Self { helm, objects, asked, secrets, chart, kube_version })
+        Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
     }
 
     fn teller(&self) -> Teller<'c> {
@@ -166,8 +169,9 @@ impl<'c> Look<'c> {
     }
 
     /// Returns the definitions of custom resources in the chart's folder `crds`.
-    pub async fn definitions(&self, chart: &Chart) -> Result<Vec<Object>, KubeError> {
-        objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?)
+    pub async fn definitions(&self, chart: &Chart) -> Result<&[Object], KubeError> {
+        let read = || async { objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?) };
+        self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
     /// Returns the manifest that an upgrade would apply, where helm can tell: with what it looks up, and for this very server.
@@ -293,7 +297,7 @@ impl<'c> Look<'c> {
 
     async fn chart_info(&self, chart: &Chart, rendered: &[Object]) -> Result<ChartInfo, KubeError> {
         let definitions = self.definitions(chart).await?;
-        let crds = stream::iter(&definitions).map(|crd| async move {
+        let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get(crd).await?.is_some();
             Ok::<_, KubeError>(Crd { name: crd.name().to_owned(), present })
         });
