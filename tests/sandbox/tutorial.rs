@@ -58,7 +58,7 @@ pub fn run(line: &str, lab: &Lab) -> String {
 fn steady(said: &str) -> String {
     let mut steady = String::new();
     for line in said.lines().filter(|line| !is_progress(line)) {
-        writeln!(steady, "{}", line.split(' ').map(word_of).collect::<Vec<_>>().join(" ")).unwrap();
+        writeln!(steady, "{}", whole_seconds(&line.split(' ').map(word_of).collect::<Vec<_>>().join(" "))).unwrap();
     }
     steady
 }
@@ -70,6 +70,23 @@ fn is_progress(line: &str) -> bool {
 
 fn shape(word: &str) -> String {
     word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
+/// On a busy machine something takes 10 s or more, which has no fraction: a line ends like that of an idle one.
+fn whole_seconds(line: &str) -> String {
+    let (start, end) = match line.strip_suffix(')') {
+        Some(start) => (start, " s)"),
+        None => (line, " s"),
+    };
+    let Some(start) = start.strip_suffix(" s") else { return line.to_owned() };
+    match start.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        // A column of times is aligned to its right: `0.4` takes a place more than `10`.
+        column if column.ends_with("  ") && column.len() + 2 == start.len() => {
+            format!("{}0.4{end}", &column[..column.len() - 1])
+        }
+        before if before.ends_with('(') && before.len() < start.len() => format!("{before}0.4{end}"),
+        _ => line.to_owned(),
+    }
 }
 
 fn word_of(word: &str) -> &str {
