@@ -61,14 +61,23 @@ impl Address {
         self.origin() == other.origin()
     }
 
+    /// Returns it without its query: that of a signed URL opens the file to anybody who reads it.
+    pub fn without_query(&self) -> Self {
+        Self { path: self.path.split('?').next().unwrap_or_default().to_owned(), ..self.clone() }
+    }
+
     /// Returns where a redirect from here leads.
     ///
     /// # Errors
     /// It leads nowhere that may be followed: why, as a lowercase fragment.
     pub fn follow(&self, location: &str) -> Result<Self, String> {
-        let next = self.resolve(location).map_err(|why| format!("a redirect leads to `{location}`, which {why}"))?;
+        let next = self
+            .resolve(location)
+            .map_err(|why| format!("a redirect leads to `{}`, which {why}", without_secrets(location)))?;
         match self.https && !next.https {
-            true => Err(format!("a redirect leads from https to `{next}`, where anybody could change it")),
+            true => {
+                Err(format!("a redirect leads from https to `{}`, where anybody could change it", next.without_query()))
+            }
             false => Ok(next),
         }
     }
@@ -95,6 +104,15 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}{}", if self.https { "https" } else { "http" }, self.authority, self.path)
     }
+}
+
+/// Returns a location as messages name it: without its query and without credentials.
+fn without_secrets(location: &str) -> String {
+    let plain = location.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = plain.split_once("//") else { return plain.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}//{host}{path}")
 }
 
 #[cfg(test)]
@@ -145,5 +163,32 @@ mod tests {
             "a redirect leads to `file:///etc/shadow`, which is not a URL"
         );
         assert!(address("http://h/x").follow("https://h/x").is_ok());
+    }
+
+    #[test]
+    fn messages_name_redirects_without_signatures_and_credentials() {
+        let from = address("https://h/a/b.run");
+        for (location, why) in [
+            (
+                "http://cdn.example/z?sig=hunter2",
+                "a redirect leads from https to `http://cdn.example/z`, where anybody could change it",
+            ),
+            (
+                "https://me:hunter2@cdn.example/z?sig=hunter2",
+                "a redirect leads to `https://cdn.example/z`, which holds credentials, which would be shown",
+            ),
+            (
+                "//me:hunter2@cdn.example?sig=hunter2",
+                "a redirect leads to `//cdn.example`, which holds credentials, which would be shown",
+            ),
+            (
+                "ftp://cdn.example/@z?sig=hunter2",
+                "a redirect leads to `ftp://cdn.example/@z`, which is neither http nor https",
+            ),
+        ] {
+            assert_eq!(from.follow(location).unwrap_err(), why);
+        }
+        assert_eq!(address("https://h/a?x=1&y").without_query().to_string(), "https://h/a");
+        assert_eq!(address("https://h?x").without_query().to_string(), "https://h/");
     }
 }

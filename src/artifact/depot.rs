@@ -44,10 +44,10 @@ pub struct Fetched {
 
 /// An artifact whose digest nobody declared, and where its bytes came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Learned {
+pub struct FetchedDigest {
     pub fetched: Fetched,
-    /// The address after every redirect; `None` for a file of the inventory's tree.
-    pub over: Option<Address>,
+    /// The address after every redirect, without its query; `None` for a file of the inventory's tree.
+    pub source_url: Option<Address>,
 }
 
 impl Depot {
@@ -107,17 +107,22 @@ impl Depot {
     ///
     /// # Errors
     /// It cannot be had.
-    pub async fn learn(&self, source: &Source, secrets: &SecretStore, told: &Told) -> Result<Learned, FetchError> {
+    pub async fn learn(
+        &self,
+        source: &Source,
+        secrets: &SecretStore,
+        told: &Told,
+    ) -> Result<FetchedDigest, FetchError> {
         match source {
             Source::File(path) => {
                 let (own, path) = (source.clone(), path.clone());
                 let held = blocking(source, move || file::held(&own, &path, None)).await?;
-                Ok(Learned { fetched: Fetched { held, new: false }, over: None })
+                Ok(FetchedDigest { fetched: Fetched { held, new: false }, source_url: None })
             }
             Source::Url { .. } if self.offline => Err(FetchError::unknown_offline(source)),
             Source::Url { .. } => {
-                let (held, over) = self.download(source, None, secrets, told).await?;
-                Ok(Learned { fetched: Fetched { held, new: true }, over })
+                let (held, source_url) = self.download(source, None, secrets, told).await?;
+                Ok(FetchedDigest { fetched: Fetched { held, new: true }, source_url })
             }
         }
     }
@@ -184,7 +189,7 @@ impl Depot {
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
         loop {
-            let (came, over) = self.patiently(source, part, secrets, told).await?;
+            let (came, source_url) = self.patiently(source, part, secrets, told).await?;
             part = came;
             let (found, whole) = blocking(source, move || Ok((part.digest(), part))).await?;
             part = whole;
@@ -203,7 +208,7 @@ impl Depot {
                     let cache = self.cache.clone();
                     let keep =
                         move || cache.keep(part, &found).map_err(|error| FetchError::cache(cache.root(), &error));
-                    return Ok((blocking(source, keep).await?, Some(over)));
+                    return Ok((blocking(source, keep).await?, Some(source_url)));
                 }
             }
         }
@@ -229,7 +234,7 @@ impl Depot {
             let (own, result) = blocking(source, attempt).await?;
             part = own;
             let error = match result {
-                Ok(over) => return Ok((part, over)),
+                Ok(source_url) => return Ok((part, source_url)),
                 Err(error) => error,
             };
             tries = if part.len().unwrap_or(0) > before { 1 } else { tries + 1 };

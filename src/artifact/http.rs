@@ -26,7 +26,7 @@ pub struct Client {
 
 /// A body that begins at byte `from` of the file.
 pub(super) struct Answer {
-    /// Where it came from, once every redirect was followed.
+    /// Where it came from, once every redirect was followed, without its query.
     pub address: Address,
     pub from: u64,
     /// Bytes of the whole file, where the server says so.
@@ -75,7 +75,7 @@ impl Client {
             let response = self.ask(&address, known, from).map_err(|error| broken(source, &error))?;
             match location(&response) {
                 Some(next) => address = address.follow(&next).map_err(|why| FetchError::new(source, why))?,
-                None => return answer(source, response, from, address),
+                None => return answer(source, response, from, address.without_query()),
             }
         }
         Err(FetchError::new(source, format!("it is redirected more than {REDIRECTS} times")))

@@ -2,7 +2,8 @@
 //!
 //! Architecture Invariants: nothing is used before its SHA-256 was seen to be the declared one. What lies in the cache
 //! under its digest was checked there; what comes by a broken connection goes on where it stopped, and is checked as a
-//! whole. A redirect never leaves https, and credentials never follow it to another origin.
+//! whole. A redirect never leaves https, and credentials never follow it to another origin. Of where it leads, scheme,
+//! host and path are kept and printed, never the query: a signature in it opens the file to anybody.
 
 mod address;
 mod cache;
@@ -19,7 +20,7 @@ mod tests;
 
 pub use address::Address;
 pub use cache::{Cache, Held};
-pub use depot::{Depot, Fetched, Learned, Told};
+pub use depot::{Depot, Fetched, FetchedDigest, Told};
 pub use error::FetchError;
 pub use http::{Client, TRUST, distrust, trusted};
 pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};

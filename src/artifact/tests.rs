@@ -304,7 +304,7 @@ async fn what_nobody_declared_is_learned_and_noted() {
     let digest = sha256(server.url("/x.run").as_bytes());
     std::fs::write(place.path().join(format!("of-{}.part", digest.short())), b"of another").unwrap();
     let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
-    assert_eq!(learned.over.map(|address| address.to_string()), Some(server.url("/x.run")));
+    assert_eq!(learned.source_url.map(|address| address.to_string()), Some(server.url("/x.run")));
     let fetched = learned.fetched;
     assert_eq!((fetched.held.sha256.clone(), fetched.new), (sha256(&body()), true));
     assert_eq!(place.files(), [fetched.held.sha256.to_string()]);
@@ -316,6 +316,21 @@ async fn what_nobody_declared_is_learned_and_noted() {
     let read = Lock::read(&path).unwrap();
     assert_eq!(read.get(&server.url("/x.run")), Some(sha256(&body())));
     assert_eq!(read.get("files/y"), Some(sha256(b"y")));
+}
+
+#[tokio::test]
+async fn a_signature_of_a_redirect_is_used_and_not_kept() {
+    let storage = Server::start(|request| match request.path.as_str() {
+        "/bucket/x.run?X-Amz-Signature=hunter2" => Reply::file(&body(), request),
+        _ => Reply::status(403),
+    });
+    let away = storage.url("/bucket/x.run?X-Amz-Signature=hunter2");
+    let server = Server::start(move |_| Reply::redirect(&away));
+    let place = Place::new();
+    let own = artifact(&server.url("/x.run"), Login::None, b"");
+    let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
+    assert!(!format!("{learned:?}").contains("hunter2"), "{learned:?}");
+    assert_eq!(learned.source_url.map(|address| address.to_string()), Some(storage.url("/bucket/x.run")));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn line(chart: &ChartAsked, users: Users, fetched: Result<FetchedChart, KubeErro
     let computed = fetched.as_ref().ok().filter(|_| chart.sha256.is_none()).map(|fetched| ComputedDigest {
         line: format!("sha256: \"{}\"", fetched.sha256),
         places: users.places.into_iter().collect(),
-        over: None,
+        source_url: None,
         // A repository may lead to other servers, which helm does not tell.
         protected: false,
         optional: true,

@@ -6,7 +6,7 @@ use super::fetched::{ArtifactLine, ComputedDigest, FetchReport, Had, Users};
 use super::observe::Observed;
 use super::progress::Pace;
 use super::run::{Events, Options};
-use crate::artifact::{Artifact, FetchError, Fetched, Learned, Lock, Sha256, Source, Told, lock_path};
+use crate::artifact::{Artifact, FetchError, Fetched, FetchedDigest, Lock, Sha256, Source, Told, lock_path};
 use crate::config::{Expander, Exports, FactSource, Known, Project, State, WrittenValues};
 use crate::model::{HostName, SecretStore, StepId, Untrusted};
 use crate::plan::{Case, Plan};
@@ -117,14 +117,16 @@ async fn one(
     options: &Options,
     secrets: &SecretStore,
     events: &Events,
-) -> Result<Learned, FetchError> {
+) -> Result<FetchedDigest, FetchError> {
     let (depot, told) = (&options.depot, told(&artifact.source.name(), events));
     let began = Instant::now();
     let had = match artifact.sha256.is_unknown() {
         true => depot.learn(&artifact.source, secrets, &told).await,
-        false => depot.checked(artifact, secrets, &told).await.map(|fetched| Learned { fetched, over: None }),
+        false => {
+            depot.checked(artifact, secrets, &told).await.map(|fetched| FetchedDigest { fetched, source_url: None })
+        }
     };
-    if let Ok(Learned { fetched: Fetched { held, new: true }, .. }) = &had {
+    if let Ok(FetchedDigest { fetched: Fetched { held, new: true }, .. }) = &had {
         let (what, bytes) = (artifact.source.name().into(), held.bytes);
         // Nobody listens any more only when the process is about to end.
         let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
@@ -142,12 +144,12 @@ pub(super) fn told(name: &str, events: &Events) -> Told {
     })
 }
 
-fn line(artifact: &Artifact, users: Users, had: Result<Learned, FetchError>) -> ArtifactLine {
+fn line(artifact: &Artifact, users: Users, had: Result<FetchedDigest, FetchError>) -> ArtifactLine {
     let Users { steps, hosts, places } = users;
     let learned = had.as_ref().ok().filter(|_| artifact.sha256.is_unknown());
     let computed = learned.map(|learned| computed(learned, places));
     let had = match had {
-        Ok(Learned { fetched: Fetched { held, new }, .. }) => {
+        Ok(FetchedDigest { fetched: Fetched { held, new }, .. }) => {
             let (sha256, bytes) = (held.sha256.to_string(), held.bytes);
             if new { Had::New { sha256, bytes } } else { Had::Here { sha256, bytes } }
         }
@@ -157,19 +159,22 @@ fn line(artifact: &Artifact, users: Users, had: Result<Learned, FetchError>) -> 
     ArtifactLine { name: artifact.source.name(), steps, hosts, had, computed }
 }
 
-fn computed(learned: &Learned, places: BTreeSet<String>) -> ComputedDigest {
-    let over = learned.over.as_ref();
+fn computed(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest {
+    let source_url = learned.source_url.as_ref();
     ComputedDigest {
         line: format!("sha256: \"{}\"", learned.fetched.held.sha256),
         places: places.into_iter().collect(),
-        over: over.map(ToString::to_string),
-        protected: over.is_none_or(|address| address.is_https() || address.is_this_machine()),
+        source_url: source_url.map(ToString::to_string),
+        protected: source_url.is_none_or(|address| address.is_https() || address.is_this_machine()),
         optional: false,
     }
 }
 
 /// Writes digests that were learned into the lock file.
-fn note(project: &Project, done: &[(Artifact, Users, Result<Learned, FetchError>)]) -> Result<Option<String>, String> {
+fn note(
+    project: &Project,
+    done: &[(Artifact, Users, Result<FetchedDigest, FetchError>)],
+) -> Result<Option<String>, String> {
     let learned: Vec<_> = done.iter().filter(|(artifact, ..)| artifact.sha256.is_unknown()).collect();
     if learned.is_empty() {
         return Ok(None);

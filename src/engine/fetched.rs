@@ -38,8 +38,10 @@ pub struct ComputedDigest {
     pub line: String,
     /// Where it belongs, `file:line:col`: the values that say where the artifact comes from.
     pub places: Vec<String>,
-    /// The address that the bytes came from, after every redirect; nothing for a file of the inventory's tree.
-    pub over: Option<String>,
+    /// The URL that the bytes came from, after every redirect and without its query, which may hold a signature;
+    /// nothing for a file of the inventory's tree.
+    #[serde(rename = "over")]
+    pub source_url: Option<String>,
     /// Whether nobody on the way could change it: TLS, this machine itself or a file of it. False where that is not known.
     pub protected: bool,
     /// Whether the step runs without it too: that of a chart may be left out.

@@ -142,6 +142,36 @@ fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
 }
 
 #[test]
+fn a_signature_of_a_redirect_is_printed_nowhere() {
+    let storage = Server::start(|request| match request.path.as_str() {
+        "/bucket/driver.run?X-Amz-Signature=hunter2" => Reply::file(BODY, request),
+        _ => Reply::status(403),
+    });
+    let away = storage.url("/bucket/driver.run?X-Amz-Signature=hunter2");
+    let server = Server::start(move |request| match request.path.as_str() {
+        "/driver.run" => Reply::redirect(&away),
+        // Credentials in a redirect are refused, and not repeated.
+        _ => Reply::redirect("http://me:hunter2@storage.example/driver.run?sig=hunter2"),
+    });
+    let place = place(&format!("{{ path: /opt/driver.run, url: \"{}\" }}", server.url("/driver.run")));
+    let shown = storage.url("/bucket/driver.run");
+    let text = place.forge(&["fetch", "-vv"]);
+    assert!(text.contains(&format!("computed from what was downloaded from {shown}; compare it")), "{text}");
+    let json = place.forge(&["fetch", "--format", "json"]);
+    assert!(
+        json.starts_with("exit 65\n") && json.contains("\"over\":") && json.contains(&format!("\"{shown}\"")),
+        "{json}"
+    );
+    let refused = self::place(&format!("{{ path: /opt/driver.run, url: \"{}\" }}", server.url("/refused.run")));
+    let refused = refused.forge(&["fetch"]);
+    let why = "a redirect leads to `http://storage.example/driver.run`, which holds credentials, which would be shown";
+    assert!(refused.starts_with("exit 69\n") && refused.contains(why), "{refused}");
+    for printed in [text, json, refused] {
+        assert!(!printed.contains("hunter2"), "{printed}");
+    }
+}
+
+#[test]
 fn mistakes_of_artifacts_point_at_the_users_parameter() {
     let place = Place::new().file("inventory.yaml", &driver("        url: ftp://h/x\n        sha256: abc\n"));
     let told = place.forge(&["validate"]);

@@ -57,8 +57,8 @@ fn computed_digest(computed: &ComputedDigest, locked: bool, out: &mut dyn Write)
         writeln!(out, "  computed from what `helm pull` brought; compare it with the publisher's digest, then paste:")?;
         return lines_to_paste(computed, out);
     }
-    let source = match &computed.over {
-        Some(over) => format!("from what was downloaded from {}", escape::line(over)),
+    let source = match &computed.source_url {
+        Some(url) => format!("from what was downloaded from {}", escape::line(url)),
         None => "from the file".to_owned(),
     };
     let unprotected = if computed.protected { "" } else { " without TLS, where anybody on the way can change it" };
