@@ -81,7 +81,8 @@ impl Onlooker {
         }
     }
 
-    /// Moves records of former namespaces here, unless a run that uses such a namespace works on the cluster. `lease` is held.
+    /// Moves records of the former namespace here, unless a run with another namespace works on the cluster. `lease` is
+    /// held.
     async fn take_over_former(&self, lease: &Lease) -> Result<Vec<String>, LockRefused> {
         let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(self.cluster.server()));
         if let Some(other) = lease.holder_elsewhere(self).await.map_err(failed)? {
@@ -115,12 +116,12 @@ impl Lease {
         Ok(Some("somebody else".into()))
     }
 
-    /// Returns who holds the lease in a former namespace: a run of an earlier version, or with another setting.
+    /// Returns who holds the lease in another namespace: a run of an earlier version, or with another setting.
     async fn holder_elsewhere(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
-        for namespace in looker.cluster.former_namespaces() {
+        for namespace in looker.cluster.other_lock_namespaces() {
             let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
             let there = match looker.cluster.get(&self.place, &id).await {
-                // A user without rights in the former namespace cannot have held it there.
+                // A user without rights there cannot have held it.
                 Err(refusal) if refusal.is(403) => continue,
                 there => there?,
             };
@@ -214,7 +215,7 @@ impl Writer {
         Self { looker, lease, lost, renewal, moved }
     }
 
-    /// Returns a description of each object with records that was moved here from a former namespace.
+    /// Returns a description of each object with records that was moved here from the former namespace.
     pub fn moved_records(&self) -> &[String] {
         &self.moved
     }

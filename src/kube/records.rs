@@ -81,12 +81,13 @@ impl Cluster {
         core_object(kind, name, self.namespace())
     }
 
-    /// Returns the other namespaces in which earlier runs may have kept the same, the latest first.
-    pub(super) fn former_namespaces(&self) -> impl Iterator<Item = &'static str> {
-        [NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|former| *former != self.namespace())
+    /// Returns the other namespaces in which a run may hold the lock of a cluster of the same name: one of an earlier
+    /// version, or with another `namespace`.
+    pub(super) fn other_lock_namespaces(&self) -> impl Iterator<Item = &'static str> {
+        [NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|other| *other != self.namespace())
     }
 
-    /// Reads an object of forge's own, from a former namespace while it has not been moved.
+    /// Reads an object of forge's own, from the former namespace while it has not been moved.
     pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, Refusal> {
         let (place, id) = self.own_object(kind, name);
         match self.get(&place, &id).await? {
@@ -95,24 +96,23 @@ impl Cluster {
         }
     }
 
-    /// Finds an object in a former namespace that forge wrote there.
+    /// Finds an object in the former namespace that forge wrote there. The default namespace is not a former one, even
+    /// if the inventory names another: an inventory whose cluster has the same name may keep its records there.
     async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, Refusal> {
-        for namespace in self.former_namespaces() {
-            let (place, id) = core_object(kind, name, namespace);
-            let found = match self.get(&place, &id).await {
-                // A user without rights in the former namespace cannot have written there.
-                Err(refusal) if refusal.is(403) => None,
-                found => found?,
-            };
-            if let Some(object) = found.filter(is_written_by_forge) {
-                return Ok(Some((id, object)));
-            }
+        if self.namespace() == FORMER_NAMESPACE {
+            return Ok(None);
         }
-        Ok(None)
+        let (place, id) = core_object(kind, name, FORMER_NAMESPACE);
+        let found = match self.get(&place, &id).await {
+            // A user without rights in the former namespace cannot have written there.
+            Err(refusal) if refusal.is(403) => None,
+            found => found?,
+        };
+        Ok(found.filter(is_written_by_forge).map(|object| (id, object)))
     }
 
-    /// Moves forge's records of the inventory's cluster from a former namespace into its own. The key is copied: another
-    /// inventory may need it there. Returns a description of each object that was moved. Needs the lock.
+    /// Moves forge's records of the inventory's cluster from the former namespace into its own. The key is copied:
+    /// another inventory may need it there. Returns a description of each object that was moved. Needs the lock.
     pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         let mut moved = Vec::new();
         if self.copy_former("Secret", KEY).await?.is_some() {
@@ -132,7 +132,7 @@ impl Cluster {
         Ok(moved)
     }
 
-    /// Copies an object of a former namespace where there is none of that name yet. Returns which, and its uid.
+    /// Copies an object of the former namespace where there is none of that name yet. Returns which, and its uid.
     async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, Refusal> {
         let (place, id) = self.own_object(kind, name);
         if self.get(&place, &id).await?.is_some() {

@@ -20,6 +20,11 @@ pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
 
 /// Opens an API that answers so. Returns it with the server, which knows what it was asked.
 pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
+    api_for(NAMESPACE, answer).await
+}
+
+/// As [`api`], for an inventory that names this namespace for what forge keeps.
+async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
     let server = Server::start(answer);
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
@@ -36,7 +41,7 @@ pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Syn
         trusted: false,
         via: None,
         withheld: Default::default(),
-        namespace: NAMESPACE.to_owned(),
+        namespace: namespace.to_owned(),
     };
     (Cluster::open(&access).await.unwrap(), server)
 }
@@ -184,10 +189,10 @@ async fn a_long_list_comes_in_parts() {
     assert_eq!(cluster.node("a").await, Ok(None));
 }
 
-/// A server with a map in the former namespace, written by `manager`.
-fn with_former_map(manager: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
-    let former = "/api/v1/namespaces/forge-system/configmaps/forge-applied-lab";
-    move |asked| match (asked.method.as_str(), asked.path.starts_with(former)) {
+/// A server with a map in a namespace, written by `manager`.
+fn with_map(namespace: &'static str, manager: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
+    let map = format!("/api/v1/namespaces/{namespace}/configmaps/forge-applied-lab");
+    move |asked| match (asked.method.as_str(), asked.path.starts_with(&map)) {
         ("GET", true) => {
             let metadata =
                 json!({ "name": "forge-applied-lab", "uid": "u-1", "managedFields": [{ "manager": manager }] });
@@ -203,7 +208,7 @@ fn with_former_map(manager: &'static str) -> impl Fn(&Request) -> Reply + Send +
 
 #[tokio::test]
 async fn records_in_the_former_namespace_are_read_and_moved() {
-    let (cluster, server) = api(with_former_map("forge")).await;
+    let (cluster, server) = api(with_map("forge-system", "forge")).await;
     let found = cluster.read_own("ConfigMap", "forge-applied-lab").await.unwrap_or_default().expect("the map");
     assert_eq!(found["data"], json!({ "a.0123456789ab.json": "1" }));
     let moved = cluster.move_former("lab").await.unwrap_or_default();
@@ -226,8 +231,25 @@ async fn records_in_the_former_namespace_are_read_and_moved() {
 
 #[tokio::test]
 async fn what_another_product_keeps_there_is_left_alone() {
-    let (cluster, server) = api(with_former_map("other-operator")).await;
+    let (cluster, server) = api(with_map("forge-system", "other-operator")).await;
     assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
+    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
+    assert!(server.asked().iter().all(|asked| asked.method == "GET"));
+}
+
+/// Two inventories may give their clusters the same name: one uses the default namespace, the other names its own.
+#[tokio::test]
+async fn records_in_the_default_namespace_stay_with_the_inventory_that_uses_it() {
+    let (cluster, server) = api_for("team-b", with_map(NAMESPACE, "forge")).await;
+    assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
+    assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
+    assert!(server.asked().iter().all(|asked| asked.method == "GET" && !asked.path.contains(NAMESPACE)));
+    // Those of earlier versions come along wherever the inventory keeps its own.
+    let (cluster, _server) = api_for("team-b", with_map("forge-system", "forge")).await;
+    let moved = cluster.move_former("lab").await.unwrap_or_default();
+    assert_eq!(moved, ["ConfigMap forge-applied-lab from forge-system to team-b"]);
+    // An inventory may keep its own there.
+    let (cluster, server) = api_for("forge-system", with_map(NAMESPACE, "forge")).await;
     assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }
