@@ -42,17 +42,14 @@ impl<'i> Layout<'i> {
 
     /// Moves to the hosts what forge would resolve otherwise than Ansible.
     fn spread(&mut self, reading: &mut Reading) {
-        let effective: IndexMap<String, Layer> =
-            self.inventory.hosts.keys().map(|host| (host.clone(), self.layers.effective(host))).collect();
         let slots: BTreeSet<Slot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
         for slot in slots {
             let same = |host: &String| {
                 let resolved = self.resolved(host, &slot);
-                let wanted = effective.get(host).and_then(|layer| layer.get(&slot)).cloned().flatten();
-                resolved.is_ok_and(|value| value == wanted)
+                resolved.is_ok_and(|value| value.as_ref() == self.layers.effective(host, &slot))
             };
             if slot == Slot::Address || !self.hosts.keys().all(same) {
-                self.move_to_hosts(&slot, &effective, reading);
+                self.move_to_hosts(&slot, reading);
             }
         }
     }
@@ -78,13 +75,13 @@ impl<'i> Layout<'i> {
         }
     }
 
-    fn move_to_hosts(&mut self, slot: &Slot, effective: &IndexMap<String, Layer>, reading: &mut Reading) {
+    fn move_to_hosts(&mut self, slot: &Slot, reading: &mut Reading) {
         let from: Vec<String> =
             self.groups.iter().filter(|(_, layer)| layer.contains_key(slot)).map(|(name, _)| name.clone()).collect();
         self.groups.values_mut().for_each(|layer| drop(layer.shift_remove(slot)));
         for (host, layer) in &mut self.hosts {
             layer.shift_remove(slot);
-            if let Some(value) = effective.get(host).and_then(|layer| layer.get(slot)) {
+            if let Some(value) = self.layers.effective_layer(host).and_then(|layer| layer.get(slot)) {
                 layer.insert(slot.clone(), value.clone());
             }
         }

@@ -1,10 +1,12 @@
 //! What a host's variables come to in Ansible: which layer wins.
 
 use super::settings::{Meaning, Slot, meaning};
-use super::{Inventory, Known, Reading, Var, Vars, template};
+use super::template::{self, NOT_CARRIED, TemplateBudget};
+use super::{Inventory, Known, Reading, Var, Vars};
+use crate::diag::Span;
 use crate::model::Value;
 use indexmap::IndexMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Values by where they go; `None` is one that cannot be carried and still hides what lies below.
 pub(super) type Layer = IndexMap<Slot, Option<Value>>;
@@ -20,6 +22,9 @@ enum LayerValue {
 /// A layer as it is written: templates are resolved when it is known for whom.
 type WrittenLayer = IndexMap<Slot, LayerValue>;
 
+/// A template of a layer, by the name and the place of its variable, and why it is not resolved there.
+type TemplateOutcome = ((String, Span), Option<&'static str>);
+
 /// Every layer of an inventory, in forge's terms.
 pub(super) struct Layers {
     /// By group: what the inventory itself says, and what `group_vars` says.
@@ -27,6 +32,10 @@ pub(super) struct Layers {
     hosts: BTreeMap<String, WrittenLayer>,
     /// Every group of a host but `all`, the weakest first.
     of_host: BTreeMap<String, Vec<String>>,
+    /// What holds for a host in the end. Resolved once, so that all who ask get the same within one budget.
+    effective: BTreeMap<String, Layer>,
+    /// What a group says by itself. Its templates read its own variables.
+    of_group: BTreeMap<String, Layer>,
 }
 
 impl Layers {
@@ -44,25 +53,25 @@ impl Layers {
             (name.clone(), own)
         });
         let hosts = hosts.collect();
-        let layers = Self { groups, hosts, of_host: of_hosts(inventory) };
-        layers.list_unresolved(reading);
+        let (effective, of_group) = (BTreeMap::new(), BTreeMap::new());
+        let mut layers = Self { groups, hosts, of_host: of_hosts(inventory), effective, of_group };
+        layers.resolve_all(reading);
         layers
     }
 
     /// Returns what a host itself says. Its templates read all that holds for it.
     pub fn host(&self, name: &str) -> Layer {
-        let effective = self.effective(name);
         let value = |slot: &Slot, held: &LayerValue| match held {
             LayerValue::Value(value) => value.clone(),
-            LayerValue::Template(..) => effective.get(slot).cloned().flatten(),
+            LayerValue::Template(..) => self.effective(name, slot).cloned(),
         };
         let written = self.hosts.get(name).into_iter().flatten();
         written.map(|(slot, held)| (slot.clone(), value(slot, held))).collect()
     }
 
-    /// Returns what a group says by itself. Its templates read its own variables.
+    /// Returns what a group says by itself.
     pub fn group(&self, name: &str) -> Layer {
-        resolve(self.written_of_group(name))
+        self.of_group.get(name).cloned().unwrap_or_default()
     }
 
     fn written_of_group(&self, name: &str) -> WrittenLayer {
@@ -74,31 +83,35 @@ impl Layers {
 
     /// Returns whether a group gives a slot by a template.
     pub fn has_template(&self, group: &str, slot: &Slot) -> bool {
-        matches!(self.written_of_group(group).get(slot), Some(LayerValue::Template(..)))
+        let held = self.groups.get(group).and_then(|(own, files)| files.get(slot).or_else(|| own.get(slot)));
+        matches!(held, Some(LayerValue::Template(..)))
     }
 
-    /// Lists the templates that some host needs and that are not resolved there; those that no host needs, where their own
-    /// group does not resolve them.
-    fn list_unresolved(&self, reading: &mut Reading) {
-        let mut resolved: BTreeMap<(String, String), bool> = BTreeMap::new();
-        let mut judge = |written: &WrittenLayer, only_new: bool| {
-            let layer = resolve(written.clone());
-            for (slot, held) in written {
-                let LayerValue::Template(name, var) = held else { continue };
-                let key = (name.clone(), reading.place(var.span));
-                let is_resolved = layer.get(slot).is_some_and(Option::is_some);
-                match resolved.get_mut(&key) {
-                    Some(known) if !only_new => *known &= is_resolved,
-                    Some(_) => {}
-                    None => drop(resolved.insert(key, is_resolved)),
-                }
+    /// Resolves the templates of all hosts and groups. Lists those that some host needs and that are not resolved
+    /// there; those that no host needs, where their own group does not resolve them.
+    fn resolve_all(&mut self, reading: &mut Reading) {
+        let mut budget = TemplateBudget::of_inventory();
+        let mut outcomes: HashMap<(String, Span), Option<&'static str>> = HashMap::new();
+        let (mut effective, mut of_group) = (BTreeMap::new(), BTreeMap::new());
+        for host in self.hosts.keys() {
+            let (layer, templates) = resolve(self.written_effective(host), &mut budget);
+            for (template, lost) in templates {
+                let known = outcomes.entry(template).or_insert(None);
+                *known = known.or(lost);
             }
-        };
-        self.hosts.keys().for_each(|host| judge(&self.written_effective(host), false));
-        self.groups.keys().for_each(|group| judge(&self.written_of_group(group), true));
-        for ((name, place), _) in resolved.into_iter().filter(|(_, resolved)| !resolved) {
-            reading.differs(format!("`{name}` {}", template::NOT_CARRIED), place);
+            effective.insert(host.clone(), layer);
         }
+        for group in self.groups.keys() {
+            let (layer, templates) = resolve(self.written_of_group(group), &mut budget);
+            for (template, lost) in templates {
+                outcomes.entry(template).or_insert(lost);
+            }
+            of_group.insert(group.clone(), layer);
+        }
+        (self.effective, self.of_group) = (effective, of_group);
+        let lost = outcomes.into_iter().filter_map(|((name, span), lost)| Some((name, span, lost?)));
+        let lost: BTreeSet<_> = lost.map(|(name, span, why)| (name, reading.place(span), why)).collect();
+        lost.into_iter().for_each(|(name, place, why)| reading.differs(format!("`{name}` {why}"), place));
     }
 
     /// Returns the groups of a host but `all`, direct and outer ones.
@@ -106,12 +119,18 @@ impl Layers {
         self.of_host.get(host).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns what holds for a host in the end. All of the inventory's own group variables come before those of
-    /// `group_vars`, so that even those of `all` in a file beat those of an inner group in the inventory.
-    pub fn effective(&self, host: &str) -> Layer {
-        resolve(self.written_effective(host))
+    /// Returns all slots of a host that hold something in the end; `None` is what cannot be carried.
+    pub fn effective_layer(&self, host: &str) -> Option<&Layer> {
+        self.effective.get(host)
     }
 
+    /// Returns what holds for a host in the end, where that can be carried.
+    pub fn effective(&self, host: &str, slot: &Slot) -> Option<&Value> {
+        self.effective.get(host)?.get(slot)?.as_ref()
+    }
+
+    /// Lays what holds for a host over each other. All of the inventory's own group variables come before those of
+    /// `group_vars`, so that even those of `all` in a file beat those of an inner group in the inventory.
     fn written_effective(&self, host: &str) -> WrittenLayer {
         let groups = self.groups_of(host);
         let mut layer = WrittenLayer::new();
@@ -124,38 +143,75 @@ impl Layers {
     }
 }
 
-/// Resolves templates by the values of their own layer, those that read others after these.
-fn resolve(written: WrittenLayer) -> Layer {
-    let (mut layer, mut open) = (Layer::new(), Vec::new());
+/// Resolves templates by the values of their own layer, each once: when all that it reads are resolved.
+fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<TemplateOutcome>) {
+    let (mut layer, mut templates) = (Layer::new(), Vec::new());
     for (slot, held) in written {
         let value = match held {
             LayerValue::Value(value) => value,
             LayerValue::Template(name, var) => {
-                open.push((slot.clone(), name, var));
+                templates.push((slot.clone(), name, var));
                 None
             }
         };
         layer.insert(slot, value);
     }
-    loop {
-        let before = open.len();
-        open.retain(|(slot, name, var)| match resolve_one(name, var, &layer) {
-            Some(value) => layer.insert(slot.clone(), Some(value)).is_none(),
-            None => true,
-        });
-        if open.len() == before {
-            return layer;
+    let (readers, mut missing) = references(&templates);
+    let mut lost = vec![Some(NOT_CARRIED); templates.len()];
+    let mut ready: VecDeque<usize> = (0..templates.len()).filter(|at| missing[*at] == 0).collect();
+    while let Some(at) = ready.pop_front() {
+        let (slot, name, var) = &templates[at];
+        match resolve_one(name, var, &layer, budget) {
+            Ok(value) => {
+                layer.insert(slot.clone(), Some(value));
+                lost[at] = None;
+            }
+            // What reads it is never ready, and not carried either.
+            Err(why) => {
+                lost[at] = Some(why);
+                continue;
+            }
+        }
+        for reader in &readers[at] {
+            missing[*reader] -= 1;
+            if missing[*reader] == 0 {
+                ready.push_back(*reader);
+            }
         }
     }
+    let outcomes = templates.into_iter().zip(lost).map(|((_, name, var), lost)| ((name, var.span), lost));
+    (layer, outcomes.collect())
 }
 
-fn resolve_one(name: &str, var: &Var, layer: &Layer) -> Option<Value> {
-    let Known::Template(value) = &var.value else { return None };
-    let find = |name: &str| layer.get(&Slot::Var(name.to_owned()))?.clone().filter(|value| !is_fraction(value));
-    let value = Known::Value(template::resolve(value, &find)?);
-    match meaning(name, &Var { value, span: var.span }) {
-        Meaning::Is(_, value) => value,
+/// Returns, for each template, those that read it, and how many references to others it has.
+fn references(templates: &[(Slot, String, Var)]) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let place = |(at, (slot, ..)): (usize, &(Slot, String, Var))| match slot {
+        Slot::Var(name) => Some((name.clone(), at)),
         _ => None,
+    };
+    let places: HashMap<String, usize> = templates.iter().enumerate().filter_map(place).collect();
+    let (mut readers, mut missing) = (vec![Vec::new(); templates.len()], vec![0; templates.len()]);
+    let mut names = Vec::new();
+    for (reader, (_, _, var)) in templates.iter().enumerate() {
+        names.clear();
+        if let Known::Template(value) = &var.value {
+            template::names(value, &mut names);
+        }
+        for read in names.iter().filter_map(|name| places.get(*name)) {
+            readers[*read].push(reader);
+            missing[reader] += 1;
+        }
+    }
+    (readers, missing)
+}
+
+fn resolve_one(name: &str, var: &Var, layer: &Layer, budget: &mut TemplateBudget) -> Result<Value, &'static str> {
+    let Known::Template(value) = &var.value else { return Err(NOT_CARRIED) };
+    let find = |name: &str| layer.get(&Slot::Var(name.to_owned()))?.as_ref().filter(|value| !is_fraction(value));
+    let value = Known::Value(template::resolve(value, &find, budget)?);
+    match meaning(name, &Var { value, span: var.span }) {
+        Meaning::Is(_, Some(value)) => Ok(value),
+        _ => Err(NOT_CARRIED),
     }
 }
 
@@ -237,4 +293,43 @@ pub(super) fn outer(inventory: &Inventory) -> BTreeMap<String, BTreeSet<String>>
         }
     }
     outer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::FileId;
+    use serde_json::json;
+    use std::time::Instant;
+
+    fn template(name: &str, value: Value) -> (Slot, LayerValue) {
+        let var = Var { value: Known::of(value), span: Span { file: FileId(0), start: 0, end: 0 } };
+        (Slot::Var(name.to_owned()), LayerValue::Template(name.to_owned(), var))
+    }
+
+    fn value(name: &str, value: Value) -> (Slot, LayerValue) {
+        (Slot::Var(name.to_owned()), LayerValue::Value(Some(value)))
+    }
+
+    /// Each template is read before the one that it needs: one at a time would be resolved by going through all again.
+    #[test]
+    fn a_long_chain_of_templates_is_resolved_in_one_pass() {
+        const LINKS: usize = 100_000;
+        let chain = |link: &dyn Fn(usize) -> Value| -> WrittenLayer {
+            let links = (0..LINKS).map(|at| template(&format!("a{at}"), link(at + 1)));
+            links.chain([value(&format!("a{LINKS}"), json!("x"))]).collect()
+        };
+        let began = Instant::now();
+        let (layer, outcomes) =
+            resolve(chain(&|next| json!(format!("{{{{ a{next} }}}}"))), &mut TemplateBudget::of_inventory());
+        assert_eq!((outcomes.len(), layer.len()), (LINKS, LINKS + 1));
+        assert!(outcomes.iter().all(|(_, lost)| lost.is_none()));
+        assert!(layer.values().all(|value| *value == Some(json!("x"))));
+        // One level more each: what nests deeper than a value may is left out, with all that reads it.
+        let (_, outcomes) =
+            resolve(chain(&|next| json!([format!("{{{{ a{next} }}}}")])), &mut TemplateBudget::of_inventory());
+        let lost = |why| outcomes.iter().filter(|(_, lost)| *lost == why).count();
+        assert_eq!((lost(None), lost(Some(template::TOO_DEEP)), lost(Some(NOT_CARRIED))), (55, 1, LINKS - 56));
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
 }

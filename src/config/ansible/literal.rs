@@ -4,9 +4,12 @@ use super::Known;
 use super::resolve11::fraction;
 use crate::model::Value;
 
+/// Brackets in brackets that Python's parser takes.
+const LEVELS: usize = 200;
+
 /// Returns the value that `text` stands for, with what is worth telling about it.
 pub(super) fn value(text: &str) -> (Known, Option<String>) {
-    let mut reader = Reader { rest: text.trim_start_matches([' ', '\t']), note: None, lost: None };
+    let mut reader = Reader { rest: text.trim_start_matches([' ', '\t']), level: 0, note: None, lost: None };
     match reader.whole() {
         Some(_) if reader.lost.is_some() => (Known::Lost(reader.lost.unwrap_or_default()), None),
         Some(value) => (Known::Value(value), reader.note),
@@ -17,6 +20,8 @@ pub(super) fn value(text: &str) -> (Known, Option<String>) {
 /// Reads a literal from its start. `None` stands for "not a literal", which makes the whole text plain text.
 struct Reader<'t> {
     rest: &'t str,
+    /// Brackets that are open.
+    level: usize,
     note: Option<String>,
     lost: Option<String>,
 }
@@ -64,7 +69,20 @@ impl<'t> Reader<'t> {
 
     fn value(&mut self) -> Option<Value> {
         self.blanks();
-        match self.rest.chars().next()? {
+        let first = self.rest.chars().next()?;
+        let is_open = matches!(first, '[' | '(' | '{');
+        if is_open && self.level == LEVELS {
+            return None;
+        }
+        // What fails ends the whole, so that the level matters no more.
+        self.level += usize::from(is_open);
+        let value = self.value_at(first)?;
+        self.level -= usize::from(is_open);
+        Some(value)
+    }
+
+    fn value_at(&mut self, first: char) -> Option<Value> {
+        match first {
             '[' => self.list('[', ']').map(|(items, _)| Value::Array(items)),
             '(' => self.list('(', ')').map(|(mut items, commas)| match (items.len(), commas) {
                 (1, 0) => items.remove(0),
@@ -343,6 +361,12 @@ mod tests {
             Some("`1.5` is a fraction in Ansible; forge has none and keeps the text")
         );
         assert!(matches!(value("{1, 2}").0, Known::Lost(_)));
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(matches!(value(&nested(200)).0, Known::Value(Value::Array(_))));
+        // Python refuses more, which makes it text; and no text may take the stack of forge.
+        for text in [nested(201), "[".repeat(1_000_000), "{1:(".repeat(1_000_000)] {
+            assert_eq!(value(&text).0, Known::Value(Value::from(text.as_str())));
+        }
         assert!(matches!(value("99999999999999999999").0, Known::Lost(_)));
     }
 

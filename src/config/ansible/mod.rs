@@ -20,12 +20,14 @@ mod tests;
 mod yaml;
 
 use super::starting::Starting;
-use crate::diag::{Diag, Diags, Sources, Span};
+use crate::diag::{Diag, Diags, FileId, Sources, Span};
 use crate::model::Value;
 use camino::Utf8Path;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 /// Something that is other than in the Ansible inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -65,6 +67,10 @@ struct Reading {
     diags: Diags,
     sources: Sources,
     differences: Vec<Difference>,
+    /// Where in the list each difference stands, with the places that it names.
+    listed: HashMap<String, (usize, HashSet<String>)>,
+    /// Where the lines of each file end: a file may have a difference in each of its lines.
+    line_ends: RefCell<HashMap<FileId, Vec<usize>>>,
 }
 
 impl Reading {
@@ -75,16 +81,26 @@ impl Reading {
     /// Lists a difference. The same one in another place is told once, with both.
     fn differs(&mut self, what: impl Into<String>, at: impl Into<String>) {
         let (what, at) = (what.into(), at.into());
-        match self.differences.iter_mut().find(|known| known.what == what) {
-            Some(known) if known.at.contains(&at) => {}
-            Some(known) => known.at.push(at),
-            None => self.differences.push(Difference { what, at: vec![at] }),
+        match self.listed.get_mut(&what) {
+            Some((known, places)) => {
+                if places.insert(at.clone()) {
+                    self.differences[*known].at.push(at);
+                }
+            }
+            None => {
+                self.listed.insert(what.clone(), (self.differences.len(), HashSet::from([at.clone()])));
+                self.differences.push(Difference { what, at: vec![at] });
+            }
         }
     }
 
     /// Returns `hosts.ini:12`.
     fn place(&self, span: Span) -> String {
-        format!("{}:{}", self.sources.path(span.file), self.sources.line_col(span).0)
+        let find = || self.sources.text(span.file).match_indices('\n').map(|(at, _)| at).collect();
+        let mut files = self.line_ends.borrow_mut();
+        let ends: &Vec<usize> = files.entry(span.file).or_insert_with(find);
+        let line = ends.partition_point(|end| *end < span.start as usize) + 1;
+        format!("{}:{line}", self.sources.path(span.file))
     }
 }
 

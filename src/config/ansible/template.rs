@@ -39,38 +39,171 @@ pub(super) fn is_in(value: &Value) -> bool {
     }
 }
 
-/// Returns a value with its templates resolved, where each of them only names variables that `find` knows.
-pub(super) fn resolve(value: &Value, find: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
-    match value {
-        Value::String(text) if scalar::is_template(text) => resolve_text(text, find),
-        Value::Array(items) => items.iter().map(|item| resolve(item, find)).collect::<Option<_>>().map(Value::Array),
-        Value::Object(map) => {
-            let pairs = map.iter().map(|(key, value)| Some((key.clone(), resolve(value, find)?)));
-            pairs.collect::<Option<_>>().map(Value::Object)
+/// Why a template is not carried whose value grows too large, nests too deep, or follows too many that grow.
+pub(super) const TOO_LARGE: &str = "is not carried: its template makes more than 1 MiB";
+pub(super) const TOO_DEEP: &str = "is not carried: its template makes more than 56 levels";
+pub(super) const TOO_MUCH: &str = "is not carried: the templates of the inventory make more than 64 MiB together";
+
+/// Bytes that one value may grow by over what is written.
+const VALUE_BYTES: usize = 1 << 20;
+/// Bytes that all values may grow by: ten thousand hosts with hundreds of templates each stay far below.
+const INVENTORY_BYTES: usize = 64 << 20;
+/// Levels of a value: an inventory of forge may have 64, with those around the value.
+const LEVELS: usize = 56;
+/// What a value takes beside its text.
+const NODE_BYTES: usize = 32;
+
+/// What the templates of an inventory may still make: forty lines, each with the one before it twice, describe more
+/// than any machine holds. What is written counts nothing, since its size is that of the files.
+pub(super) struct TemplateBudget {
+    left: usize,
+}
+
+impl TemplateBudget {
+    pub fn of_inventory() -> Self {
+        Self { left: INVENTORY_BYTES }
+    }
+}
+
+/// What one value may still take.
+struct ValueRoom<'b> {
+    /// Bytes that are written anyway.
+    written: usize,
+    growth: usize,
+    budget: &'b mut TemplateBudget,
+}
+
+impl ValueRoom<'_> {
+    /// Takes bytes before they are made. What a value took that fails in the end is not given back: trying costs time.
+    fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let more = bytes.saturating_sub(self.written);
+        self.written = self.written.saturating_sub(bytes);
+        self.growth = self.growth.checked_sub(more).ok_or(TOO_LARGE)?;
+        self.budget.left = self.budget.left.checked_sub(more).ok_or(TOO_MUCH)?;
+        Ok(())
+    }
+
+    /// Takes the bytes of a copy of a value that stands at a level.
+    fn take_value(&mut self, value: &Value, level: usize) -> Result<(), &'static str> {
+        is_within_levels(level)?;
+        self.take(own_bytes(value))?;
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.take_value(item, level + 1)),
+            Value::Object(map) => map.iter().try_for_each(|(key, value)| {
+                self.take(key.len())?;
+                self.take_value(value, level + 1)
+            }),
+            _ => Ok(()),
         }
-        plain => Some(plain.clone()),
+    }
+}
+
+fn is_within_levels(level: usize) -> Result<(), &'static str> {
+    if level > LEVELS { Err(TOO_DEEP) } else { Ok(()) }
+}
+
+/// Returns the bytes of a value without the values in it.
+fn own_bytes(value: &Value) -> usize {
+    NODE_BYTES + value.as_str().map_or(0, str::len)
+}
+
+/// Returns the bytes of a value as it is written.
+fn written_bytes(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::Array(items) => items.iter().map(written_bytes).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + written_bytes(value)).sum(),
+        _ => 0,
+    };
+    own_bytes(value) + inner
+}
+
+/// Collects the names that the templates of a value read, each as often as it is read.
+pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) if scalar::is_template(text) => {
+            let names = parse(text).into_iter().flatten().filter_map(|part| match part {
+                TemplatePart::Name(name) => Some(name),
+                TemplatePart::Text(_) => None,
+            });
+            into.extend(names);
+        }
+        Value::Array(items) => items.iter().for_each(|item| names(item, into)),
+        Value::Object(map) => map.values().for_each(|value| names(value, into)),
+        _ => {}
+    }
+}
+
+/// Returns a value with its templates resolved, where each of them only names variables that `find` knows.
+///
+/// # Errors
+/// Why it cannot be carried: it follows the variable's name.
+pub(super) fn resolve<'v>(
+    value: &Value,
+    find: &dyn Fn(&str) -> Option<&'v Value>,
+    budget: &mut TemplateBudget,
+) -> Result<Value, &'static str> {
+    let mut room = ValueRoom { written: written_bytes(value), growth: VALUE_BYTES, budget };
+    resolve_at(value, 1, find, &mut room)
+}
+
+fn resolve_at<'v>(
+    value: &Value,
+    level: usize,
+    find: &dyn Fn(&str) -> Option<&'v Value>,
+    room: &mut ValueRoom<'_>,
+) -> Result<Value, &'static str> {
+    match value {
+        Value::String(text) if scalar::is_template(text) => resolve_text(text, level, find, room),
+        Value::Array(items) => {
+            is_within_levels(level)?;
+            room.take(own_bytes(value))?;
+            items.iter().map(|item| resolve_at(item, level + 1, find, room)).collect::<Result<_, _>>().map(Value::Array)
+        }
+        Value::Object(map) => {
+            is_within_levels(level)?;
+            room.take(own_bytes(value))?;
+            let mut pairs = serde_json::Map::new();
+            for (key, value) in map {
+                room.take(key.len())?;
+                pairs.insert(key.clone(), resolve_at(value, level + 1, find, room)?);
+            }
+            Ok(Value::Object(pairs))
+        }
+        plain => {
+            room.take_value(plain, level)?;
+            Ok(plain.clone())
+        }
     }
 }
 
 /// A text that is one template has the type of its variable; between other text, text and whole numbers are written out.
-fn resolve_text(text: &str, find: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
-    let parts = parse(text)?;
+fn resolve_text<'v>(
+    text: &str,
+    level: usize,
+    find: &dyn Fn(&str) -> Option<&'v Value>,
+    room: &mut ValueRoom<'_>,
+) -> Result<Value, &'static str> {
+    let parts = parse(text).ok_or(NOT_CARRIED)?;
     if let [TemplatePart::Name(name)] = parts.as_slice() {
-        return find(name);
+        let value = find(name).ok_or(NOT_CARRIED)?;
+        room.take_value(value, level)?;
+        return Ok(value.clone());
     }
+    room.take(NODE_BYTES)?;
     let mut out = String::new();
+    let mut push = |text: &str| room.take(text.len()).map(|()| out.push_str(text));
     for part in parts {
         match part {
-            TemplatePart::Text(text) => out.push_str(text),
-            TemplatePart::Name(name) => match find(name)? {
-                Value::String(text) => out.push_str(&text),
-                Value::Number(number) if number.is_i64() => out.push_str(&number.to_string()),
-                _ => return None,
+            TemplatePart::Text(text) => push(text)?,
+            TemplatePart::Name(name) => match find(name).ok_or(NOT_CARRIED)? {
+                Value::String(text) => push(text)?,
+                Value::Number(number) if number.is_i64() => push(&number.to_string())?,
+                _ => return Err(NOT_CARRIED),
             },
         }
     }
     // Ansible renders no result again; forge would refuse it as a template.
-    Some(out).filter(|out| !scalar::is_template(out)).map(Value::from)
+    if scalar::is_template(&out) { Err(NOT_CARRIED) } else { Ok(Value::from(out)) }
 }
 
 enum TemplatePart<'t> {
@@ -107,15 +240,9 @@ mod tests {
 
     #[test]
     fn only_names_that_are_known_are_resolved() {
-        let find = |name: &str| match name {
-            "a" => Some(json!("/srv")),
-            "n" => Some(json!(80)),
-            "on" => Some(json!(true)),
-            "l" => Some(json!([1])),
-            // Whatever an inventory says, Ansible's own wins.
-            "inventory_hostname" => Some(json!("x")),
-            _ => None,
-        };
+        // Whatever an inventory says, Ansible's own wins.
+        let known = json!({ "a": "/srv", "n": 80, "on": true, "l": [1], "inventory_hostname": "x" });
+        let find = |name: &str| known.get(name);
         for (text, resolved) in [
             (json!("{{ a }}/x"), Some(json!("/srv/x"))),
             (json!("{{a}}:{{ n }}"), Some(json!("/srv:80"))),
@@ -135,7 +262,30 @@ mod tests {
             (json!("{{ 'a' }}"), None),
             (json!("{{ inventory_hostname }}"), None),
         ] {
-            assert_eq!(resolve(&text, &find), resolved, "{text}");
+            let found = resolve(&text, &find, &mut TemplateBudget::of_inventory());
+            assert_eq!(found, resolved.ok_or(NOT_CARRIED), "{text}");
         }
+    }
+
+    #[test]
+    fn what_templates_make_is_bounded_before_it_is_made() {
+        let nested = (0..50).fold(json!("x"), |inner, _| json!([inner]));
+        let known = json!({ "text": "x".repeat(1000), "list": vec!["x"; 100], "nested": nested });
+        let find = |name: &str| known.get(name);
+        let mut budget = TemplateBudget::of_inventory();
+        let mut made = |value: &Value| resolve(value, &find, &mut budget).map(|value| written_bytes(&value));
+        assert_eq!(made(&Value::from("{{ text }}".repeat(1000))), Ok(NODE_BYTES + 1_000_000));
+        assert_eq!(made(&Value::from("{{ text }}".repeat(1100))), Err(TOO_LARGE));
+        assert_eq!(made(&json!(vec!["{{ list }}"; 1000])), Err(TOO_LARGE));
+        assert_eq!(made(&json!({ "a": vec!["{{ list }}"; 1000] })), Err(TOO_LARGE));
+        assert!(made(&json!([[[["{{ nested }}"]]]])).is_ok());
+        assert_eq!(made(&json!([[[[[["{{ nested }}"]]]]]])), Err(TOO_DEEP));
+        // What is written counts for nothing, however much it is.
+        let long = json!(["y".repeat(3 << 20), "{{ text }}"]);
+        assert!((0..100).all(|_| made(&long).is_ok()));
+        let all = (0..100).map(|_| made(&Value::from("{{ text }}".repeat(1000)))).collect::<Vec<_>>();
+        assert_eq!((all[0].is_ok(), &all[99]), (true, &Err(TOO_MUCH)));
+        assert_eq!(made(&json!("{{ text }}{{ text }}")), Err(TOO_MUCH));
+        assert!(made(&json!("{{ nested }} is no text")).is_err_and(|why| why == NOT_CARRIED));
     }
 }

@@ -89,6 +89,37 @@ fn templates_of_known_variables_are_resolved_for_each_host() {
     assert_eq!(said.iter().filter(|line| line.contains("holds a template")).count(), 3, "{said:?}");
 }
 
+/// A few lines may describe more than any machine holds.
+#[test]
+fn templates_that_grow_without_end_are_listed_and_the_others_carried() {
+    let doubled = |at: usize| format!("a{at}: \"{{{{ a{0} }}}}{{{{ a{0} }}}}\"\n", at - 1);
+    let pairs = |at: usize| format!("a{at}: [\"{{{{ a{0} }}}}\", \"{{{{ a{0} }}}}\"]\n", at - 1);
+    let nested = |at: usize| format!("a{at}: [\"{{{{ a{} }}}}\"]\n", at - 1);
+    let large = "is not carried: its template makes more than 1 MiB";
+    let deep = "is not carried: its template makes more than 56 levels";
+    type Link<'l> = &'l dyn Fn(usize) -> String;
+    let cases: [(Link<'_>, usize, &str); 3] = [(&doubled, 40, large), (&pairs, 40, large), (&nested, 2000, deep)];
+    for (link, links, why) in cases {
+        let mut vars = "a0: xxxx\n".to_owned();
+        (1..=links).for_each(|at| vars.push_str(&link(at)));
+        vars.push_str("fine: \"{{ a0 }}/x\"\n");
+        let began = std::time::Instant::now();
+        let (mut carried, mut said) = (IndexMap::new(), Vec::new());
+        let used = allocation_counter::measure(|| {
+            let (starting, differences) =
+                convert(&[("hosts", "[web]\nw1\nw2\n"), ("group_vars/all.yml", vars.as_str())]);
+            (carried, said) = (starting.groups["all"].vars.clone(), differences);
+        });
+        assert_eq!(carried["fine"], json!("xxxx/x"));
+        let first = (1..=links).find(|at| !carried.contains_key(&format!("a{at}"))).unwrap();
+        assert!((10..60).contains(&first), "{first}");
+        assert!(said.contains(&format!("group_vars/all.yml:{}: `a{first}` {why}", first + 1)), "{first}: {said:?}");
+        assert_eq!(said.len(), links + 1 - first, "each is named");
+        assert!(used.bytes_max < 200 << 20, "{} bytes", used.bytes_max);
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+}
+
 /// A value that cannot be carried must not let a weaker one shine through.
 #[test]
 fn a_lost_value_still_hides_the_one_below() {
