@@ -8,9 +8,10 @@ use crate::model::HostName;
 use crate::plan::StepPlan;
 use crate::view::fold::fold;
 use crate::view::{count, escape};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::hash::{Hash, Hasher};
 
 /// Fewer different texts are shown whole.
 const TEXTS: usize = 3;
@@ -54,30 +55,22 @@ pub fn fold_host_values(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     folded
 }
 
-/// Folds the texts of one step. Each joins the first that it differs from by values alone.
+/// Folds the texts of one step. Each joins those that it differs from by values alone.
 fn fold_step(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
-    let mut buckets: Vec<Vec<(Group<'_>, Vec<Word<'_>>)>> = Vec::new();
+    let mut buckets: IndexMap<TextShape<'_>, Vec<Group<'_>>> = IndexMap::new();
     for group in groups {
-        let words = words(group.step);
-        let fits = |bucket: &&mut Vec<(Group<'_>, Vec<Word<'_>>)>| {
-            let (first, own) = &bucket[0];
-            is_alike(first.step, group.step) && own.len() == words.len() && own.iter().zip(&words).all(Word::fits)
-        };
-        match buckets.iter_mut().find(fits) {
-            Some(bucket) => bucket.push((group, words)),
-            None => buckets.push(vec![(group, words)]),
-        }
+        buckets.entry(TextShape(group.step)).or_default().push(group);
     }
-    buckets.into_iter().flat_map(merge).collect()
+    buckets.into_values().flat_map(merge).collect()
 }
 
 /// Makes one of the texts of a bucket, unless they are too few or too different.
-fn merge<'a>(bucket: Vec<(Group<'a>, Vec<Word<'a>>)>) -> Vec<FoldedStep<'a>> {
+fn merge(bucket: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     let values = if bucket.len() < TEXTS { Vec::new() } else { differing(&bucket) };
-    if values.is_empty() || values.len() > VALUES {
-        return bucket.into_iter().map(|(group, _)| alone(group)).collect();
+    if values.is_empty() {
+        return bucket.into_iter().map(alone).collect();
     }
-    let mut groups = bucket.into_iter().map(|(group, _)| group);
+    let mut groups = bucket.into_iter();
     let Some(mut group) = groups.next() else { return Vec::new() };
     let shown = group.hosts[0];
     groups.for_each(|other| group.hosts.extend(other.hosts));
@@ -88,53 +81,148 @@ fn alone(group: Group<'_>) -> FoldedStep<'_> {
     FoldedStep { shown: group.hosts[0], group, values: Vec::new() }
 }
 
-/// Returns the words in which texts differ; places that differ alike are one value.
-fn differing<'a>(bucket: &[(Group<'a>, Vec<Word<'a>>)]) -> Vec<HostValue<'a>> {
-    let columns: Vec<Vec<&'a str>> =
-        (0..bucket[0].1.len()).map(|at| bucket.iter().map(|(_, words)| words[at].text).collect()).collect();
+/// Returns the words in which texts of one shape differ; places that differ alike are one value. None where they are
+/// more than [`VALUES`].
+fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
+    let [first, others @ ..] = bucket else { return Vec::new() };
+    let shown: Vec<Word<'a>> = words(first.step).collect();
+    let Some(Columns { of_words, constant }) = compare(&shown, others) else { return Vec::new() };
     // A word that stands twice in a line, and differs otherwise there, is told by its number.
-    let mut meant: HashMap<(&str, &str), &[&str]> = HashMap::new();
-    let mut unclear: HashSet<(&str, &str)> = HashSet::new();
-    for (first, column) in bucket[0].1.iter().zip(&columns) {
-        if *meant.entry((&*first.place, first.text)).or_insert(column.as_slice()) != column.as_slice() {
-            unclear.insert((&*first.place, first.text));
+    let mut meant: HashMap<(WordPlace<'a>, &str), usize> = HashMap::new();
+    let mut unclear: HashSet<(WordPlace<'a>, &str)> = HashSet::new();
+    for (word, column) in shown.iter().zip(&of_words) {
+        if *meant.entry((word.place, word.text)).or_insert(*column) != *column {
+            unclear.insert((word.place, word.text));
         }
     }
-    let mut values: IndexMap<Vec<&'a str>, Vec<String>> = IndexMap::new();
-    for (first, column) in bucket[0].1.iter().zip(&columns) {
-        if column.iter().all(|word| *word == first.text) {
-            continue;
-        }
-        let place = match unclear.contains(&(&*first.place, first.text)) {
-            true => format!("{}, word {}", first.place, first.number),
-            false => first.place.clone(),
+    // By column: the first word in it, and the places of all.
+    let mut values: IndexMap<usize, (usize, IndexSet<String>)> = IndexMap::new();
+    for (at, (word, column)) in shown.iter().zip(&of_words).enumerate().filter(|(_, (_, column))| **column >= constant)
+    {
+        let place = match unclear.contains(&(word.place, word.text)) {
+            true => format!("{}, word {}", word.place, word.number),
+            false => word.place.to_string(),
         };
-        let places = values.entry(column.clone()).or_default();
-        if !places.contains(&place) {
-            places.push(place);
+        values.entry(*column).or_insert_with(|| (at, IndexSet::new())).1.insert(place);
+    }
+    // Texts are cut once more rather than kept: ten thousand of them are more than the rest of a plan.
+    let mut of_hosts: Vec<Vec<(&'a HostName, &'a str)>> = vec![Vec::new(); values.len()];
+    for group in bucket {
+        let mut own = words(group.step).enumerate();
+        for ((first, _), of_hosts) in values.values().zip(&mut of_hosts) {
+            // First words stand in the order of the text, so that one pass finds them all.
+            if let Some((_, word)) = own.find(|(at, _)| at == first) {
+                of_hosts.extend(group.hosts.iter().map(|host| (*host, word.text)));
+            }
         }
     }
-    let of_hosts = |column: Vec<&'a str>| {
-        let each = bucket.iter().zip(column);
-        each.flat_map(|((group, _), word)| group.hosts.iter().map(move |host| (*host, word))).collect()
-    };
-    values.into_iter().map(|(column, places)| HostValue { places, words: of_hosts(column) }).collect()
+    let all = values.into_values().zip(of_hosts);
+    all.map(|((_, places), words)| HostValue { places: places.into_iter().collect(), words }).collect()
 }
 
-/// Everything but text: what a reader takes for the same step.
-fn is_alike(one: &StepPlan, other: &StepPlan) -> bool {
-    let shape = |step: &StepPlan| {
-        let changes: Vec<_> = step.changes.iter().map(|change| (change.attribute.clone(), change.secret)).collect();
-        (step.kind.clone(), step.verdict, step.disruption, step.scope, step.place.clone(), changes)
-    };
-    let rest = |step: &StepPlan| (step.hint.clone(), step.envelope.clone(), step.waits_for.clone(), step.held.clone());
-    shape(one) == shape(other) && rest(one) == rest(other)
+/// Which words of a text differ alike in all others: they are in one column.
+struct Columns {
+    /// The column of each word of the first text.
+    of_words: Vec<usize>,
+    /// Columns below it are of words that are the same in all texts.
+    constant: usize,
+}
+
+/// Compares texts of one shape with the first of them. `None` where they differ in more than [`VALUES`] ways.
+fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
+    let mut texts: HashMap<&str, usize> = HashMap::new();
+    let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
+    for word in shown {
+        let next = texts.len();
+        of_words.push(*texts.entry(word.text).or_insert(next));
+    }
+    let constant = texts.len();
+    let mut columns = constant;
+    for group in others {
+        // Words that were alike so far stay so where this text has the same word for them.
+        let mut parted: HashMap<(usize, &str), usize> = HashMap::new();
+        for ((word, own), column) in shown.iter().zip(words(group.step)).zip(&mut of_words) {
+            if own.text != word.text {
+                *column = *parted.entry((*column, own.text)).or_insert_with(|| {
+                    columns += 1;
+                    columns
+                });
+            }
+        }
+        let mut differing: Vec<usize> = Vec::new();
+        for column in of_words.iter().filter(|column| **column >= constant) {
+            if !differing.contains(column) {
+                differing.push(*column);
+            }
+            if differing.len() > VALUES {
+                return None;
+            }
+        }
+    }
+    Some(Columns { of_words, constant })
+}
+
+/// A step as a key: equal where a reader takes it for the same but for values of hosts.
+struct TextShape<'a>(&'a StepPlan);
+
+impl PartialEq for TextShape<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, other) = (self.0, other.0);
+        around(one) == around(other)
+            && changes(one).eq(changes(other))
+            && words(one).map(Word::shape).eq(words(other).map(Word::shape))
+    }
+}
+
+impl Eq for TextShape<'_> {}
+
+impl Hash for TextShape<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        around(self.0).hash(state);
+        changes(self.0).for_each(|change| change.hash(state));
+        words(self.0).for_each(|word| word.shape().hash(state));
+    }
+}
+
+/// Everything of a step but text and changes.
+fn around(step: &StepPlan) -> impl Hash + Eq + use<'_> {
+    let rest = (&step.hint, &step.envelope, &step.waits_for, &step.held);
+    (&step.kind, step.verdict, step.disruption, step.scope, &step.place, rest)
+}
+
+fn changes(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
+    step.changes.iter().map(|change| (change.attribute.as_str(), change.secret))
+}
+
+/// Where a word stands. Written out only where it is shown: a plan has millions of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum WordPlace<'a> {
+    Title,
+    Reason,
+    /// What was seen of an attribute.
+    Before(&'a str),
+    /// What is desired of it.
+    After(&'a str),
+    /// A line of its diff, counted from 1.
+    Line(&'a str, usize),
+}
+
+impl fmt::Display for WordPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Title => f.write_str("title"),
+            Self::Reason => f.write_str("reason"),
+            Self::Before(attribute) => write!(f, "{attribute} before"),
+            Self::After(attribute) => write!(f, "{attribute} after"),
+            Self::Line(attribute, number) => write!(f, "{attribute} line {number}"),
+        }
+    }
 }
 
 /// A word of a step's text, or what stands between two.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Word<'a> {
-    place: String,
+    place: WordPlace<'a>,
     /// Which word of its place it is, counted from 1; 0 for what stands between two.
     number: usize,
     text: &'a str,
@@ -142,51 +230,66 @@ struct Word<'a> {
     is_value: bool,
 }
 
-impl Word<'_> {
-    fn fits((one, other): (&Word<'_>, &Word<'_>)) -> bool {
-        one.place == other.place && one.is_value == other.is_value && (one.is_value || one.text == other.text)
+impl<'a> Word<'a> {
+    /// Returns what it has in common with the word of another host there.
+    fn shape(self) -> (WordPlace<'a>, Option<&'a str>) {
+        (self.place, (!self.is_value).then_some(self.text))
     }
 }
 
 /// Cuts all text of a step that is shown.
-fn words(step: &StepPlan) -> Vec<Word<'_>> {
-    let mut out = Vec::new();
-    cut("title", step.title.raw(), &mut out);
-    cut("reason", step.reason.raw(), &mut out);
-    for change in &step.changes {
-        let name = &change.attribute;
+fn words(step: &StepPlan) -> impl Iterator<Item = Word<'_>> {
+    let head = [(WordPlace::Title, step.title.raw()), (WordPlace::Reason, step.reason.raw())];
+    let changes = step.changes.iter().flat_map(|change| {
+        let name = change.attribute.as_str();
         // Next to a diff the values are not shown: they are sizes and digests that follow from it.
-        for (when, text) in [("before", &change.from), ("after", &change.to)] {
-            let text = text.as_ref().filter(|_| change.diff.is_none());
-            text.iter().for_each(|text| cut(&format!("{name} {when}"), text.raw(), &mut out));
-        }
+        let values = [(WordPlace::Before(name), &change.from), (WordPlace::After(name), &change.to)];
+        let values = values.into_iter().filter(move |_| change.diff.is_none());
+        let values = values.filter_map(|(place, text)| Some(WordCutter::new(place, text.as_ref()?.raw())));
         let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n')).enumerate();
-        lines.for_each(|(at, line)| cut_line(&format!("{name} line {}", at + 1), line, &mut out));
+        values.chain(lines.map(move |(at, line)| WordCutter::of_line(WordPlace::Line(name, at + 1), line)))
+    });
+    head.into_iter().map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
+}
+
+/// Cuts a text into its words.
+struct WordCutter<'a> {
+    place: WordPlace<'a>,
+    /// The sign of a line, which comes first.
+    sign: Option<&'a str>,
+    /// What is not cut yet. Even an empty text has a place, so that none takes another's.
+    rest: Option<&'a str>,
+    words: usize,
+}
+
+impl<'a> WordCutter<'a> {
+    fn new(place: WordPlace<'a>, text: &'a str) -> Self {
+        Self { place, sign: None, rest: Some(text), words: 0 }
     }
-    out
+
+    /// Cuts a line of a diff: its sign is no word, and the head of a hunk is one piece.
+    fn of_line(place: WordPlace<'a>, line: &'a str) -> Self {
+        let sign = usize::from(line.starts_with(['+', '-', ' ']));
+        let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
+        Self { sign: Some(sign), ..Self::new(place, rest) }
+    }
 }
 
-/// Cuts a line of a diff: its sign is no word, and the head of a hunk is one piece.
-fn cut_line<'a>(place: &str, line: &'a str, out: &mut Vec<Word<'a>>) {
-    let sign = usize::from(line.starts_with(['+', '-', ' ']));
-    let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
-    out.push(Word { place: place.to_owned(), number: 0, text: sign, is_value: false });
-    cut(place, rest, out);
-}
+impl<'a> Iterator for WordCutter<'a> {
+    type Item = Word<'a>;
 
-fn cut<'a>(place: &str, text: &'a str, out: &mut Vec<Word<'a>>) {
-    let (mut rest, mut words) = (text, 0);
-    // Even an empty text has a place, so that none takes another's.
-    loop {
-        let first = rest.chars().next().is_some_and(is_of_word);
-        let end = rest.find(|c| is_of_word(c) != first).unwrap_or(rest.len());
-        let (text, after) = rest.split_at(end);
-        words += usize::from(first);
-        out.push(Word { place: place.to_owned(), number: if first { words } else { 0 }, text, is_value: first });
-        rest = after;
-        if rest.is_empty() {
-            return;
+    fn next(&mut self) -> Option<Word<'a>> {
+        let place = self.place;
+        if let Some(text) = self.sign.take() {
+            return Some(Word { place, number: 0, text, is_value: false });
         }
+        let rest = self.rest?;
+        let is_value = rest.chars().next().is_some_and(is_of_word);
+        let end = rest.find(|c| is_of_word(c) != is_value).unwrap_or(rest.len());
+        let (text, after) = rest.split_at(end);
+        self.rest = (!after.is_empty()).then_some(after);
+        self.words += usize::from(is_value);
+        Some(Word { place, number: if is_value { self.words } else { 0 }, text, is_value })
     }
 }
 

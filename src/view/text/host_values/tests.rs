@@ -29,7 +29,7 @@ fn described(steps: Vec<StepPlan>, verbose: bool) -> Vec<Vec<String>> {
 
 /// Returns the whole text of a step.
 fn text(step: &StepPlan) -> String {
-    words(step).iter().map(|word| word.text).collect()
+    words(step).map(|word| word.text).collect()
 }
 
 /// Makes the text of a host as a reader does: from what is shown, and the words that differ there.
@@ -38,7 +38,8 @@ fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
         let numbered = format!("{}, word {}", word.place, word.number);
         let meant = |value: &&HostValue<'_>| {
             let shown = value.words.iter().find(|(of, _)| *of == folded.shown).map(|(_, word)| *word);
-            value.places.contains(&numbered) || (value.places.contains(&word.place) && shown == Some(word.text))
+            let place = word.place.to_string();
+            value.places.contains(&numbered) || (value.places.contains(&place) && shown == Some(word.text))
         };
         let value = folded.values.iter().find(meant).filter(|_| word.is_value);
         value
@@ -46,7 +47,7 @@ fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
             .map_or(word.text, |(_, own)| *own)
             .to_owned()
     };
-    words(folded.group.step).iter().map(own).collect()
+    words(folded.group.step).map(|word| own(&word)).collect()
 }
 
 #[test]
@@ -85,6 +86,45 @@ fn a_word_that_stands_twice_is_told_by_its_number() {
     let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
     let shown = described((1..=3).map(own).collect(), false);
     assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
+}
+
+/// Ten thousand hosts with a file of their own must not take what their texts take many times over.
+#[test]
+fn many_long_texts_are_folded_without_a_copy_of_their_words() {
+    let own = |host: usize| {
+        let lines = (0..200).map(|at| format!("+gpu{host:04} {at}\n")).collect::<String>();
+        step("/etc/x", &format!("@@ -0,0 +1,200 @@\n{lines}"))
+    };
+    let plan = sample::plan((0..2000).map(|at| sample::observed(&format!("gpu{at:04}"), vec![own(at)])).collect());
+    let groups = group::steps(&plan, StepPlan::acts);
+    let mut folded = Vec::new();
+    let used = allocation_counter::measure(|| folded = fold_host_values(groups));
+    assert_eq!(folded.len(), 1);
+    let [value] = folded[0].values.as_slice() else { panic!("{:?}", folded[0].values) };
+    assert_eq!((value.places.len(), value.words.len()), (200, 2000));
+    assert!(folded[0].describe_values(false)[1].ends_with(": the name of the host"), "{:?}", value.places);
+    assert!(used.bytes_max < 8 << 20, "{} bytes", used.bytes_max);
+    assert!(used.count_total < 2000 * 50, "{} allocations", used.count_total);
+}
+
+/// Each is compared with those alone that it may be folded with.
+#[test]
+fn many_texts_of_which_none_is_like_another_cost_little_each() {
+    let own = |host: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{}=\n", "+".repeat(host)));
+    let other = |host: usize| {
+        let words = (0..20).map(|at| format!(" w{host}x{at}")).collect::<String>();
+        step("/etc/x", &format!("@@ -0,0 +1 @@\n+{words}\n"))
+    };
+    for make in [&own as &dyn Fn(usize) -> StepPlan, &other] {
+        let plan = sample::plan((0..2000).map(|at| sample::observed(&format!("gpu{at:04}"), vec![make(at)])).collect());
+        let groups = group::steps(&plan, StepPlan::acts);
+        let mut folded = Vec::new();
+        let used = allocation_counter::measure(|| folded = fold_host_values(groups));
+        assert_eq!(folded.len(), 2000, "all are shown whole");
+        assert!(folded.iter().all(|step| step.values.is_empty()));
+        assert!(used.bytes_max < 8 << 20, "{} bytes", used.bytes_max);
+        assert!(used.count_total < 2000 * 20, "{} allocations", used.count_total);
+    }
 }
 
 #[test]
