@@ -1,6 +1,7 @@
 //! `nftables`: a table of the packet filter, in the kernel now and loaded at every boot.
 
 mod listing;
+mod rules;
 
 use self::listing::Listings;
 use super::body::{Body, Target, bare};
@@ -33,7 +34,8 @@ and both tables are printed by the same `nft`. Counters, and the elements of set
 (`flags dynamic`, `flags timeout`), are not compared. A flush, a missing rule and an added rule are found alike, and
 the difference is shown line by line.
 
-Other tables are neither read nor changed. A rule of this table cannot allow what another table drops.
+Other tables are neither read nor changed: `rules` that close a brace too many, or that `include` a file, are refused before any
+host is asked. A rule of this table cannot allow what another table drops.
 
 **Blocked**: `nft` does not accept the rules, or they declare another table. The private namespace has the interface
 `lo` alone, and so may the host early at boot: name other interfaces with `iifname` and `oifname`, not `iif` and `oif`.
@@ -81,6 +83,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     if SecretStore::mask(rules) != rules {
         return Err(bad_value("rules cannot hold a secret: every user of the host may read the table"));
     }
+    rules::check_rules(rules)?;
     let table = format!("{family} {name}");
     let text = format!("table {table} {{\n{}\n}}\n", rules.trim_end());
     let file = format!("{FOLDER}/forge-{family}-{name}.nft");
@@ -357,5 +360,17 @@ mod tests {
     fn names_and_secrets_are_checked() {
         assert_eq!(refused(&[("name", "a b"), ("rules", "")]), "invalid table name `a b`");
         assert_eq!(refused(&[("name", "9"), ("rules", "")]), "invalid table name `9`");
+    }
+
+    #[test]
+    fn rules_stay_within_their_table() {
+        assert_eq!(
+            refused(&[("name", "x"), ("rules", "}\nflush ruleset\ntable inet x {")]),
+            "line 1 of `rules` closes a brace that `rules` does not open"
+        );
+        assert_eq!(
+            refused(&[("name", "x"), ("rules", "chain a {\n}\ninclude \"/etc/x\"")]),
+            "line 3 of `rules` is an `include`"
+        );
     }
 }

@@ -1,0 +1,90 @@
+//! Declared rules stand between the braces of one table. What would end that table is refused before any host is asked: a listing
+//! of what was loaded does not show a command that flushes or deletes another table.
+
+use crate::diag::Diag;
+use crate::resource::support::bad_value;
+
+/// Refuses a closing brace that nothing opens, and `include`, which is read wherever it stands. Reads as `nft` does: `"…"` is text, over
+/// several lines too and without escapes, and `#` begins a comment.
+pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
+    let (mut depth, mut line, mut rest) = (0_usize, 1_usize, rules);
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '#' => rest.find('\n').unwrap_or(rest.len()),
+            // Without an end it is no text to `nft`, and what follows counts.
+            '"' => rest[1..].find('"').map_or(1, |end| end + 2),
+            first if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            first => first.len_utf8(),
+        };
+        let (token, after) = rest.split_at(length);
+        match token {
+            "{" => depth += 1,
+            "}" if depth == 0 => {
+                return Err(refused(format!("line {line} of `rules` closes a brace that `rules` does not open"))
+                    .hint("`rules` has what stands between the braces of one table; each table is a step of its own"));
+            }
+            "}" => depth -= 1,
+            "include" => {
+                return Err(refused(format!("line {line} of `rules` is an `include`"))
+                    .hint("write out the rules: those of another file are not compared, and may change other tables"));
+            }
+            _ => {}
+        }
+        line += token.matches('\n').count();
+        rest = after;
+    }
+    Ok(())
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
+}
+
+fn refused(message: String) -> Diag {
+    bad_value(message).about("rules")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(rules: &str) -> Option<String> {
+        let diag = check_rules(rules).err()?;
+        assert_eq!(diag.field, Some("rules"));
+        Some(diag.message)
+    }
+
+    #[test]
+    fn a_brace_that_ends_the_table_is_refused() {
+        let closes = |line: usize| Some(format!("line {line} of `rules` closes a brace that `rules` does not open"));
+        assert_eq!(message("}\nflush ruleset\ntable inet x {"), closes(1));
+        assert_eq!(message("chain a {\n}\n}\ndelete table inet filter\ntable inet x {\n"), closes(3));
+        assert_eq!(message("chain a { } } table ip nat {"), closes(1));
+        assert_eq!(message("# {\n}"), closes(2), "a comment opens nothing");
+        assert_eq!(message("# it's \"\n}"), closes(2), "nor a text");
+        assert_eq!(message("comment \"{\n\"\n}"), closes(3), "a text opens nothing");
+        assert_eq!(message("comment \"a\\\" } #\""), closes(1), "texts have no escapes");
+        assert_eq!(message("a \" }"), closes(1), "a text without an end is none");
+    }
+
+    #[test]
+    fn a_file_of_others_is_not_included() {
+        let included = |line: usize| Some(format!("line {line} of `rules` is an `include`"));
+        assert_eq!(message("include \"/etc/x.nft\""), included(1));
+        assert_eq!(message("chain a {\n\tinclude\"/etc/x.nft\"\n}"), included(2));
+        assert_eq!(message("a;include '/etc/x.nft'"), included(1));
+    }
+
+    #[test]
+    fn rules_of_one_table_pass() {
+        for rules in [
+            "",
+            "set nodes { type ipv4_addr; elements = { 10.0.14.0/24 } }\nchain input {\n  ip saddr @nodes accept\n}",
+            "chain a { iif lo accept comment \"} include {\" } # } include",
+            "chain include-all { }\nset not_include { }",
+            "chain \u{fc} { }",
+        ] {
+            assert_eq!(message(rules), None, "{rules}");
+        }
+    }
+}
