@@ -1,12 +1,27 @@
 //! `authorized_keys` of accounts: where each home is, and in one `stat` what stands there.
 
-use super::path::{SNIPPET as PATHS, Seen};
+use super::path::{READ, SNIPPET as PATHS, Seen};
 use super::section::{Fields, Raw, Section, text};
 use super::{BODY_CAP, KeysInfo, KeysState, Observation, PathState, Probe, Reading};
+use crate::script::safe_path;
 
 /// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then what the snippet of paths
-/// prints of homes, folders and files, in the order of the accounts. `any` is never the digest of a body.
+/// prints of the directories above them, of homes, folders and files, in the order of the accounts. `any` is never the digest of a
+/// body. An account owns what is in its home: a link there leads to no keys, and each file is read by itself.
 const SNIPPET: &str = r#"need getent
+forge_leads_of() {
+n=$# seen=$NL
+for h; do
+at= left=${h#/}/.ssh
+while [ -n "$left" ]; do
+at=$at/${left%%/*}
+case $left in */*) left=${left#*/} ;; *) left= ;; esac
+case $seen in *"$NL$at$NL"*) ;; *) seen=$seen$at$NL; set -- "$@" "$at" ;; esac
+done
+done
+shift "$n"
+forge_leads "$@"
+}
 forge_stats_of() {
 n=$#
 for h; do set -- "$@" "$h" "$h/.ssh" "$h/.ssh/authorized_keys"; done
@@ -29,6 +44,7 @@ p=${p%:*}
 done
 shift "$n"
 [ "$#" -gt 0 ] || return 0
+forge_leads_of "$@"
 forge_stats_of "$@"
 forge_bodies_of "$@"
 }
@@ -36,7 +52,7 @@ forge_keys"#;
 
 pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
     let mut section = Section::new("`getent`", probes, read);
-    let body = section.body.code(PATHS).code(SNIPPET);
+    let body = section.body.code(safe_path::ENTER).code(READ).code(PATHS).code(SNIPPET);
     section.body = section.probes.iter().filter_map(user).fold(body, |body, user| body.word(user));
     section.cap = (30_000 + BODY_CAP * 4 / 3) * section.probes.len() as u64;
     (!section.probes.is_empty()).then_some(section)

@@ -1,5 +1,11 @@
 //! Paths: one `stat`, one `sha256sum`, and the bodies of those that differ from what is wanted. A path that leads through a link
 //! which others than root can replace is not looked at.
+//!
+//! Whoever may write to a directory can exchange a file in it for a link to `/etc/shadow` or for a pipe, between any check of the
+//! name and its use. So one more `stat` asks who may place entries in the directories above: by their names are only read the files
+//! where nobody but root, or the account that this runs as, can. Of the others each is read by itself from the directory that was
+//! entered. A hard link would be such a file too: `fs.protected_hardlinks`, on by default wherever forge runs, makes none to a file
+//! that its maker may not write.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
@@ -12,41 +18,126 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAMES_CAP: usize = 60_000;
 
 /// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and what `stat` said of the others;
-/// `sums` and what `sha256sum` said; `body`, the number of the want, base64.
+/// `sum`, a path and the digest of a file that was read by itself; `sums` and what `sha256sum` said; `body`, the number of the want, base64.
+///
+/// `forge_leads` sets lists of directories, each between line breaks: `bars` are not looked at, in `weak` others can replace
+/// entries, in `sticky` those that are not root's. Directories come before those in them. One that is missing may come.
 pub(super) const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
 NL='
 '
+bars=$NL weak=$NL sticky=$NL late=
 fail() { exit 1; }
 barred() { printf %s "$*"; exit 9; }
+forge_count() { count=$#; }
 forge_leads() {
+n=$#
+for d; do if [ -e "$d" ] || [ -L "$d" ]; then set -- "$@" "$d"; else weak=$weak$d$NL; fi; done
+shift "$n"
+[ "$#" != 0 ] || return 0
+rows=$(stat -c '%u %f' -- /proc/self/ "$@" 2>/dev/null)
+forge_count $rows
+torn=
+[ "$count" = $((2 * $# + 2)) ] || torn=yes
+me=${rows%% *}
 for d; do
-[ -L "$d" ] || continue
-w=$(enter "$d")
-[ $? != 9 ] || printf 'barred\0%s\0%s\0' "$d" "$w"
+rows=${rows#*"$NL"}
+row=${rows%%"$NL"*}
+# A directory vanished: nothing is known of which, and none counts as root's.
+if [ -n "$torn" ]; then me= row='- 41ff'; [ ! -L "$d" ] || row='- a1ff'; fi
+case $bars in *"$NL${d%/*}$NL"*) bars=$bars$d$NL; continue ;; esac
+case $weak in *"$NL${d%/*}$NL"*) open=all ;; *)
+case $sticky in *"$NL${d%/*}$NL"*) open=sticky ;; *) open= ;; esac ;; esac
+if ! fixed "${row% *}"; then w=all; else above "${row% *}" "${row#* }"; w=$open; fi
+if [ $((0x${row#* } & 0xf000)) -eq 40960 ]; then
+w=$(enter "$d" && printf %s "$foreign$shared")
+case $? in
+0) ;;
+9) printf 'barred\0%s\0%s\0' "$d" "$w"; bars=$bars$d$NL; continue ;;
+*) w=all ;;
+esac
+fi
+case $w in '') ;; sticky) sticky=$sticky$d$NL ;; *) weak=$weak$d$NL ;; esac
 done
 }
+forge_is_barred() { case $bars in *"$NL${1%/*}$NL"*) return 0 ;; esac; return 1; }
+forge_is_weak() { case $weak$sticky in *"$NL${1%/*}$NL"*) return 0 ;; esac; return 1; }
 forge_stat() {
-{ e=$(QUOTING_STYLE=literal stat --printf='%f\0%s\0%.9Y\0%.9Z\0%U\0%G\0%u\0%g\0%n\0%N\0' -- "$@" 2>&1 >&3); } 3>&1
-printf 'errors\0%s\0' "$e"
+if [ "$bars" != "$NL" ]; then
 n=$#
-for f; do if [ -f "$f" ] && [ ! -L "$f" ]; then set -- "$@" "$f"; fi; done
+for f; do forge_is_barred "$f" || set -- "$@" "$f"; done
+shift "$n"
+fi
+e=
+[ "$#" = 0 ] || { e=$(QUOTING_STYLE=literal stat --printf='%f\0%s\0%.9Y\0%.9Z\0%U\0%G\0%u\0%g\0%n\0%N\0' -- "$@" 2>&1 >&3); } 3>&1
+printf 'errors\0%s\0' "$e"
+n=$# sums=
+for f; do
+[ -f "$f" ] && [ ! -L "$f" ] || continue
+if forge_is_weak "$f"; then
+s=$(forge_read "$f") || [ "$?" != 124 ] || late=yes
+[ -z "$s" ] || { printf 'sum\0%s\0%s\0' "$f" "$s"; sums="$sums$NL$s  $f"; }
+else set -- "$@" "$f"; fi
+done
 shift "$n"
 s=
 [ "$#" = 0 ] || s=$(sha256sum -- "$@")
 printf 'sums\0%s\0' "$s"
+s=$s$sums
 }
 forge_bodies() {
 i=0
 while [ "$#" -gt 1 ]; do
-if [ -f "$2" ] && [ ! -L "$2" ]; then
+if [ -f "$2" ] && [ ! -L "$2" ] && ! forge_is_barred "$2"; then
 case "$NL$s$NL" in
 *"$NL$1  $2$NL"*) ;;
-*) printf 'body\0%s\0' "$i"; head -c 65537 -- "$2" | base64 -w0; printf '\0' ;;
+*) if forge_is_weak "$2"; then forge_read "$2" "$i" || [ "$?" != 124 ] || late=yes
+else printf 'body\0%s\0' "$i"; head -c 65537 -- "$2" | base64 -w0; printf '\0'; fi ;;
 esac
 fi
 i=$((i + 1)); shift 2
 done
 }
+forge_read() (
+[ -z "$late" ] || exit 1
+need timeout; need tar
+enter "${1%/*}" >/dev/null
+set -- "$1" "${2-}" $(stat -c '%u %g' -- .)
+[ -n "$foreign" ] || holder=$3
+[ "$3" = "$holder" ] || set -- "$1" "$2" "$3" 0
+export FORGE_NAME="${1##*/}" FORGE_PATH="$1" FORGE_NUMBER="$2" FORGE_ME="$me" FORGE_HOLDER="$holder" FORGE_GROUP="$4" FORGE_OPEN="$foreign$shared"
+timeout 10 sh -c "$FORGE_OPEN_FILE" 2>/dev/null
+)
+"#;
+
+/// Reads one file in the working directory, `$FORGE_NAME`, which others can replace at any moment. `tar` follows no link, waits for
+/// no pipe, and takes type, owner, mode and content from one descriptor; only those of a regular file reach the second `tar`, which
+/// can write nothing in `/proc`. Without `$FORGE_NUMBER` it prints the digest; with it the fields `sum` and, if it may be shown,
+/// `body`, both of the same stream.
+///
+/// The directory's holder may have given the name to another file of this directory or of one like it. So the body travels only if
+/// all may read it, or the group of the holder's directory, or it is not root's and the holder's own, or nobody else could place it.
+pub(super) const READ: &str = r#"FORGE_OPEN_FILE='
+tar -c --no-recursion --no-unquote --numeric-owner -f - -- "./$FORGE_NAME" |
+  tar -x -C /proc --numeric-owner --to-command="$FORGE_ONE" -f -
+'
+export FORGE_ONE='
+owned() { [ "$1" = 0 ] || [ "$1" = "$FORGE_ME" ]; }
+may_show() {
+  [ $((0$TAR_MODE & 4)) -eq 0 ] || return 0
+  if [ "$TAR_GID" != 0 ] && [ "$TAR_GID" = "$FORGE_GROUP" ] && [ $((0$TAR_MODE & 32)) -ne 0 ]; then return 0; fi
+  if owned "$TAR_UID"; then case $FORGE_OPEN in ""|sticky) return 0 ;; *) return 1 ;; esac; fi
+  [ "$TAR_UID" = "$FORGE_HOLDER" ] || owned "$FORGE_HOLDER"
+}
+body=
+if [ "$TAR_SIZE" -le 65536 ]; then
+  body=$(base64 -w0) && sum=$(printf %s "$body" | base64 -d | sha256sum)
+else sum=$(sha256sum); fi
+sum=${sum%% *}
+[ -n "$sum" ] || exit 1
+if [ -z "$FORGE_NUMBER" ]; then printf %s "$sum"; exit 0; fi
+printf "sum\0%s\0%s\0" "$FORGE_PATH" "$sum"
+if [ "$TAR_SIZE" -le 65536 ] && may_show; then printf "body\0%s\0%s\0" "$FORGE_NUMBER" "$body"; fi
+'
 "#;
 
 /// Builds as many sections as the names need.
@@ -89,7 +180,7 @@ fn section(probes: Vec<Probe>) -> Section {
     const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
     let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
     let leads: BTreeSet<&str> = paths.iter().flat_map(|path| above(path)).collect();
-    let mut body = Fragment::new().code(safe_path::ENTER).code(SNIPPET).code("forge_leads");
+    let mut body = Fragment::new().code(safe_path::ENTER).code(READ).code(SNIPPET).code("forge_leads");
     for lead in &leads {
         body = body.word(*lead);
     }
@@ -131,6 +222,8 @@ pub(super) struct Seen<'a> {
     /// What `stat` said of paths that it could not read; `None` when it had not come to its end.
     errors: Option<&'a str>,
     sums: Option<BTreeMap<Vec<u8>, &'a str>>,
+    /// Digests of files that were read by themselves. They come before `sums`, and again with a body.
+    single: BTreeMap<&'a [u8], &'a str>,
     /// By the number of the want.
     bodies: BTreeMap<usize, Untrusted>,
 }
@@ -157,6 +250,10 @@ impl<'a> Seen<'a> {
                     seen.barred.insert(link, why);
                 }),
                 b"errors" => fields.next().map(|errors| seen.errors = text(errors)),
+                b"sum" => fields.row::<2>().and_then(|[path, sum]| {
+                    seen.single.insert(path, text(sum)?);
+                    Some(())
+                }),
                 b"sums" => fields.next().map(|lines| seen.sums = Some(sums(lines))),
                 b"body" => fields.row::<2>().and_then(|[number, body]| seen.body(number, body)),
                 mode => fields.row::<9>().and_then(|rest| seen.row(mode, rest)),
@@ -216,7 +313,9 @@ impl<'a> Seen<'a> {
         };
         let mut info = info.clone();
         if info.kind == PathType::File {
-            info.sha256 = self.sums.as_ref()?.get(path.as_bytes()).map(|sum| (*sum).to_owned());
+            let sums = self.sums.as_ref()?;
+            let sum = self.single.get(path.as_bytes()).or_else(|| sums.get(path.as_bytes()));
+            info.sha256 = sum.map(|sum| (*sum).to_owned());
             let differs = !matches!(probe, Probe::Path { want, .. } if *want == info.sha256);
             info.body = number.and_then(|n| self.bodies.get(&n)).filter(|_| differs).cloned();
         }

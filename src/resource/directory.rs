@@ -128,7 +128,7 @@ impl Directory {
                 let reason = format!(
                     "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
                 );
-                Judgement::blocked(BlockClass::Host, reason, basis).hint(GIVE_BY_HAND)
+                Judgement::blocked(BlockClass::Host, reason, basis).hint(self.give_by_hand(seen))
             }
             false => Judgement::change(body::differ(&changes), changes, Disruption::D0, basis),
         }
@@ -136,13 +136,35 @@ impl Directory {
 
     /// Returns whether others can put a directory of somebody else at the path: whoever may rename what is in the directory above.
     fn may_be_anothers(&self, info: &PathInfo, seen: &Observation) -> bool {
-        let above = self.path.rsplit_once('/').map(|(above, _)| bare(above));
-        let Some(Ok(PathState::Present(above))) = above.as_ref().map(|above| path_state(seen, above)) else {
+        let Some(above) = self.read_parent(seen) else { return false };
+        // The mode of a link says nothing, and only root's own is followed. The action judges the directory that it leads to.
+        if above.kind != PathType::Directory {
             return false;
-        };
+        }
         // Its owner may give away what is theirs.
         let is_open = above.owner.raw() != "root" || above.mode & 0o022 != 0 && above.mode & 0o1000 == 0;
         is_open && (info.owner != above.owner || above.owner.raw() == "root")
+    }
+
+    fn read_parent(&self, seen: &Observation) -> Option<PathInfo> {
+        let above = bare(super::support::parent(&self.path)?);
+        match path_state(seen, &above) {
+            Ok(PathState::Present(info)) => Some(info.clone()),
+            _ => None,
+        }
+    }
+
+    /// Names who may rename what is in the directory above: who is in a group is for people to know.
+    fn give_by_hand(&self, seen: &Observation) -> String {
+        let (Some(parent), Some(above)) = (super::support::parent(&self.path), self.read_parent(seen)) else {
+            return GIVE_BY_HAND.to_owned();
+        };
+        let who = match above.owner.raw() {
+            "root" if above.mode & 0o002 != 0 => "every user".to_owned(),
+            "root" => format!("group `{}`", above.group.raw()),
+            owner => format!("user `{owner}`"),
+        };
+        format!("{who} can rename what is in `{parent}`: {GIVE_BY_HAND}")
     }
 
     fn judge_absent(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
@@ -211,7 +233,7 @@ impl Directory {
     }
 }
 
-const GIVE_BY_HAND: &str = "look at what it holds; `chown` it on the host, or remove it, and forge goes on";
+const GIVE_BY_HAND: &str = "look at what the directory holds; `chown` it on the host, or remove it, and forge goes on";
 
 /// Where others may place entries, the directory gets owner and mode in a box and is renamed into place. Elsewhere it is
 /// private until it has them.
@@ -316,6 +338,8 @@ impl Resource for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Verdict;
+    use crate::probe::Reading;
 
     #[test]
     fn the_top_level_is_never_removed() {
@@ -327,5 +351,49 @@ mod tests {
             );
             assert!(build(&fields, false).is_ok());
         }
+    }
+
+    /// Judges a directory of root's that is to be `app`'s, below what is at `parent`.
+    fn given(parent: &str, above: PathInfo) -> Judgement {
+        let path = format!("{parent}/app");
+        let fields = Fields([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
+        let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::of_root() };
+        let mut seen = Observation::default();
+        for (path, info) in [(path.as_str(), own), (parent, above)] {
+            seen.insert(bare(path), Ok(Reading::Path(PathState::Present(info))));
+        }
+        build(&fields, false).unwrap().judge(&seen, &Context::default())
+    }
+
+    #[test]
+    fn a_link_of_the_system_above_is_not_judged_by_its_mode() {
+        let link =
+            PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::of_root() };
+        let judgement = given("/var/run", link);
+        assert_eq!((judgement.verdict, judgement.reason.raw()), (Verdict::Change, "owner differs"));
+    }
+
+    #[test]
+    fn who_can_rename_what_is_above_is_named() {
+        let above = |owner: &str, group: &str, mode| PathInfo {
+            kind: PathType::Directory,
+            owner: owner.into(),
+            group: group.into(),
+            mode,
+            ..PathInfo::of_root()
+        };
+        let cases = [
+            (above("root", "syslog", 0o775), "root", "group `syslog` can rename what is in `/var/log`"),
+            (above("root", "root", 0o777), "root", "every user can rename what is in `/var/log`"),
+            (above("web", "web", 0o755), "root", "user `web` can rename what is in `/var/log`"),
+        ];
+        for (above, owner, who) in cases {
+            let judgement = given("/var/log", above);
+            assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host));
+            let why = "others may have put it there: forge does not give it away";
+            assert_eq!(judgement.reason.raw(), format!("`/var/log/app` belongs to {owner}, and {why}"));
+            assert_eq!(judgement.hint, Some(format!("{who}: {GIVE_BY_HAND}")));
+        }
+        assert_eq!(given("/var/log", above("root", "syslog", 0o755)).verdict, Verdict::Change);
     }
 }

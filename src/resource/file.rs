@@ -25,6 +25,13 @@ the owner may read the file where no `mode` is declared; `validate` warns of a d
 its owner and mode, lets `validate` judge it, syncs it and renames it over the target: whoever opens the path sees the
 whole old file or the whole new one. What a killed run left there is removed. When only owner or mode differ, the body is not
 rewritten, unless others than root may write to the directory.
+
+**`validate`** finds the candidate at `$FORGE_FILE`, with its owner and mode, and must not change it. That is
+`.NAME.forge-RUN.new` beside the target, so that a relative `include` in it leads to the same files as in the target. A
+systemd unit has its own name, in the directory `.NAME.forge-RUN`. Where others than root can replace a part of the
+path, it is a copy with the file's own name, alone in a directory below `/run` that only root may enter: relative
+includes are not found there.
+
 A symbolic link or special file at the path is replaced by the file, and the plan says so; a directory is
 never replaced. The previous body is kept under `/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
 Hard links, ACLs and extended attributes of the old file do not carry over.
@@ -51,7 +58,8 @@ const FIELDS: &[Field] = &[
     Field::optional(
         "validate",
         Type::Text,
-        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path, with the file's own name at its end. \
+        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path: \
+         beside the target, or below `/run` where others than root can replace a part of the path. \
          `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
     ),
     Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),

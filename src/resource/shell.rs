@@ -60,21 +60,22 @@ pub(super) struct Write<'a> {
     pub mode: u32,
     pub run: &'a str,
     pub backup: bool,
-    /// A command that must accept the candidate in `$FORGE_FILE`; empty for none.
+    /// A command that must accept the candidate at `$FORGE_FILE`; empty for none.
     pub validate: &'a str,
     pub body: &'a [u8],
 }
 
 /// Returns the action that puts a body at a path in one step: readers see the old file or the new one.
 pub(super) fn write_file(write: &Write<'_>) -> Fragment {
-    close(prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE).code(GO_LIVE))
+    let action = prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE);
+    close(action.then(go_live(write.validate)))
 }
 
 /// Returns the action that gives a file whose body is as declared its owner and mode. Where others may replace the file, it is
 /// written anew: what is at its name need not be what was judged, and its owner may hold it open for writing.
 pub(super) fn give_file(write: &Write<'_>) -> Fragment {
     let action = prepare(written(write)).code(GIVE).code("stage\n");
-    close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).code(GO_LIVE))
+    close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).then(go_live(write.validate)))
 }
 
 fn written(write: &Write<'_>) -> Fragment {
@@ -109,10 +110,45 @@ const GIVE_CANDIDATE: &str = r#"chown -- "$own" "./$name" || fail "cannot give $
 chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 "#;
 
-const GO_LIVE: &str = r#"if [ -n "$validate" ]; then
-  FORGE_FILE=$dir/$box/$name FORGE_RUN=$validate sh -c 'c=$FORGE_RUN; unset FORGE_RUN; cd / && eval "$c"' || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
-fi
-keep
+/// Puts the candidate at the path, if `validate` accepts it.
+fn go_live(validate: &str) -> Fragment {
+    match validate.is_empty() {
+        true => Fragment::new().code(GO_LIVE),
+        false => Fragment::new().code(VALIDATE).code(GO_LIVE),
+    }
+}
+
+/// A validator takes a name, not a directory that was entered. Where others can replace a part of the path, it gets the
+/// name of a copy elsewhere: the candidate itself is in the box, where nobody else can change it. Elsewhere it gets a name
+/// beside the target, since programs look for included files in the directory of the file that they read. That name begins
+/// with a dot and ends in `.new`: programs that read a whole directory (`sudoers.d`, `cron.d`, `logrotate.d`, `*.conf`)
+/// ignore it. systemd ignores it too, and tells the type of a unit from its name: a unit is validated in the box.
+const VALIDATE: &str = r#"shown='' beside='' apart=''
+show_candidate() {
+  if [ -n "$shared$foreign" ]; then
+    apart=$(mktemp -d /run/forge-validate.XXXXXXXXXX) || fail "cannot make a directory below /run"
+    shown=$apart/$name
+    cp -p -T -- "./$name" "$shown" || fail "cannot copy the new body of $path to $shown"
+    return 0
+  fi
+  case $name in
+    *.automount|*.mount|*.path|*.service|*.slice|*.socket|*.swap|*.target|*.timer) shown=$dir/$box/$name; return 0 ;;
+  esac
+  shown=$dir/$box.new beside=../$box.new
+  ln -P -T -- "./$name" "$beside" 2>/dev/null || cp -p -T -- "./$name" "$beside" || fail "cannot make $shown"
+}
+hide_candidate() {
+  [ -z "$beside" ] || rm -f -- "$beside"
+  [ -z "$apart" ] || rm -rf --one-file-system -- "$apart"
+}
+trap 'hide_candidate; unstage' EXIT
+show_candidate
+FORGE_FILE=$shown FORGE_RUN=$validate sh -c 'c=$FORGE_RUN; unset FORGE_RUN; cd / && eval "$c"' || fail "the new body of $path is not valid (exit status $?): the file was left as it was"
+[ "$(sha256sum < "$shown")" = "$(sha256sum < "./$name")" ] || fail "validate changed the new body of $path: the file was left as it was"
+hide_candidate
+"#;
+
+const GO_LIVE: &str = r#"keep
 sync -- "./$name" || fail "cannot sync $dir/$box/$name"
 mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
 sync -- .. || fail "cannot sync $dir"
@@ -123,14 +159,14 @@ sync -- .. || fail "cannot sync $dir"
 /// at `$from`.
 pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static str, words: [String; N]) -> Fragment {
     let action = words.into_iter().fold(private().word(path).word(run), Fragment::word);
-    let action = prepare(action.code("\npath=$1 run=$2 keep=yes validate=\nshift 2"))
+    let action = prepare(action.code("\npath=$1 run=$2 keep=yes\nshift 2"))
         .code("stage\n")
         .code(OLD_FILE)
         .code(OF_OLD)
         .code(edit)
         .code("set -C\nedit \"$@\" > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
         .code(GIVE_CANDIDATE)
-        .code(GO_LIVE);
+        .then(go_live(""));
     close(action)
 }
 
@@ -162,15 +198,21 @@ pub(super) fn rewrite_file(write: &Rewrite<'_>) -> Fragment {
             .code(SAME)
             .then(candidate(write.body))
             .code(INHERIT)
-            .code(GO_LIVE),
+            .then(go_live(write.validate)),
     )
 }
 
-/// Sets `from` to the file that is at the path, or to `/dev/null` if there is none.
+/// Sets `from` to the file that is at the path, or to `/dev/null` if there is none. Where others may replace it, that is a
+/// copy in the box: a hard link would change the ctime of the file, and a service that reads it would be restarted although
+/// nothing was written.
 const OLD_FILE: &str = r#"
 from=/dev/null
 if [ -e "../$name" ] || [ -L "../$name" ]; then
-  pin
+  from=../$name
+  if [ -n "$shared" ]; then
+    from=./$name.old
+    cp -a -T -- "../$name" "$from" || fail "cannot copy $path to $dir/$box"
+  fi
   if [ -L "$from" ]; then fail "$path is a symbolic link"; fi
   [ -f "$from" ] || fail "$path is not a regular file"
 fi

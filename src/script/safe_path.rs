@@ -173,7 +173,7 @@ trusted() {
 /// - `require_fixed_name PATH` enters the directory of a path, and ends if others can replace a part of the path or what is at
 ///   it. Sets `last` to its name in that directory. It does not ask what is mounted there, whose server may be gone, but where
 ///   the directory is sticky.
-/// - `require_fixed_source SOURCE` does the same for what is mounted, if that is a path outside of `/dev`; the directory that a
+/// - `require_fixed_source SOURCE` does the same for what is mounted, if that is a path and not a device; the directory that a
 ///   bind mount shows is followed to its end.
 pub const FIXED: &str = r#"
 require_fixed_name() {
@@ -185,10 +185,13 @@ require_fixed_name() {
     '') return 0 ;;
     sticky)
       owner=$(timeout 10 stat -c %u -- "./$last" 2>/dev/null)
-      case $? in
+      status=$?
+      case $status in
         0) if owned "$owner"; then return 0; fi ;;
         # Nothing is there yet.
         1) return 0 ;;
+        124|137) fail "$1 did not answer within 10 s" ;;
+        *) fail "cannot look at $1 (exit status $status)" ;;
       esac ;;
   esac
   holder=$(stat -c %u .)
@@ -196,15 +199,22 @@ require_fixed_name() {
 }
 require_fixed_source() {
   case $1 in
+    # A share of a server, as cifs names it: no path of this host.
+    //*) return 0 ;;
+    # Everybody can write to /dev/shm; a path with `//`, `.` or `..` in it may lead there, or out of /dev.
+    /dev/shm|/dev/shm/*|/*//*|/*/.*) ;;
     /dev/*) return 0 ;;
-    /*) require_fixed_name "$1" ;;
+    /*) ;;
     *) return 0 ;;
   esac
+  require_fixed_name "$1"
+  # What is not there yet, somebody else could put there before it is mounted.
+  [ -z "$shared" ] || [ -e "./$last" ] || fail "nothing is at $1"
   [ -d "./$last" ] || return 0
   enter "$1"
   [ -z "$foreign" ] || exposed
 }
-exposed() { barred "$(holders) can replace $weak: forge mounts and unmounts only where nobody but root can"; }
+exposed() { barred "$(holders) can replace $weak: forge mounts and unmounts only where no other user can replace the path"; }
 "#;
 
 #[cfg(test)]

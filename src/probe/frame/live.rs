@@ -9,11 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+mod exposed;
+
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SHELLS: [&str; 2] = ["dash", "bash"];
 
 fn send(shell: &str, script: &Script) -> Vec<u8> {
-    let text = script.text(&SecretStore::default()).expect("no NUL");
+    send_text(shell, script.text(&SecretStore::default()).expect("no NUL").expose_secret())
+}
+
+fn send_text(shell: &str, text: &str) -> Vec<u8> {
     let mut child = Command::new(shell)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -21,7 +26,7 @@ fn send(shell: &str, script: &Script) -> Vec<u8> {
         .spawn()
         .expect("the shell starts");
     let mut stdin = child.stdin.take().expect("is piped");
-    stdin.write_all(text.expose_secret().as_bytes()).expect("the shell reads");
+    stdin.write_all(text.as_bytes()).expect("the shell reads");
     drop(stdin);
     let output = child.wait_with_output().expect("the shell ends");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{shell} complains");

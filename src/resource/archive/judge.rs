@@ -1,7 +1,7 @@
 //! What is unpacked, against what is declared.
 
 use super::{Archive, From};
-use crate::model::{BlockClass, Disruption};
+use crate::model::{BlockClass, Disruption, Verdict};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Unknown};
 use crate::resource::body::{Parent, bare, missing_parent, type_basis, type_words};
 use crate::resource::support::{brought, output, path_state};
@@ -148,6 +148,15 @@ impl Archive {
             PathState::Present(_) if state.stamp.is_none() => Ok(self.foreign(&state)),
             PathState::Present(_) => Ok(self.compare(&digest, &state)),
         }
+    }
+
+    /// Notes the size of an archive on the host: no more than that is copied.
+    pub(super) fn with_size(&self, mut judgement: Judgement, seen: &Observation) -> Judgement {
+        let Some(probe) = self.file().filter(|_| judgement.verdict == Verdict::Change) else { return judgement };
+        if let Ok(PathState::Present(info)) = path_state(seen, &probe) {
+            judgement.basis["bytes"] = json!(info.size);
+        }
+        judgement
     }
 
     fn as_noted(&self, state: &State, digest: &str) -> bool {

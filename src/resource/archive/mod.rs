@@ -195,7 +195,7 @@ impl Resource for Archive {
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let judged = match self.absent {
             true => self.judge_absent(seen),
-            false => self.judge_present(seen, cx),
+            false => self.judge_present(seen, cx).map(|judgement| self.with_size(judgement, seen)),
         };
         judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
     }

@@ -129,18 +129,21 @@ mkdir -m 0700 -- "./$name" || fail "cannot make $dir/$box/$name"
 "#;
 
 /// Copies an archive that others may change while it is looked at and unpacked. Nothing else is read in its place: no link,
-/// and no pipe, which would never end.
+/// and no pipe, which would never end. Whoever makes the file longer does not fill the disk.
 const COPY: &str = r#"
+bytes=$1
 private_copy() (
   enter "${archive%/*}"
   archive=./${archive##*/}
   set -- $(stat -L -c '%u %f' -- "$archive")
   if [ $# -eq 2 ] && [ -z "$shared$foreign" ] && owned "$1" && [ $((0x$2 & 0x12)) -eq 0 ]; then exit 3; fi
-  exec dd if="$archive" iflag=nofollow,nonblock bs=1M status=none
+  exec dd if="$archive" iflag=nofollow,nonblock,count_bytes bs=1M count=$((bytes + 1)) status=none
 )
 private_copy > "./$name.tar"
 case $? in
-  0) archive=./$name.tar ;;
+  0) [ "$(stat -c %s -- "./$name.tar")" = "$bytes" ] ||
+      fail "$archive has changed since it was looked at: it had $bytes bytes, nothing was unpacked"
+    archive=./$name.tar ;;
   3) ;;
   *) fail "cannot read $archive" ;;
 esac
@@ -207,7 +210,9 @@ impl Archive {
             .code(shell::NO_MOUNTS)
             .code(BOX);
         let action = match &self.from {
-            From::Host(_) => action.code(COPY),
+            From::Host(_) => {
+                action.code("set --").number(judgement.basis["bytes"].as_u64().unwrap_or_default()).code(COPY)
+            }
             From::Tree(body, _) => action
                 .code("archive=./$name.tar\nprintf %s")
                 .data(body.bytes())
@@ -219,5 +224,62 @@ impl Archive {
     pub(super) fn remove(&self) -> Fragment {
         let removed = shell::remove_tree(&self.into).code("[ $? -eq 0 ] &&\n");
         removed.then(shell::close(shell::private().word(self.stamp()).code("\nrm -f -- \"$1\"\n")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SecretStore;
+    use secrecy::ExposeSecret;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    /// Copies the archive `source`, which had `bytes` bytes, in a folder; returns what was said and copied.
+    fn copied(shell: &str, folder: &Path, bytes: u64) -> (String, Option<u64>) {
+        let source = folder.join("source").to_str().unwrap().to_owned();
+        let start = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\narchive=$1 name=into\n";
+        let code = Fragment::new().code(start).code(safe_path::ENTER).code("set --").number(bytes).code(COPY);
+        let code = code.render(&SecretStore::default()).unwrap();
+        let run = std::process::Command::new(shell)
+            .current_dir(folder.join("box"))
+            .args(["-c", code.expose_secret(), "sh", &source])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.success(), said.is_empty(), "{said}");
+        (said, std::fs::metadata(folder.join("box/into.tar")).ok().map(|info| info.len()))
+    }
+
+    #[test]
+    fn no_more_is_copied_than_was_looked_at() {
+        for shell in ["dash", "bash"] {
+            let dir = tempfile::tempdir().unwrap();
+            let source = dir.path().join("source");
+            std::fs::create_dir(dir.path().join("box")).unwrap();
+            std::fs::write(&source, "x".repeat(3_000_000)).unwrap();
+            std::fs::set_permissions(&source, PermissionsExt::from_mode(0o666)).unwrap();
+            assert_eq!(copied(shell, dir.path(), 3_000_000), (String::new(), Some(3_000_000)));
+            let why = |bytes: u64| {
+                let path = source.display();
+                format!(
+                    "forge: {path} has changed since it was looked at: it had {bytes} bytes, nothing was unpacked\n"
+                )
+            };
+            assert_eq!(copied(shell, dir.path(), 2_000_000), (why(2_000_000), Some(2_000_001)), "{shell}");
+            assert_eq!(copied(shell, dir.path(), 4_000_000), (why(4_000_000), Some(3_000_000)), "{shell}");
+            // All that a disk holds, and more.
+            std::fs::File::options().write(true).open(&source).unwrap().set_len(1 << 42).unwrap();
+            assert_eq!(copied(shell, dir.path(), 3_000_000), (why(3_000_000), Some(3_000_001)), "{shell}");
+            // What only root can change is read where it is.
+            std::fs::set_permissions(&source, PermissionsExt::from_mode(0o644)).unwrap();
+            assert_eq!(copied(shell, dir.path(), 3_000_000), (String::new(), Some(0)), "{shell}");
+            std::fs::rename(&source, dir.path().join("other")).unwrap();
+            std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+            symlink("other", &source).unwrap();
+            let (said, bytes) = copied(shell, dir.path(), 3_000_000);
+            assert!(said.ends_with(&format!("forge: cannot read {}\n", source.display())), "{shell}: {said}");
+            assert_eq!(bytes, Some(0), "{shell}");
+        }
     }
 }

@@ -109,7 +109,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         absent,
     };
     mount.options.iter().try_for_each(|option| check_option(option))?;
-    if mount.is_bind() && !mount.source.starts_with('/') {
+    // `//` begins a share of a server: what is bound is a path of the host, which is checked as one.
+    if mount.is_bind() && (!mount.source.starts_with('/') || mount.source.starts_with("//")) {
         return Err(bad_value(format!("`{}` is no folder that could be bound", mount.source)));
     }
     Ok(Box::new(mount))
@@ -234,5 +235,9 @@ mod tests {
         assert_eq!(refused(&[("source", json!(""))], false), "`source` names nothing that could be mounted");
         assert_eq!(refused(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a `fstype`");
         assert_eq!(refused(&[("options", json!(["bind"]))], false), "`tmpfs` is no folder that could be bound");
+        assert_eq!(
+            refused(&[("options", json!(["bind"])), ("source", json!("//srv/data"))], false),
+            "`//srv/data` is no folder that could be bound"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What an account's `authorized_keys` comes to.
 
-use super::SshAuthorizedKey;
 use super::key::{Entry, Key, entry};
+use super::{GIVE_BY_HAND, SshAuthorizedKey};
 use crate::model::{BlockClass, Disruption, Untrusted};
 use crate::probe::{BODY_CAP, KeysInfo, KeysState, Observation, PathInfo, PathState, PathType, Reading, Unknown};
 use crate::resource::body::{type_basis, type_words};
@@ -65,7 +65,7 @@ impl SshAuthorizedKey {
             }
             PathState::Present(home) => match self.refusal(info, home) {
                 Some(judgement) => Ok(judgement),
-                None => self.of_file(info),
+                None => self.of_file(info, home),
             },
         }
     }
@@ -101,8 +101,34 @@ impl SshAuthorizedKey {
         wrong(&folder, &info.folder, PathType::Directory).or_else(|| wrong(&file, &info.file, PathType::File))
     }
 
-    fn of_file(&self, info: &KeysInfo) -> Result<Judgement, Unknown> {
+    /// Returns why folder or file is not given to the account: it belongs to somebody else, and others than root can have
+    /// moved it there.
+    fn not_given(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
+        let folder = format!("{}/.ssh", info.home);
+        let file = format!("{folder}/authorized_keys");
+        let is_open = |above: &PathInfo| above.owner.raw() != "root" || above.mode & FOREIGN_WRITE != 0;
+        let in_home = is_open(home);
+        let in_folder = in_home || matches!(&info.folder, PathState::Present(folder) if is_open(folder));
+        let given = |path: &str, state: &PathState, is_open: bool| match state {
+            PathState::Present(at) if is_open && at.owner.raw() != self.user => {
+                let owner = at.owner.raw();
+                let reason = format!(
+                    "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
+                );
+                Some(blocked(reason, json!({ "path": path, "owner": owner })).hint(GIVE_BY_HAND))
+            }
+            _ => None,
+        };
+        given(&folder, &info.folder, in_home).or_else(|| given(&file, &info.file, in_folder))
+    }
+
+    fn of_file(&self, info: &KeysInfo, home: &PathInfo) -> Result<Judgement, Unknown> {
         let path = format!("{}/.ssh/authorized_keys", info.home);
+        // What an account may have moved there is not read where it is another's alone.
+        let is_unread = matches!(&info.file, PathState::Present(file) if file.body.is_none());
+        if let Some(judgement) = self.not_given(info, home).filter(|_| is_unread) {
+            return Ok(judgement);
+        }
         let (body, file) = match &info.file {
             PathState::Absent => ("", None),
             PathState::Present(file) => match (&file.body, &file.sha256) {
@@ -122,6 +148,9 @@ impl SshAuthorizedKey {
         let basis = json!({ "keys": sorted.basis, "access": self.access(info) });
         if sorted.changes.is_empty() {
             return Ok(Judgement::ok(self.settled(), basis));
+        }
+        if let Some(judgement) = self.not_given(info, home) {
+            return Ok(judgement);
         }
         let text = sorted.lines.text();
         if let Some(first) = sorted.changes.first_mut().filter(|change| change.attribute == "key") {

@@ -32,7 +32,9 @@ and renamed over it, if the file is still the one that was looked at. One key in
 than declared becomes one line.
 
 **Blocked**: no such account or home, a home that belongs to somebody else or that others may write (sshd ignores its keys
-then), a link or something else in the place of folder or file.
+then), a link or something else in the place of folder or file. So is a folder or file of another account in a
+directory that others than root can write to, as a home is: they may have put it there. It is not given away, and its
+content is not shown.
 
 **Refused when the inventory is read**: what is no whole public key, a private key, an empty list with
 `exclusive: true`, which would lock everybody out.
@@ -144,28 +146,42 @@ impl SshAuthorizedKey {
     }
 }
 
-/// What stands in a home may be replaced by its account at any time: root only gives away what is there, by its own
-/// name in directories that it has entered, and keeps a copy; all else is done as the account.
+/// An account can replace what is in its home at any time, also by moving files of others there. So root gives away only
+/// what nobody but root can have put there, and keeps a copy; all else is done as the account.
 const ENTER: &str = r#"
 user=$1 old=$2 run=$3 absent=$4
 # Without its account a key opens nothing: an earlier step of a removal may have taken that.
 account=$(getent passwd -- "$user") || { [ -n "$absent" ] && exit 0; fail "user $user does not exist"; }
 home=${account%:*}
-home=${home##*:} group=$(id -g -- "$user") || exit 1
+home=${home##*:} group=$(id -g -- "$user") && uid=$(id -u -- "$user") || exit 1
 dir=$home/.ssh path=$home/.ssh/authorized_keys
 as() {
   if [ "$user" = "$(id -un)" ]; then "$@"; else setpriv --reuid="$user" --regid="$group" --init-groups "$@"; fi
 }
+not_given() { fail "$1 belongs to $(stat -c %U -- "$2"), and others may have put it there: forge does not give it away"; }
 enter "$home"
 home_id=$here
 if [ -L ./.ssh ]; then fail "$dir or what is in it is a symbolic link"; fi
-if [ -d ./.ssh ]; then chown -h -- "$user" ./.ssh; else as mkdir -m 0700 -- ./.ssh; fi || fail "cannot make $dir"
+[ -d ./.ssh ] || as mkdir -m 0700 -- ./.ssh || fail "cannot make $dir"
 cd -P ./.ssh || fail "cannot enter $dir"
-set -- $(stat -c '%d:%i' -- . .. ../.ssh)
-[ $# -eq 3 ] && [ "$2" = "$home_id" ] && [ "$3" = "$1" ] || fail "$dir was replaced while forge entered it"
+set -- $(stat -c '%u %f %d:%i' -- . .. ../.ssh)
+[ $# -eq 9 ] && [ "$6" = "$home_id" ] && [ "$9" = "$3" ] || fail "$dir was replaced while forge entered it"
+above "$1" "$2"
+others=$foreign$shared
+if [ "$1" != "$uid" ]; then
+  [ -z "$others" ] || not_given "$dir" .
+  chown -- "$user" . || fail "cannot give $dir to $user"
+fi
+others=$others$open
 if [ -L ./authorized_keys ]; then fail "$dir or what is in it is a symbolic link"; fi
 if [ -f ./authorized_keys ]; then
-  chown -h -- "$user" ./authorized_keys || fail "cannot give $path to $user"
+  set -- $(stat -c '%u %h' -- ./authorized_keys)
+  [ $# -eq 2 ] || fail "cannot look at $path"
+  if [ "$1" != "$uid" ]; then
+    [ -z "$others" ] || not_given "$path" ./authorized_keys
+    [ "$2" -eq 1 ] || fail "$path has $2 hard links: forge does not give it away"
+    chown -h -- "$user" ./authorized_keys || fail "cannot give $path to $user"
+  fi
   kept=/var/lib/forge/backups/$run$path
   [ -e "$kept" ] || { mkdir -p -- "${kept%/*}" && cp -aT -- ./authorized_keys "$kept"; } || fail "cannot keep the body of $path"
 fi
@@ -193,9 +209,13 @@ mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
 sync -- "$dir/" || fail "cannot sync $dir"
 "#;
 
+/// What to do about a folder or file of another account.
+const GIVE_BY_HAND: &str = "look at what it holds; `chown` it on the host, or remove it, and forge goes on";
+
 const EXPLAIN: &[(&str, &str)] = &[
     ("has changed since", "something else writes this file; run forge again"),
     ("is a symbolic link", "remove the link; keys are only written to a file in the home itself"),
+    ("forge does not give it away", GIVE_BY_HAND),
     ("does not exist", "add the `user` step before this one"),
     ("setpriv", "`setpriv` of the package `util-linux` is needed"),
     ("No space left on device", "the file system is full; the old file is untouched"),

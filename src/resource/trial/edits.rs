@@ -227,9 +227,8 @@ fn keys_come_and_go_as_their_account() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{KEY} it's me\n"));
         assert_eq!((mode(&format!("{home}/.ssh")), mode(&file)), (0o700, 0o600));
         assert_eq!(std::fs::metadata(&file).unwrap().uid(), 64123);
-        // Given to root, and open to all: sshd would ignore it.
+        // Open to all: sshd would ignore it.
         std::fs::write(&file, format!("# mine\nrestrict {KEY}\nssh-rsa AAAA x\n")).unwrap();
-        chown(&file, Some(0), Some(0)).unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
         trial.converge(shell, key.as_ref());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\nssh-rsa AAAA x\n"));
@@ -239,6 +238,64 @@ fn keys_come_and_go_as_their_account() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# mine\n{KEY} it's me\n"));
         trial.converge(shell, trial.build("ssh_authorized_key", &written, true).as_ref());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "# mine\n");
+    }
+}
+
+/// An account moves files and folders of root's into its home, to get them or to see them in a plan.
+#[test]
+fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
+    if !is_root() {
+        return;
+    }
+    for (shell, moved) in SHELLS.into_iter().flat_map(|shell| [(shell, ".ssh"), (shell, ".ssh/authorized_keys")]) {
+        let Some((trial, home)) = with_account() else { return };
+        let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
+        std::fs::create_dir(format!("{home}/.ssh")).unwrap();
+        chown(format!("{home}/.ssh"), Some(64123), Some(64123)).unwrap();
+        let planned = trial.judge(key.as_ref());
+        assert_eq!(planned.verdict, Verdict::Change, "{:?}", planned.reason);
+        let file = format!("{home}/.ssh/authorized_keys");
+        std::fs::write(&file, "secret of root\n").unwrap();
+        match moved {
+            ".ssh" => chown(format!("{home}/.ssh"), Some(0), Some(0)).unwrap(),
+            _ => std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap(),
+        }
+        let path = format!("{home}/{moved}");
+        let why = "belongs to root, and others may have put it there: forge does not give it away";
+        let output = trial.act(shell, key.act(&planned, &trial.context()).body);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("forge: {path} {why}\n"), "{shell}");
+        assert!(!output.status.success());
+        assert_eq!(std::fs::metadata(&path).unwrap().uid(), 0, "{shell} {moved}");
+        let again = trial.judge(key.as_ref());
+        assert_eq!(again.reason.raw(), format!("`{path}` {why}"));
+        assert!(again.changes.is_empty() && again.edit.is_none() && again.hint.is_some());
+    }
+}
+
+/// Nobody but root can have put it there.
+#[test]
+fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let Some((trial, home)) = with_account() else { return };
+        let (folder, file) = (format!("{home}/.ssh"), format!("{home}/.ssh/authorized_keys"));
+        chown(&home, Some(0), Some(0)).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::write(&file, "# by hand\n").unwrap();
+        let key = trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), false);
+        std::fs::hard_link(&file, trial.path("another name")).unwrap();
+        assert_eq!(
+            trial.refused(shell, key.as_ref()),
+            format!("forge: {file} has 2 hard links: forge does not give it away\n")
+        );
+        chown(&folder, Some(0), Some(0)).unwrap();
+        std::fs::remove_file(trial.path("another name")).unwrap();
+        trial.converge(shell, key.as_ref());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("# by hand\n{KEY}\n"));
+        assert_eq!([&folder, &file].map(|path| std::fs::metadata(path).unwrap().uid()), [64123, 64123]);
     }
 }
 
@@ -260,5 +317,6 @@ fn a_link_planted_in_a_home_is_refused() {
     );
     assert_eq!(std::fs::read_dir(trial.path("roots")).unwrap().count(), 0);
     let reason = trial.judge(key.as_ref()).reason;
-    assert_eq!(reason.raw(), format!("`{home}/.ssh` is a symbolic link to `{}`", trial.path("roots")));
+    let why = "is a symbolic link that user forge-trial can replace: forge does not follow it";
+    assert_eq!(reason.raw(), format!("{home}/.ssh {why}"));
 }

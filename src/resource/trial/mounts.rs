@@ -9,6 +9,8 @@ use std::os::unix::fs::{chown, symlink};
 /// Somebody who is not root.
 const OTHER: u32 = 65_534;
 
+const ONLY_FIXED: &str = "forge mounts and unmounts only where no other user can replace the path";
+
 fn trial() -> Trial {
     let mut trial = Trial::new();
     for folder in ["home/d/point", "home/d/other", "vault/point", "vault/other", "srv"] {
@@ -68,7 +70,7 @@ fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
         let judgement = trial.judge(resource.as_ref());
         assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host), "{}", resource.title());
         let weak = trial.path("home/d");
-        let why = format!("user nobody can replace {weak}: forge mounts and unmounts only where nobody but root can");
+        let why = format!("user nobody can replace {weak}: {ONLY_FIXED}");
         assert_eq!(judgement.reason.raw(), why, "{}", resource.title());
         assert!(judgement.hint.is_some());
     }

@@ -1,6 +1,6 @@
 //! Paths in the directory of somebody else: a link there leads no kind to what is root's.
 
-use super::{SHELLS, Trial, is_root};
+use super::{RUN, SHELLS, Trial, is_root};
 use crate::model::{BlockClass, Value, Verdict};
 use crate::resource::Resource;
 use serde_json::json;
@@ -207,4 +207,101 @@ fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
     trial.converge("dash", built(&trial)[0].as_ref());
     assert!(!Path::new(&left("ours")).exists() && Path::new(&left("theirs")).join("new").exists());
     assert_eq!(vault(&trial), before);
+}
+
+/// A validator takes a name, and whoever can replace a part of it chooses which file root's program reads.
+#[test]
+fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        for (kind, mut written) in [
+            ("file", json!({ "path": "new", "content": BODY, "owner": "nobody", "mode": "0640" })),
+            ("line", json!({ "path": "edited", "line": "ours" })),
+        ] {
+            let trial = trial();
+            let name = written["path"].as_str().unwrap().to_owned();
+            let (folder, seen) = (trial.path("home/d"), trial.path("seen"));
+            // What the owner of the folder does at that moment, then what a program does with the candidate.
+            let validate = format!(
+                "cd '{folder}' && for box in .*.forge-*; do mv \"$box\" away; mkdir -p \"$box\"; echo bad > \"$box/{name}\"; done
+                 printf '%s ' \"$FORGE_FILE\" > '{seen}'; stat -c '%U %a' \"${{FORGE_FILE%/*}}\" >> '{seen}'; grep -q ours \"$FORGE_FILE\""
+            );
+            written["path"] = json!(format!("{folder}/{name}"));
+            written["validate"] = json!(validate);
+            let output = trial.change(shell, trial.build(kind, &written, false).as_ref());
+            assert!(output.status.success(), "{shell} {kind}: {}", String::from_utf8_lossy(&output.stderr));
+            let seen = std::fs::read_to_string(seen).unwrap();
+            let (path, folder_of) = seen.split_once(' ').unwrap();
+            assert!(path.starts_with("/run/forge-validate.") && path.ends_with(&format!("/{name}")), "{path}");
+            assert_eq!(folder_of, "root 700\n");
+            assert!(!Path::new(path).parent().unwrap().exists(), "the copy is removed");
+            assert!(std::fs::read_to_string(format!("{folder}/{name}")).unwrap().ends_with(BODY), "{shell} {kind}");
+        }
+    }
+}
+
+/// What is relative to the file's directory is there for a validator, as it will be for the service.
+#[test]
+fn a_validator_finds_the_candidate_beside_the_target() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = trial();
+        let (folder, seen) = (trial.path("vault"), trial.path("seen"));
+        let step = |validate: &str| {
+            let path = format!("{folder}/conf");
+            let written =
+                json!({ "path": path, "content": BODY, "owner": "nobody", "mode": "0640", "validate": validate });
+            trial.build("file", &written, false)
+        };
+        let entries = || {
+            let mut names: Vec<_> =
+                std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let before = entries();
+        let why =
+            format!("forge: the new body of {folder}/conf is not valid (exit status 4): the file was left as it was\n");
+        assert_eq!(trial.refused(shell, step("exit 4").as_ref()), why);
+        assert_eq!(entries(), before, "nothing is left");
+        let why = format!("forge: validate changed the new body of {folder}/conf: the file was left as it was\n");
+        assert_eq!(trial.refused(shell, step("sed -i s/ours/theirs/ \"$FORGE_FILE\"").as_ref()), why);
+        assert_eq!(entries(), before, "nothing is left");
+        let look = "cat \"$FORGE_FILE\"; stat -c '%U %a %n' \"$FORGE_FILE\"; cat \"${FORGE_FILE%/*}/edited\"";
+        trial.converge(shell, step(&format!("{{ {look}; }} > '{seen}'")).as_ref());
+        let expected = format!("{BODY}nobody 640 {folder}/.conf.forge-{RUN}.new\ntheirs\n");
+        assert_eq!(std::fs::read_to_string(&seen).unwrap(), expected);
+        assert_eq!(entries(), ["conf", "edited", "old", "owned", "tree"]);
+        assert_eq!(std::fs::metadata(format!("{folder}/conf")).unwrap().nlink(), 1);
+    }
+}
+
+/// A service that reads the file is restarted for its ctime.
+#[test]
+fn a_file_that_is_left_as_it_was_keeps_its_ctime() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let trial = trial();
+        let path = trial.path("home/d/edited");
+        let ctime = || std::fs::metadata(&path).map(|info| (info.ino(), info.ctime(), info.ctime_nsec())).unwrap();
+        let line =
+            |validate: &str| trial.build("line", &json!({ "path": path, "line": "ours", "validate": validate }), false);
+        let before = ctime();
+        let why = format!("forge: the new body of {path} is not valid (exit status 1): the file was left as it was\n");
+        assert_eq!(trial.refused(shell, line("false").as_ref()), why);
+        assert_eq!(ctime(), before, "{shell}");
+        let planned = trial.judge(line("true").as_ref());
+        std::fs::write(&path, "changed\n").unwrap();
+        let before = ctime();
+        let output = trial.act(shell, line("true").act(&planned, &trial.context()).body);
+        let why = format!("forge: {path} has changed since it was looked at: nothing was written\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), why);
+        assert_eq!(ctime(), before, "{shell}");
+    }
 }

@@ -102,3 +102,65 @@ fn a_link_of_the_system_is_followed() {
     assert!(Path::new("/var").join(target).ends_with("run"));
     assert_eq!(enter(&["sh"], "/var/run"), "/run shared= foreign=");
 }
+
+/// Asks for a source as a mount does; returns what stands in its way.
+fn source(shell: &[&str], source: &str, before: &str) -> String {
+    let code = format!(
+        "fail() {{ printf 'fails: %s' \"$*\"; exit 1; }}\n{ENTER}\n{FIXED}\n\
+         barred() {{ printf 'barred: %s' \"$*\"; exit 9; }}\n{before}\nrequire_fixed_source \"$1\"\n"
+    );
+    let output =
+        Command::new(shell[0]).args(&shell[1..]).args(["-c", &code, "sh", source]).output().expect("it starts");
+    assert!(output.stderr.is_empty(), "{source}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn sources_that_are_no_path_of_the_host_are_not_looked_for() {
+    for shell in SHELLS {
+        for what in ["//server/share", "//server/share/sub", "server:/export", "UUID=1", "tmpfs", "/dev/no-disk/part1"]
+        {
+            assert_eq!(source(shell, what, ""), "", "{shell:?} {what}");
+        }
+    }
+}
+
+#[test]
+fn what_others_can_replace_below_dev_is_no_source() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let at = dir.path().to_str().expect("text").to_owned();
+    let name = at.rsplit('/').next().expect("a name");
+    chown(dir.path(), Some(OTHER), Some(OTHER)).expect("it is given");
+    let only = "forge mounts and unmounts only where no other user can replace the path";
+    for shell in SHELLS {
+        for path in
+            [at.clone(), format!("/dev//shm/{name}"), format!("/dev/./shm/{name}"), format!("/dev/../dev/shm/{name}")]
+        {
+            assert_eq!(
+                source(shell, &path, ""),
+                format!("barred: other users can replace {path}: {only}"),
+                "{shell:?}"
+            );
+        }
+        assert_eq!(source(shell, &format!("{at}.none"), ""), format!("fails: nothing is at {at}.none"));
+    }
+}
+
+/// Whose it is was never read: that is no reason to call it somebody else's.
+#[test]
+fn an_owner_that_could_not_be_read_bars_nothing() {
+    let Some(dir) = place().filter(|_| rustix::process::geteuid().is_root()) else { return };
+    let path = format!("{}/sticky/mine", dir.path().to_str().expect("text"));
+    for shell in SHELLS {
+        for (status, why) in
+            [(124, "did not answer within 10 s"), (137, "did not answer within 10 s"), (127, "(exit status 127)")]
+        {
+            let said = source(shell, &path, &format!("timeout() {{ return {status}; }}"));
+            assert!(said.starts_with("fails: ") && said.contains(&path) && said.ends_with(why), "{shell:?} {said}");
+        }
+        assert_eq!(source(shell, &path, ""), "");
+    }
+}
