@@ -124,6 +124,7 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
                 name: name.clone(),
                 result: result.clone(),
                 check: check.clone(),
+                of_step: false,
                 place: String::new(),
             });
         }

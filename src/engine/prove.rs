@@ -186,7 +186,14 @@ fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
                 }
             };
             let place = case.ground.project.sources.place(verify.span);
-            reports.push(VerifyReport { recipe: recipe.clone(), name: verify.name.clone(), result, check, place });
+            reports.push(VerifyReport {
+                recipe: recipe.clone(),
+                name: verify.name.clone(),
+                result,
+                check,
+                of_step: false,
+                place,
+            });
         }
     }
     reports
@@ -210,6 +217,7 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
         name: verify.name.clone(),
         result: result((verify.verdict, verify.reason.raw().to_owned())),
         check: verify.check.clone(),
+        of_step: false,
         place: verify.place.clone(),
     }
 }

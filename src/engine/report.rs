@@ -75,6 +75,9 @@ pub struct VerifyReport {
     /// What its command printed, where it ran and does not hold or could not be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckRun>,
+    /// Whether it is a step, of which `forge verify` tells whether it is as declared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_step: bool,
     pub place: String,
 }
 

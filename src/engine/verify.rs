@@ -8,7 +8,7 @@ use super::report::{HostReport, Report, VerifyReport};
 use super::run::{Events, Options};
 use crate::config::Project;
 use crate::model::{HostName, Outcome, Untrusted, Verdict};
-use crate::plan::{self, HostPlan, Plan, Reach, Refused, StepPlan};
+use crate::plan::{self, Foresight, HostPlan, Plan, Reach, Refused, StepPlan};
 use std::time::Duration;
 
 /// Makes the plan that an observation calls for.
@@ -84,7 +84,10 @@ pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
 /// A step that is not as declared is a verification that failed.
 fn of_step(step: &StepPlan) -> VerifyReport {
     let reason = step.reason.clone();
+    // What a plan fears that a package may change was seen to be as declared.
+    let is_precaution = step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution);
     let result = match step.verdict {
+        Verdict::Change if is_precaution => VerifyResult::Held,
         Verdict::Ok => VerifyResult::Held,
         Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
         Verdict::Unknown => VerifyResult::Unknown { reason },
@@ -98,5 +101,31 @@ fn of_step(step: &StepPlan) -> VerifyReport {
         Some(key) => format!("{}[{key}]", step.id.step),
         None => step.id.step.to_string(),
     };
-    VerifyReport { recipe: step.id.recipe.to_string(), name, result, check: None, place: step.place.to_string() }
+    let (recipe, place) = (step.id.recipe.to_string(), step.place.to_string());
+    VerifyReport { recipe, name, result, check: None, of_step: true, place }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Envelope;
+    use crate::view::sample;
+
+    /// What is fulfilled now is fulfilled, whatever a package that is due may do.
+    #[test]
+    fn a_precaution_of_the_plan_is_no_failure() {
+        let envelope = |foresight| Envelope {
+            until: "base/nginx has run".into(),
+            disruption: crate::model::Disruption::D0,
+            resource: "absent /etc/x".into(),
+            foresight,
+        };
+        let step = |foresight| StepPlan {
+            envelope: Some(envelope(foresight)),
+            ..sample::step("site", "absent", "/etc/x", Verdict::Change, "nothing is there")
+        };
+        assert_eq!(of_step(&step(Foresight::Precaution)).result, VerifyResult::Held);
+        let failed = VerifyResult::Failed { reason: "is not as declared: nothing is there".into() };
+        assert_eq!(of_step(&step(Foresight::Predicted)).result, failed);
+    }
 }

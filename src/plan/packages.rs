@@ -60,10 +60,9 @@ impl PackageChanges {
             "file" | "line" | "block" | "link" | "unit" => {
                 self.any() && (replaced() || turn.expanded.absent && brought())
             }
-            "directory" | "user" | "group" | "package" => self.any() && turn.expanded.absent,
             // A service that is installed starts; one that is upgraded, or whose libraries are, restarts.
             "service" => self.any() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
-            _ => false,
+            _ => self.any() && turn.expanded.absent,
         }
     }
 }

@@ -252,6 +252,7 @@ pub fn verify_report(name: &str, result: VerifyResult) -> VerifyReport {
         name: name.into(),
         result,
         check: None,
+        of_step: false,
         place: "recipes/base.yaml:30:5".into(),
     }
 }
@@ -368,6 +369,7 @@ pub fn hostile_report(text: &str) -> Report {
         name: text.into(),
         result: VerifyResult::Failed { reason: text.into() },
         check: Some(CheckRun { command: text.into(), status: 1, output: text.into() }),
+        of_step: false,
         place: text.into(),
     };
     let mut first = host_report(text, steps.to_vec(), vec![verify]);

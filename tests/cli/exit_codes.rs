@@ -48,7 +48,8 @@ fn step(result: StepResult) -> StepReport {
 }
 
 fn verify(result: VerifyResult) -> VerifyReport {
-    VerifyReport { recipe: "r".into(), name: "v".into(), result, check: None, place: String::new() }
+    let (recipe, name, place) = ("r".into(), "v".into(), String::new());
+    VerifyReport { recipe, name, result, check: None, of_step: false, place }
 }
 
 fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {

@@ -82,11 +82,9 @@ fn verifications(report: &Report) -> Option<String> {
 
 /// Returns `fix what `web: page answers` checks (recipes/web.yaml:30:5)`, with how many more there are.
 fn failed_check(report: &Report) -> Option<String> {
-    // Of a verify, steps are among them: a plan tells what they would change.
-    let of_recipe = report.verb == "apply";
     let all = report.hosts.iter().flat_map(|host| &host.verify);
-    let failed = all
-        .filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && (of_recipe || verify.check.is_some()));
+    // A plan tells what steps would change.
+    let failed = all.filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && !verify.of_step);
     let mut names: Vec<(&str, &str, &str)> =
         failed.map(|verify| (&*verify.recipe, &*verify.name, &*verify.place)).collect();
     let mut seen = std::collections::BTreeSet::new();
