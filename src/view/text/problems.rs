@@ -1,6 +1,6 @@
 //! What went wrong in a run, each problem once with all hosts that have it.
 
-use super::check::describe_check;
+use super::check::{self, describe_check};
 use super::on_hosts;
 use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
 use crate::model::{HostName, Outcome, Untrusted};
@@ -61,38 +61,55 @@ impl Sort {
     }
 }
 
-/// The text of a problem is its identity: what reads the same is the same.
-type Problems<'a> = IndexMap<(Sort, String), Vec<&'a HostName>>;
+/// What reads the same is the same problem; only what a check printed may differ.
+type Problems<'a> = IndexMap<(Sort, String, Option<(&'a Untrusted, i32)>), Shared<'a>>;
+
+/// The hosts of one problem.
+struct Shared<'a> {
+    hosts: Vec<&'a HostName>,
+    verify: Option<&'a VerifyReport>,
+    /// Whether the check printed something else on some of them.
+    differs: bool,
+}
 
 /// Writes every problem of the report under its head.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let problems = collect(report);
     for sort in Sort::ALL {
-        let mut of_sort = problems.iter().filter(|((s, _), _)| *s == sort).peekable();
+        let mut of_sort = problems.iter().filter(|((s, ..), _)| *s == sort).peekable();
         if of_sort.peek().is_none() {
             continue;
         }
         writeln!(out, "{}", paint(HEAD, sort.head()))?;
-        of_sort.try_for_each(|((sort, text), hosts)| problem(*sort, text, hosts, out))?;
+        of_sort.try_for_each(|((sort, text, _), shared)| problem(*sort, text, shared, out))?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn problem(sort: Sort, text: &str, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+fn problem(sort: Sort, text: &str, shared: &Shared<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (style, symbol) = sort.symbol();
+    let mut text = text.to_owned();
+    if let Some(verify) = shared.verify {
+        let shown_for = shared.hosts.first().copied().filter(|_| shared.differs);
+        text = with_place(text + &describe_check(verify.check.as_ref(), shown_for), &verify.place);
+    }
     writeln!(out, "{} {text}", paint(style, symbol))?;
-    writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
+    writeln!(out, "    {}", paint(DIM, on_hosts(&shared.hosts)))
 }
 
 fn collect(report: &Report) -> Problems<'_> {
     let mut problems = Problems::new();
     for host in &report.hosts {
         let of_host = host_problem(host).into_iter().chain(skipped(host)).chain(unproven(host));
-        let of_steps = host.steps.iter().filter_map(step_problem);
-        let of_verify = host.verify.iter().filter_map(verify_problem);
-        for problem in of_host.chain(of_steps).chain(of_verify) {
-            problems.entry(problem).or_default().push(&host.host);
+        let of_steps = of_host.chain(host.steps.iter().filter_map(step_problem));
+        let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
+        for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
+            let check = verify.and_then(|verify| verify.check.as_ref());
+            let new = || Shared { hosts: Vec::new(), verify, differs: false };
+            let shared = problems.entry((sort, text, check::identity(check))).or_insert_with(new);
+            shared.hosts.push(&host.host);
+            shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
         }
     }
     problems
@@ -173,8 +190,7 @@ fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
         VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => return None,
     };
     let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
-    let check = describe_check(verify.check.as_ref());
-    Some((sort, with_place(format!("{}\n    {}{check}", paint(HEAD, head), plain(reason)), &verify.place)))
+    Some((sort, format!("{}\n    {}", paint(HEAD, head), plain(reason))))
 }
 
 /// What a stale step would change now: the diffs, where its reason can only name what differs.

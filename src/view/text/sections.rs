@@ -1,7 +1,7 @@
 //! The parts of a plan beside its changes: what waits, what is impossible, what could not be told.
 
 use super::causes::{self, CauseGroup};
-use super::check::describe_check;
+use super::check::{self, describe_check};
 use super::group::{self, Group};
 use super::{on_hosts, step};
 use crate::model::{BlockClass, HostName, Verdict};
@@ -41,6 +41,25 @@ pub fn sums(plan: &Plan) -> String {
     if !silent.is_empty() {
         lines += &format!("unreachable\n    {}\n", on_hosts(&silent));
     }
+    let mut add = |head: &str, what: &str, of: &dyn Fn(&HostPlan) -> usize| {
+        let on: Vec<&HostName> = plan.hosts.iter().filter(|host| of(host) > 0).map(|host| &host.host).collect();
+        if !on.is_empty() {
+            let sum = plan.hosts.iter().map(of).sum();
+            lines += &format!("{head}: {}\n    {}\n", count(sum, what), on_hosts(&on));
+        }
+    };
+    add("warnings", "warning", &|host| host.warnings.len());
+    add("refused: apply would change nothing on these hosts", "host", &|host| usize::from(host.refused.is_some()));
+    let verifications = |host: &HostPlan, verdicts: &[Verdict]| {
+        host.verify.iter().filter(|verify| verdicts.contains(&verify.verdict)).count()
+    };
+    let fails = |host: &HostPlan| {
+        let blocked = host.verify.iter().filter(|verify| matches!(verify.verdict, Verdict::Blocked(_))).count();
+        blocked + verifications(host, &[Verdict::Change])
+    };
+    add("does not hold", "verification", &fails);
+    add("unknown", "verification", &|host| verifications(host, &[Verdict::Unknown]));
+    add("no longer declared: applied once, left as they are", "step", &|host| host.undeclared.len());
     lines + "too many to name in a comment: `forge show FILE` names each\n"
 }
 
@@ -246,9 +265,16 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
     writeln!(out, "{}", paint(HEAD, "verification"))?;
     let open =
         all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
-    for (verify, hosts) in group::equal(open, |v| (&v.recipe, &v.name, v.verdict, &v.reason, &v.check)).values() {
-        write_verify(verify, hosts, out)?;
+    let mut groups: IndexMap<_, VerifyGroup<'_>> = IndexMap::new();
+    for (host, verify) in open {
+        let check = check::identity(verify.check.as_ref());
+        let key = (&verify.recipe, &verify.name, verify.verdict, &verify.reason, check);
+        let new = || VerifyGroup { verify, hosts: Vec::new(), differs: false };
+        let group = groups.entry(key).or_insert_with(new);
+        group.hosts.push(host);
+        group.differs |= group.verify.check != verify.check;
     }
+    groups.values().try_for_each(|group| write_verify(group, out))?;
     if later > 0 {
         writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
     }
@@ -270,7 +296,16 @@ fn later(plan: &Plan) -> (usize, usize) {
     plan.hosts.iter().map(put_off).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+/// A verification that fails alike on some hosts.
+struct VerifyGroup<'a> {
+    verify: &'a VerifyPlan,
+    hosts: Vec<&'a HostName>,
+    /// Whether its command printed something else on some of them.
+    differs: bool,
+}
+
+fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let VerifyGroup { verify, hosts, differs } = group;
     let (style, symbol, word) = match verify.verdict {
         Verdict::Unknown => (UNKNOWN, "?", "unknown"),
         _ => (BAD, "x", "does not hold"),
@@ -280,7 +315,7 @@ fn write_verify(verify: &VerifyPlan, hosts: &[&HostName], out: &mut dyn Write) -
     if !verify.reason.is_empty() {
         writeln!(out, "    {}", escape::text(&verify.reason))?;
     }
-    let check = describe_check(verify.check.as_ref());
+    let check = describe_check(verify.check.as_ref(), hosts.first().copied().filter(|_| *differs));
     check.lines().skip(1).try_for_each(|line| writeln!(out, "{line}"))?;
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }

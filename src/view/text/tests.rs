@@ -181,6 +181,36 @@ fn a_verification_that_fails_says_so() {
     insta::assert_snapshot!(report(&sample::report("verify", vec![host])));
 }
 
+/// What a check prints may name its host: the hosts are still one problem.
+#[test]
+fn checks_that_print_something_else_by_host_are_told_once() {
+    let failed = |output: &str| {
+        let result = crate::engine::VerifyResult::Failed { reason: "the check exited 1".into() };
+        let check = crate::plan::CheckRun { command: "./look".into(), status: 1, output: output.into() };
+        vec![VerifyReport { check: Some(check), ..sample::verify_report("page answers", result) }]
+    };
+    let hosts = ["a", "b"].map(|name| sample::host_report(name, vec![], failed(&format!("{name}: refused"))));
+    let shown = report(&sample::report("apply", hosts.to_vec()));
+    let told = "x base: page answers\n    the check exited 1\n    $ ./look\n    exit status 1; on a it printed:\n      \
+                | a: refused\n    at recipes/base.yaml:30:5\n    = same on 2 hosts: a,b\n";
+    assert!(shown.contains(told), "{shown}");
+}
+
+/// Where there is no room for names, everything is still counted.
+#[test]
+fn sums_leave_no_part_of_a_plan_out() {
+    let sums = super::sections::sums(&sample::rich_plan());
+    for part in [
+        "unreachable\n    on gpu11\n",
+        "warnings: 1 warning\n    on gpu01\n",
+        "does not hold: 1 verification\n    on gpu01\n",
+        "unknown: 1 verification\n    on gpu01\n",
+        "no longer declared: applied once, left as they are: 1 step\n    on gpu01\n",
+    ] {
+        assert!(sums.contains(part), "{part}{sums}");
+    }
+}
+
 #[test]
 fn a_host_that_fails_without_a_step_tells_why() {
     let shown = report(&sample::report("apply", vec![sample::ended("a", Outcome::Failed, "lost the link twice")]));
@@ -192,10 +222,10 @@ fn a_host_that_fails_without_a_step_tells_why() {
 fn a_stale_step_shows_what_it_would_change() {
     let mut change = crate::resource::Change::new("content", None, None);
     change.diff = Some("@@ -1 +1 @@\n-theirs\n+ours\n".into());
-    let stale = crate::engine::StepResult::Stale { reason: "`content` is not what the plan saw".into() };
+    let stale = crate::engine::StepResult::Stale { reason: "`content` changed since the plan".into() };
     let step = crate::engine::StepReport { changes: vec![change], ..sample::step_report("banner", stale) };
     let shown = report(&sample::report("apply", vec![sample::host_report("a", vec![step], vec![])]));
-    let diff = "    `content` is not what the plan saw\n    content now (- on the host, + declared):\n      @@ -1 +1 @@\n      \
+    let diff = "    `content` changed since the plan\n    content now (- on the host, + declared):\n      @@ -1 +1 @@\n      \
                 -theirs\n      +ours\n";
     assert!(shown.contains(diff), "{shown}");
 }
