@@ -157,7 +157,10 @@ impl Workload {
         let number = self.steps.number(step);
         let whole = step.key.is_some().then(|| self.steps.number(&StepId { key: None, ..step.clone() }));
         let Some(load) = self.hosts.get_mut(host) else { return };
-        if let Some(share) = load.script.end(number, took)
+        let share = load.script.end(number, took);
+        // Without a start it was left alone: blocked, unknown before it acted, or one of those below.
+        let left_alone = share.is_none() && matches!(result, StepResult::Blocked { .. } | StepResult::Unknown { .. });
+        if let Some(share) = share
             && matches!(result, StepResult::Changed | StepResult::Pending { .. })
         {
             self.steps.took[number].get_or_insert(share);
@@ -167,10 +170,11 @@ impl Workload {
         if let Some(at) = at {
             load.open.swap_remove(at);
             self.done += 1;
-            self.not_run += usize::from(matches!(
+            let did_not_run = matches!(
                 result,
                 StepResult::Skipped { .. } | StepResult::Cancelled | StepResult::Held { .. } | StepResult::Stale { .. }
-            ));
+            );
+            self.not_run += usize::from(left_alone || did_not_run);
         }
     }
 

@@ -78,6 +78,19 @@ fn only_steps_of_the_plan_are_counted_and_each_once() {
     assert_eq!(work.estimate(now), None);
 }
 
+#[test]
+fn what_was_left_alone_did_not_run() {
+    let mut work = Workload::new(&fleet(1, &["a", "b", "c"]), 16, &PastDurations::default());
+    let now = Instant::now();
+    let blocked = StepResult::Blocked { class: crate::model::BlockClass::Busy, reason: "".into() };
+    let unknown = || StepResult::Unknown { reason: "".into() };
+    work.event(&finished("n1", "a", blocked, 0), now);
+    work.event(&finished("n1", "b", unknown(), 0), now);
+    work.event(&started("n1", "c"), now);
+    work.event(&finished("n1", "c", unknown(), 1), now);
+    assert_eq!((work.done(), work.not_run()), (3, 2), "the link broke only while the last one ran");
+}
+
 /// A step over a list that was not known is one step of the plan and several of the run.
 #[test]
 fn turns_that_were_planned_as_one_step_are_counted_once() {

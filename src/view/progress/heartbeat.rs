@@ -23,7 +23,8 @@ pub fn heartbeat(state: &mut RunState, now: Instant) -> Option<String> {
     let each = doing.into_iter().map(|(what, (hosts, longest))| {
         format!("{what} on {} ({})", escape::line(&fold(hosts)), frame::elapsed(longest))
     });
-    let each: Vec<String> = each.collect();
+    let transfers = state.transfers.iter().map(|(what, how)| format!("{} {}", escape::line(what), words::shown(how)));
+    let each: Vec<String> = each.chain(transfers).collect();
     (!each.is_empty()).then(|| format!("{sums}: {}", some(&each)))
 }
 

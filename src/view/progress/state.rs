@@ -138,10 +138,10 @@ impl RunState {
         match event {
             Event::ObserveStarted { hosts } => self.phase = Phase::Observing { done: 0, total: *hosts },
             Event::ExecStarted { hosts } => self.phase = Phase::Running { done: 0, total: *hosts },
-            Event::Observed { .. } => self.one_done(),
+            Event::Observed { host, .. } => self.host_done(host),
             Event::Unreachable { host, .. } => {
                 self.fail(host);
-                self.one_done();
+                self.host_done(host);
             }
             Event::StepFinished { host, result: StepResult::Failed { .. }, .. }
             | Event::Verified { host, result: VerifyResult::Failed { .. }, .. } => self.fail(host),
@@ -150,7 +150,7 @@ impl RunState {
                 if !went_on.contains(outcome) && !self.failed_hosts.contains(host) {
                     self.fail(host);
                 }
-                self.one_done();
+                self.host_done(host);
             }
             _ => {}
         }
@@ -161,7 +161,11 @@ impl RunState {
         self.failed_hosts.insert(host.clone());
     }
 
-    fn one_done(&mut self) {
+    /// The cluster's API is none of the hosts that are counted.
+    fn host_done(&mut self, host: &HostName) {
+        if host.is_cluster() {
+            return;
+        }
         if let Phase::Observing { done, .. } | Phase::Running { done, .. } = &mut self.phase {
             *done += 1;
         }

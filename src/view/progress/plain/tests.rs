@@ -1,8 +1,9 @@
 //! Lines of progress, word for word.
 
+use super::super::state::Phase;
 use super::*;
 use crate::engine::{NodeNews, StepResult, VerifyResult};
-use crate::model::{Outcome, StepId};
+use crate::model::{HostName, Outcome, StepId};
 use crate::plan::Unreachable;
 use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::sample::{because, failure, host};
@@ -128,6 +129,31 @@ fn a_line_of_a_host_is_one_harmless_line() {
         assert_eq!(line, format!("12:01:33 a r/s | {harmless}\n"));
         assert!(!line.chars().any(escape::hidden));
     }
+}
+
+#[test]
+fn a_download_is_no_silence() {
+    let fetching = Event::Fetching { what: because("driver.run"), done: 12_000_000, total: Some(412_300_000) };
+    let shared = Shared::default();
+    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), Detail::Normal, || "12:01:33".into());
+    let began = Instant::now();
+    plain.event(&fetching, began);
+    (0..=31).for_each(|s| plain.tick(began + s * Duration::from_secs(1)));
+    let bytes = shared.0.lock().unwrap().clone();
+    assert_eq!(std::str::from_utf8(&bytes).unwrap(), "12:01:33 30s: driver.run 12.0 of 412.3 MB\n");
+}
+
+/// The API of a cluster is observed beside the hosts, and is none of them.
+#[test]
+fn only_hosts_are_counted() {
+    let mut state = RunState::default();
+    let now = Instant::now();
+    let observed = |host: HostName| Event::Observed { host, trips: 1, took: Duration::ZERO };
+    state.event(&Event::ObserveStarted { hosts: 1 }, now);
+    state.event(&observed(HostName::cluster()), now);
+    assert!(matches!(state.phase(), Phase::Observing { done: 0, total: 1 }));
+    state.event(&observed(host("n1")), now);
+    assert!(matches!(state.phase(), Phase::Observing { done: 1, total: 1 }));
 }
 
 #[test]
