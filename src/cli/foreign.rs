@@ -2,40 +2,41 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
+use std::ffi::OsString;
 
 /// Flags of `ansible-playbook` and `terraform`, with what does the same.
 const FLAGS: &[(&[&str], &str)] = &[
     (&["--limit", "-l"], "to select hosts, use `--on SELECTOR`"),
     (&["--check", "-C"], "for a dry run, use `forge plan`"),
     (&["--diff", "-D"], "`forge plan` shows the differences"),
-    (&["--tags", "-t", "--target", "--start-at-task"], "to select steps, use `--step PATTERN`"),
+    (&["--tags", "-t", "--target", "-target", "--start-at-task"], "to select steps, use `--step PATTERN`"),
     (&["--skip-tags"], "to leave steps out, use `--skip PATTERN`"),
     (&["--list-tasks", "--list-tags"], "to list steps, use `forge graph`"),
     (&["--syntax-check"], "to check the files alone, use `forge validate`"),
     (
         &["--become", "-b", "--become-user", "--become-method", "--sudo"],
-        "say it in the inventory: `connect: { sudo: true }`",
+        "set it in the inventory: `connect: { sudo: true }`",
     ),
     (
         &["--ask-become-pass", "-K", "--become-password-file", "--ask-pass", "-k"],
-        "say it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
+        "set it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
     ),
     (
-        &["--extra-vars", "-e", "--var", "--var-file"],
-        "say it in the inventory: `vars` of a host or group, or `with` in `apply`",
+        &["--extra-vars", "-e", "--var", "-var", "--var-file", "-var-file"],
+        "set it in the inventory: `vars` of a host or group, or `with` in `apply`",
     ),
     (&["--forks", "--parallelism"], "to work on N hosts at once, use `--parallel N`"),
-    (&["--user", "-u", "--remote-user"], "say it in the inventory: `connect: { user: NAME }`"),
-    (&["--private-key", "--key-file"], "say it in the inventory: `connect: { identity: FILE }`"),
+    (&["--user", "-u", "--remote-user"], "set it in the inventory: `connect: { user: NAME }`"),
+    (&["--private-key", "--key-file"], "set it in the inventory: `connect: { identity: FILE }`"),
     (
         &["--ssh-common-args", "--ssh-extra-args"],
-        "say it in the inventory: `connect: { config: FILE }`, or in `~/.ssh/config`",
+        "set it in the inventory: `connect: { config: FILE }`, or in `~/.ssh/config`",
     ),
     (
         &["--vault-password-file", "--ask-vault-pass", "--vault-id"],
         "secrets come from the environment or files: `{ env: NAME }`",
     ),
-    (&["--connection", "-c"], "say it in the inventory: `connect: { transport: local }`"),
+    (&["--connection", "-c"], "set it in the inventory: `connect: { transport: local }`"),
     (&["--auto-approve", "-auto-approve"], "to apply without a question, use `--yes`"),
     (&["--out", "-out"], "to keep the plan, use `-o FILE`"),
     (&["--dry-run"], "for a dry run, use `forge plan`"),
@@ -47,15 +48,34 @@ pub fn with_hint(error: Error, command: &Command) -> Error {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) => typed.clone(),
         _ => return error,
     };
-    let name = typed.split('=').next().unwrap_or_default();
-    let Some((_, hint)) = FLAGS.iter().find(|(names, _)| names.contains(&name)) else { return error };
+    let Some(hint) = hint(&typed) else { return error };
     // Made anew: clap's own guess, which is by spelling, cannot be taken out of an error.
-    let mut hinted = Error::new(ErrorKind::UnknownArgument).with_cmd(command);
-    for kind in [ContextKind::InvalidArg, ContextKind::Usage] {
-        if let Some(value) = error.get(kind) {
-            hinted.insert(kind, value.clone());
-        }
+    let mut hinted = unknown(command, typed, hint);
+    if let Some(usage) = error.get(ContextKind::Usage) {
+        hinted.insert(ContextKind::Usage, usage.clone());
     }
-    hinted.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*hint).to_owned().into()]));
     hinted
+}
+
+/// Refuses long flags with one dash: clap would read `-out=FILE` as `-o ut=FILE`, and write a file of that name.
+pub fn refuse_terraform_flags(argv: &[OsString], command: &Command) -> Result<(), Error> {
+    let own = argv.iter().filter_map(|typed| typed.to_str()).take_while(|typed| *typed != "--");
+    let is_long = |typed: &&str| !typed.starts_with("--") && typed.len() > 2;
+    let mut foreign = own.filter(is_long).filter_map(|typed| Some((typed, hint(typed)?)));
+    foreign.next().map_or(Ok(()), |(typed, hint)| Err(unknown(command, name(typed).to_owned(), hint)))
+}
+
+fn hint(typed: &str) -> Option<&'static str> {
+    FLAGS.iter().find(|(names, _)| names.contains(&name(typed))).map(|(_, hint)| *hint)
+}
+
+fn name(typed: &str) -> &str {
+    typed.split('=').next().unwrap_or_default()
+}
+
+fn unknown(command: &Command, typed: String, hint: &str) -> Error {
+    let mut error = Error::new(ErrorKind::UnknownArgument).with_cmd(command);
+    error.insert(ContextKind::InvalidArg, ContextValue::String(typed));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.to_owned().into()]));
+    error
 }

@@ -76,7 +76,10 @@ fn command() -> clap::Command {
 
 /// Returns what was typed, or the code to end with: help and versions are written here, and so are errors.
 fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    let parsed = command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let known = foreign::refuse_terraform_flags(&argv, &command());
+    let parsed = known.and_then(|()| command().try_get_matches_from(argv));
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| foreign::with_hint(error, &command())).map_err(|error| {
         // An output that is gone leaves nobody to tell.
         let _ = error.print();

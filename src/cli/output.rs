@@ -37,7 +37,7 @@ impl Output<'_> {
             // What has a grammar of its own is written by `drawn`; verbs without it were refused.
             _ => render(&self.text(), &mut out),
         };
-        pipe(written.and_then(|()| out.flush()))?;
+        to_stdout(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
     }
 
@@ -47,7 +47,7 @@ impl Output<'_> {
     /// A stream that cannot be written; a reader that went away is none.
     pub fn drawn(&self, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
-        pipe(write(&mut out).and_then(|()| out.flush()))
+        to_stdout(write(&mut out).and_then(|()| out.flush()))
     }
 
     /// Writes a plan, also for a review; `digest` is that of the file it is kept in.
@@ -78,15 +78,16 @@ impl Output<'_> {
         self.result(&|writer, out| writer.images(&images, exit, out))?;
         let mut err = (self.console.err)();
         if images.images.is_empty() && images.open.is_empty() && !images.silent {
-            pipe(writeln!(err, "no step of this plan runs a container image"))?;
+            to_stderr(writeln!(err, "no step of this plan runs a container image"))?;
         }
         if images.silent {
-            pipe(writeln!(err, "the list lacks the images of charts: the cluster's API did not answer"))?;
+            to_stderr(writeln!(err, "the list lacks the images of charts: the cluster's API did not answer"))?;
         }
         let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();
         if !open.is_empty() {
             let open = open.join(", ");
-            pipe(writeln!(err, "the list lacks the images of {open}: they could not be told yet; see `forge plan`"))?;
+            let lacks = format!("the list lacks the images of {open}: they could not be told yet; see `forge plan`");
+            to_stderr(writeln!(err, "{lacks}"))?;
         }
         Ok(())
     }
@@ -101,12 +102,12 @@ impl Output<'_> {
 
     /// Writes for people: to stdout, or to stderr where stdout carries JSON.
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
-        let mut out = match self.settings.format {
-            Format::Json => (self.console.err)(),
-            _ => (self.console.out)(),
-        };
         let text = Text { target: None, ..self.text() };
-        pipe(render(&text, &mut out).and_then(|()| out.flush()))
+        let write = |mut out: Box<dyn Write>| render(&text, &mut out).and_then(|()| out.flush());
+        match self.settings.format {
+            Format::Json => to_stderr(write(Box::new((self.console.err)()))),
+            _ => to_stdout(write(Box::new((self.console.out)()))),
+        }
     }
 
     /// Returns the writer for people.
@@ -122,7 +123,7 @@ impl Output<'_> {
     pub fn diag(&self, diag: &Diag, sources: &Sources) -> Result<(), CliError> {
         let mut err = (self.console.err)();
         // The stream takes the colours away where none are wanted.
-        pipe(writeln!(err, "{}\n", diag::render(diag, sources, true)))
+        to_stderr(writeln!(err, "{}\n", diag::render(diag, sources, true)))
     }
 
     /// Writes a load that failed: diagnostics to stderr, and a document where JSON was asked for.
@@ -181,11 +182,19 @@ fn time_of_day() -> String {
     jiff::Zoned::now().strftime("%H:%M:%S").to_string()
 }
 
+fn to_stdout(written: io::Result<()>) -> Result<(), CliError> {
+    ended(written, is_device(io::stdout()))
+}
+
+fn to_stderr(written: io::Result<()>) -> Result<(), CliError> {
+    ended(written, is_device(io::stderr()))
+}
+
 /// A reader that went away (`forge plan | head`) does not change what the run came to, nor does a terminal that was closed.
-fn pipe(written: io::Result<()>) -> Result<(), CliError> {
+fn ended(written: io::Result<()>, device: bool) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) if is_closed_terminal(&error, is_device(io::stdout()) || is_device(io::stderr())) => Ok(()),
+        Err(error) if is_closed_terminal(&error, device) => Ok(()),
         Err(error) => Err(CliError::unexpected(format!("the output cannot be written: {error}"))),
         Ok(()) => Ok(()),
     }

@@ -32,15 +32,18 @@ fn flags_of_other_tools() {
         ("--diff", "`forge plan` shows the differences"),
         ("--tags", "to select steps, use `--step PATTERN`"),
         ("--skip-tags=x", "to leave steps out, use `--skip PATTERN`"),
-        ("-b", "say it in the inventory: `connect: { sudo: true }`"),
-        ("--become", "say it in the inventory: `connect: { sudo: true }`"),
-        ("--extra-vars=a=b", "say it in the inventory: `vars` of a host or group, or `with` in `apply`"),
+        ("-b", "set it in the inventory: `connect: { sudo: true }`"),
+        ("--become", "set it in the inventory: `connect: { sudo: true }`"),
+        ("--extra-vars=a=b", "set it in the inventory: `vars` of a host or group, or `with` in `apply`"),
         (
             "--ask-become-pass",
-            "say it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
+            "set it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
         ),
         ("--forks=5", "to work on N hosts at once, use `--parallel N`"),
         ("--auto-approve", "to apply without a question, use `--yes`"),
+        ("-auto-approve", "to apply without a question, use `--yes`"),
+        ("-out=plan.json", "to keep the plan, use `-o FILE`"),
+        ("-var-file=x", "set it in the inventory: `vars` of a host or group, or `with` in `apply`"),
     ];
     for (flag, hint) in cases {
         let said = said(&["apply", "inventory.yaml", flag]);

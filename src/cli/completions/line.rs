@@ -13,7 +13,8 @@ pub struct CommandLine {
     /// What was typed of the word at the cursor.
     pub current: String,
     shell: Shell,
-    quoted: bool,
+    /// The quote that bash has open at the cursor.
+    quote: Option<char>,
 }
 
 impl CommandLine {
@@ -24,10 +25,10 @@ impl CommandLine {
         let words = if shell == Shell::Bash { joined(&words) } else { words };
         let (current, before) =
             words.split_last().map_or((String::new(), [].as_slice()), |(last, all)| (last.clone(), all));
-        let quoted = shell == Shell::Bash && current.starts_with(['\'', '"']);
+        let quote = current.chars().next().filter(|c| shell == Shell::Bash && ['\'', '"'].contains(c));
         // zsh and fish hand words over as the program would get them.
         let plain = |word: &String| if shell == Shell::Bash { unquoted(word) } else { word.clone() };
-        Self { before: before.iter().skip(1).map(plain).collect(), current: plain(&current), shell, quoted }
+        Self { before: before.iter().skip(1).map(plain).collect(), current: plain(&current), shell, quote }
     }
 
     /// Returns a candidate for the whole word as the shell is to insert it; `None` for one that no prompt should show.
@@ -35,13 +36,19 @@ impl CommandLine {
         if !candidate.starts_with(&self.current) || candidate.contains(char::is_control) {
             return None;
         }
-        match (self.shell, about) {
-            (Shell::Bash, _) if self.quoted => Some(candidate.to_owned()),
-            (Shell::Bash, _) => {
+        match (self.shell, self.quote, about) {
+            // Nothing can be escaped between single quotes.
+            (Shell::Bash, Some('\''), _) => Some(candidate.replace('\'', r"'\''")),
+            // Before `!` a backslash would stay, and without one bash takes it for its history.
+            (Shell::Bash, Some(_), _) if candidate.contains('!') => None,
+            (Shell::Bash, Some(_), _) => Some(escaped(candidate, |c| !r#"\$"`"#.contains(c))),
+            (Shell::Bash, None, _) => {
                 let kept = self.current.rfind(BREAKS).map_or(0, |at| at + 1);
-                Some(escaped(&candidate[kept..]))
+                Some(escaped(&candidate[kept..], |c| {
+                    c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c) || !c.is_ascii()
+                }))
             }
-            (Shell::Fish, Some(about)) => Some(format!("{candidate}\t{about}")),
+            (Shell::Fish, _, Some(about)) => Some(format!("{candidate}\t{about}")),
             _ => Some(candidate.to_owned()),
         }
     }
@@ -79,8 +86,7 @@ fn unquoted(word: &str) -> String {
 }
 
 /// Escapes what the shell would take for more than text.
-fn escaped(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c) || !c.is_ascii();
+fn escaped(text: &str, is_plain: fn(char) -> bool) -> String {
     text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
 }
 
@@ -113,6 +119,11 @@ mod tests {
         assert_eq!(typed.current, "web/re lo");
         let quoted = line(Shell::Bash, &["forge", "plan", "--on", "'gpu:&ra"], 3);
         assert_eq!(quoted.inserted("gpu:&rack_a", None).as_deref(), Some("gpu:&rack_a"));
+        let hostile = "web/$(id>x) `id` 'a' \"b\" \\";
+        let within = |quote: &str| line(Shell::Bash, &["forge", "plan", "--step", &format!("{quote}web/")], 3);
+        assert_eq!(within("'").inserted(hostile, None).unwrap(), r#"web/$(id>x) `id` '\''a'\'' "b" \"#);
+        assert_eq!(within("\"").inserted(hostile, None).unwrap(), r#"web/\$(id>x) \`id\` 'a' \"b\" \\"#);
+        assert_eq!(within("\"").inserted("web/now!", None), None);
         let fish = line(Shell::Fish, &["forge", "pl"], 1);
         assert_eq!(fish.inserted("plan", Some("Show it")).as_deref(), Some("plan\tShow it"));
     }
