@@ -173,7 +173,7 @@ impl HostRun<'_> {
         let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
         for (turn, acted) in due.iter().zip(acted) {
             let result = match unreachable {
-                true => StepResult::Unknown { reason: format!("how it ended is not known: {}", why.raw()).into() },
+                true => StepResult::Unknown { reason: format!("outcome unknown: {}", why.raw()).into() },
                 false => StepResult::Failed {
                     failure: Failure {
                         why: why.clone(),

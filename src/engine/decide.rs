@@ -52,7 +52,7 @@ impl HostRun<'_> {
             _ if planned.basis == ruling.basis => Decision::Act,
             _ => stale(match plan::moved(&planned.before, &plan::relied(case, turn, &ruling.judgement)) {
                 Some(moved) if !planned.before.is_empty() => moved,
-                _ if describe(&planned.changes) == now => format!("{now}: not what the plan saw"),
+                _ if describe(&planned.changes) == now => format!("{now}: changed since the plan"),
                 _ => format!("planned: {}; now: {now}", describe(&planned.changes)),
             }),
         }

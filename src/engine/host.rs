@@ -549,7 +549,8 @@ impl HostRun<'_> {
     }
 }
 
-const RUN_AGAIN: &str = "run again once it answers: what was done is found, and what still runs there is waited for";
+const RUN_AGAIN: &str =
+    "retry when the host is reachable: the next run detects completed steps and waits for running ones";
 const LEFT_OPEN: &str = "its window is open, it is out of service: the next apply that gets through closes it";
 
 fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {

@@ -21,6 +21,12 @@ const SERIALS: &str =
 
 const WORDS: &str = "[A-Za-z0-9]+";
 
+/// Words that make up one serial number: `0324-1180-7734`.
+const COMPOUNDS: &str = "[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+";
+
+/// Compounds with fewer digits are names and versions.
+const FEWEST_DIGITS: usize = 5;
+
 /// Shorter ones are the same as too many other words.
 const SHORTEST_SERIAL: usize = 7;
 
@@ -37,7 +43,12 @@ impl Recording {
         facts: impl Iterator<Item = &'f Facts>,
         declared: &[String],
     ) -> Result<Self, regex::Error> {
-        let forms = Forms { uuids: Regex::new(FORMS)?, serials: Regex::new(SERIALS)?, words: Regex::new(WORDS)? };
+        let forms = Forms {
+            uuids: Regex::new(FORMS)?,
+            serials: Regex::new(SERIALS)?,
+            words: Regex::new(WORDS)?,
+            compounds: Regex::new(COMPOUNDS)?,
+        };
         let known = forms.read_known(declared.iter().cloned().chain(self.questions()));
         let found = RefCell::new(Found::default());
         facts.filter_map(machine_id).for_each(|id| found.borrow_mut().number_unless_known(id, &known));
@@ -110,6 +121,7 @@ struct Forms {
     uuids: Regex,
     serials: Regex,
     words: Regex,
+    compounds: Regex,
 }
 
 impl Forms {
@@ -117,7 +129,8 @@ impl Forms {
     fn read_known(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
         let mut known = BTreeSet::new();
         for text in texts {
-            let all = self.uuids.find_iter(&text).chain(self.words.find_iter(&text));
+            let words = self.words.find_iter(&text).chain(self.compounds.find_iter(&text));
+            let all = self.uuids.find_iter(&text).chain(words);
             known.extend(all.filter(|one| one.len() >= SHORTEST_SERIAL).map(|one| plain(one.as_str())));
         }
         known
@@ -133,13 +146,20 @@ impl Forms {
         for serial in self.serials.captures_iter(text).filter_map(|all| all.get(1).or_else(|| all.get(2))) {
             let is_serial = |word: &str| word.len() >= SHORTEST_SERIAL && word.contains(|c: char| c.is_ascii_digit());
             let words = self.words.find_iter(serial.as_str()).map(|word| word.as_str());
-            words.filter(|word| is_serial(word)).for_each(|word| found.number_unless_known(word, known));
+            let mut serials: Vec<&str> = words.filter(|word| is_serial(word)).collect();
+            if serials.is_empty() {
+                let digits = |compound: &str| compound.chars().filter(char::is_ascii_digit).count();
+                let compounds = self.compounds.find_iter(serial.as_str()).map(|compound| compound.as_str());
+                serials.extend(compounds.filter(|compound| digits(compound) >= FEWEST_DIGITS));
+            }
+            serials.into_iter().for_each(|serial| found.number_unless_known(serial, known));
         }
     }
 
     fn replace(&self, text: &str, found: &Found) -> String {
         let stand_in = |all: &Captures<'_>| found.stand_in(&all[0]);
         let text = self.uuids.replace_all(text, stand_in);
+        let text = self.compounds.replace_all(&text, stand_in);
         self.words.replace_all(&text, stand_in).into_owned()
     }
 }
@@ -152,13 +172,15 @@ mod tests {
         id\t806F8EA2-6428-1096-A076-BB687FB45FB0\n/kubepods-pod12345678_1234_1234_1234_123456789abc.slice\n\
         [SN] Serial number: MT2008X12345\nDevice Serial Number b8-ce-f6-03-00-1a-2b-3c\n1654922003536, 11654922003536\n\
         /boot/3d1219c7c4c5404aaa1f6d2a48adfda4/6.1\nserial: none\nserial=115200\nSecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c\n\
-        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"S4EVNX0M\"}";
+        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"S4EVNX0M\"}\n\
+        S/N: 0324-1180-7734\nserial: /dev/ttyS0, 115200-8n1";
 
     const REDACTED: &str = "Serial Number : 0000000000005\nGPU UUID : GPU-00000000-0000-0000-0000-000000000002\n\
         id\t00000000-0000-0000-0000-000000000002\n/kubepods-pod00000000_0000_0000_0000_000000000003.slice\n\
         [SN] Serial number: 000000000006\nDevice Serial Number 00-00-00-00-00-00-00-04\n0000000000005, 11654922003536\n\
         /boot/00000000000000000000000000000001/6.1\nserial: none\nserial=115200\nSecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c\n\
-        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"00000007\"}";
+        UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"00000007\"}\n\
+        S/N: 0000-0000-0008\nserial: /dev/ttyS0, 115200-8n1";
 
     /// A recording of hosts that all printed the same to a check.
     fn recording(hosts: &[&str], printed: &str) -> Recording {

@@ -89,7 +89,7 @@ pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
 fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String {
     // Two digests tell a person nothing but that.
     if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
-        return format!("`{what}` is not what the plan saw");
+        return format!("`{what}` changed since the plan");
     }
     let value = |value: Option<&Untrusted>| match value.map(Untrusted::raw) {
         None | Some("null") => "nothing".to_owned(),
@@ -117,7 +117,7 @@ mod tests {
         let digest = |text: &str| digest(text);
         let (old, new) = (digest("a"), format!("\"{}\"", digest("b").trim_start_matches("sha256:")));
         let moved = moved(&parts(&[("content", &old)]), &parts(&[("content", &new)]));
-        assert_eq!(moved.as_deref(), Some("`content` is not what the plan saw"));
+        assert_eq!(moved.as_deref(), Some("`content` changed since the plan"));
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_neither_a_success_nor_a_failure_
     let out = apply(&project);
     cut.join().expect("the cut is made");
     expect(&out, 4);
-    assert!(out.stdout.contains("how it ended is not known"), "{out}");
+    assert!(out.stdout.contains("outcome unknown"), "{out}");
     assert!(!nodes[0].exists("/srv/after"), "nothing after the lost step runs: {out}");
     assert!(nodes[1].exists("/srv/after"), "the other host finishes: {out}");
     assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 1, "the lock is still held for the run that ended");

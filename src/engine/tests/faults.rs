@@ -19,10 +19,10 @@ fn a_lost_link_claims_nothing_and_stops_nobody_else() {
     stage.put("n1", "cut");
     let ran = stage.run();
     let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
-    assert_eq!(steps, ["changed", "unknown: how it ended is not known: simulated", "cancelled"]);
+    assert_eq!(steps, ["changed", "unknown: outcome unknown: simulated", "cancelled"]);
     assert!(stage.has("n1", "b"), "it may well have happened");
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Unreachable, Outcome::Changed, 4));
-    let hint = "run again once it answers: what was done is found, and what still runs there is waited for";
+    let hint = "retry when the host is reachable: the next run detects completed steps and waits for running ones";
     assert_eq!(ran.told("n1"), format!("simulated\n{hint}"));
     assert!(!stage.record("n1", "r/b"), "and is not recorded");
     std::fs::remove_file(stage.root("n1").join("cut")).unwrap();
