@@ -84,7 +84,7 @@ pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
 /// A step that is not as declared is a verification that failed.
 fn of_step(step: &StepPlan) -> VerifyReport {
     let reason = step.reason.clone();
-    // What a plan fears that a package may change was seen to be as declared.
+    // A precaution is about a step that was observed to match; a pending package may change it later.
     let is_precaution = step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution);
     let result = match step.verdict {
         Verdict::Change if is_precaution => VerifyResult::Held,
@@ -111,7 +111,7 @@ mod tests {
     use crate::plan::Envelope;
     use crate::view::sample;
 
-    /// What is fulfilled now is fulfilled, whatever a package that is due may do.
+    /// A step that matches now is held, whatever a pending package may do.
     #[test]
     fn a_precaution_of_the_plan_is_no_failure() {
         let envelope = |foresight| Envelope {

@@ -21,7 +21,7 @@ pub(super) const VALIDATE: Field = Field::optional(
     "validate",
     Type::Text,
     "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path: \
-     beside the target, or below `/run` where others than root can replace a part of the path.",
+     next to the target, or below `/run` if users other than root can replace part of the path.",
 );
 pub(super) const BACKUP: Field =
     Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`.");
@@ -189,8 +189,11 @@ impl Edited {
                     self.path, info.size
                 )
             }
-            // Where others can place files, what is root's alone is not read (probe/path.rs).
-            Some(_) => format!("`{}` is not UTF-8 text, or root's alone in a directory of others", self.path),
+            // A probe does not read root's private files in a directory that others can write to (probe/path.rs).
+            Some(_) => format!(
+                "`{}` is not UTF-8 text, or only root may read it in a directory that others can write to",
+                self.path
+            ),
         };
         let basis = json!({ "type": "file", "unfit": true });
         Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare it as a whole with a `file` step"))

@@ -27,7 +27,7 @@ whole old file or the whole new one. What a killed run left there is removed. Wh
 rewritten, unless others than root may write to the directory.
 
 **`validate`** finds the candidate at `$FORGE_FILE`, with its owner and mode, and must not change it. That is
-`.NAME.forge-RUN.new` beside the target, so that a relative `include` in it leads to the same files as in the target. A
+`.NAME.forge-RUN.new` next to the target, so that a relative `include` in it leads to the same files as in the target. A
 systemd unit has its own name, in the directory `.NAME.forge-RUN`. Where others than root can replace a part of the
 path, it is a copy with the file's own name, alone in a directory below `/run` that only root may enter: relative
 includes are not found there.
@@ -59,7 +59,7 @@ const FIELDS: &[Field] = &[
         "validate",
         Type::Text,
         "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path: \
-         beside the target, or below `/run` where others than root can replace a part of the path. \
+         next to the target, or below `/run` if users other than root can replace part of the path. \
          `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
     ),
     Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),

@@ -26,7 +26,7 @@ matter. An anchor that matches nothing blocks the step.
 **Several lines** of which one differs block the step and are named: which of them counts depends on the program that
 reads the file. With `duplicates: remove` the first becomes the line and the others go. Equal copies of the line are left alone.
 
-**A change** is judged on the whole body and shown as its diff. The new body is written in a directory beside the file
+**A change** is judged on the whole body and shown as its diff. The new body is written in a directory next to the file
 that only root may enter, gets the owner, mode, ACLs and extended attributes of the old one, is judged by `validate` as
 with [`file`](file.md), synced and renamed over it, if the file is still the one that was looked at. Line endings stay:
 in a file with CRLF the new line gets one too; a missing newline at the end is only added where a line is appended. The

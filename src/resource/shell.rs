@@ -123,7 +123,7 @@ fn go_live(validate: &str) -> Fragment {
 /// beside the target, since programs look for included files in the directory of the file that they read. That name begins
 /// with a dot and ends in `.new`: programs that read a whole directory (`sudoers.d`, `cron.d`, `logrotate.d`, `*.conf`)
 /// ignore it. systemd ignores it too, and tells the type of a unit from its name: a unit is validated in the box.
-const VALIDATE: &str = r#"shown='' beside='' apart=''
+const VALIDATE: &str = r#"shown='' sibling='' apart=''
 show_candidate() {
   if [ -n "$shared$foreign" ]; then
     apart=$(mktemp -d /run/forge-validate.XXXXXXXXXX) || fail "cannot make a directory below /run"
@@ -134,11 +134,11 @@ show_candidate() {
   case $name in
     *.automount|*.mount|*.path|*.service|*.slice|*.socket|*.swap|*.target|*.timer) shown=$dir/$box/$name; return 0 ;;
   esac
-  shown=$dir/$box.new beside=../$box.new
-  ln -P -T -- "./$name" "$beside" 2>/dev/null || cp -p -T -- "./$name" "$beside" || fail "cannot make $shown"
+  shown=$dir/$box.new sibling=../$box.new
+  ln -P -T -- "./$name" "$sibling" 2>/dev/null || cp -p -T -- "./$name" "$sibling" || fail "cannot make $shown"
 }
 hide_candidate() {
-  [ -z "$beside" ] || rm -f -- "$beside"
+  [ -z "$sibling" ] || rm -f -- "$sibling"
   [ -z "$apart" ] || rm -rf --one-file-system -- "$apart"
 }
 trap 'hide_candidate; unstage' EXIT

@@ -21,7 +21,7 @@ pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
             "{" => depth += 1,
             "}" if depth == 0 => {
                 return Err(refused(format!("line {line} of `rules` closes a brace that `rules` does not open"))
-                    .hint("`rules` has what stands between the braces of one table; each table is a step of its own"));
+                    .hint("`rules` is the content of one table's braces; declare each table in a step of its own"));
             }
             "}" => depth -= 1,
             "include" => {

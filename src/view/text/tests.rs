@@ -196,7 +196,7 @@ fn checks_that_print_something_else_by_host_are_told_once() {
     assert!(shown.contains(told), "{shown}");
 }
 
-/// Where there is no room for names, everything is still counted.
+/// A summary without names still counts every part.
 #[test]
 fn sums_leave_no_part_of_a_plan_out() {
     let sums = super::sections::sums(&sample::rich_plan());

@@ -1,15 +1,15 @@
-//! Paths in the directory of somebody else, who exchanges what is there while forge looks.
+//! Paths in the directory of another user, who swaps files while forge reads them.
 
 use super::*;
 use crate::probe::{KeysState, Unknown};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-/// Somebody who is not root.
+/// A user other than root.
 const OTHER: u32 = 65_534;
 
 const SECRET: &str = "secret of root\n";
 
-/// A home of somebody else and a vault of root's; `shim` holds programs that run in place of the host's.
+/// Another user's home and a vault of root's; `shim` holds programs that run in place of the host's.
 struct Place(tempfile::TempDir);
 
 impl Place {

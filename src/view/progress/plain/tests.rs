@@ -143,7 +143,7 @@ fn a_download_is_no_silence() {
     assert_eq!(std::str::from_utf8(&bytes).unwrap(), "12:01:33 30s: driver.run 12.0 of 412.3 MB\n");
 }
 
-/// The API of a cluster is observed beside the hosts, and is none of them.
+/// The API of a cluster is observed together with the hosts, but is not counted as one.
 #[test]
 fn only_hosts_are_counted() {
     let mut state = RunState::default();
