@@ -107,8 +107,36 @@ fn a_changed_machine_would_be_noticed() {
     }
 }
 
-/// What does the most harm on a real machine.
+/// The mounts of a namespace begin above the root of a chroot: without a root of its own, what is run in a sandbox would run on
+/// the machine around the chroot.
+#[test]
+fn a_sandbox_in_a_chroot_is_no_way_out_of_it() {
+    if Who::all()[0] != Who::Root {
+        return eprintln!("skipped: only root can make a chroot");
+    }
+    let lab = Lab::new(Who::Root, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]).expect("sandboxes of root");
+    lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+    let witness = format!("/srv/forge-witness-{}", std::process::id());
+    let inside = format!("echo here >{witness}; cat {witness} /run/forge-sandbox.kind");
+    assert_eq!(
+        lab.inside_a_chroot(&["sandbox", "enter", "a", "-i", "inventory.yaml", "--", "sh", "-c", &inside]),
+        "here\nsandbox\n"
+    );
+    let applied = lab.inside_a_chroot(&["-q", "apply", "inventory.yaml", "--yes", "--on", "a"]);
+    assert_eq!(
+        lab.inside_a_chroot(&["sandbox", "enter", "a", "-i", "inventory.yaml", "--", "cat", "/etc/lab"]),
+        "lab\n",
+        "{applied}"
+    );
+    for left in [&*witness, "/etc/lab"] {
+        let was_there = std::fs::remove_file(left).is_ok();
+        assert!(!was_there, "{left} was written on this machine");
+    }
+}
+
+/// What does the most harm on a real machine. It looks first where it is.
 const HARM: &str = r#"
+[ "$(cat /run/forge-sandbox.kind 2>/dev/null)" = sandbox ] || { echo 'this is no sandbox'; exit 1; }
 hostname harmed
 sysctl -qw vm.swappiness=1 kernel.pid_max=4194303 2>/dev/null || { echo 1 >/proc/sys/vm/swappiness; echo 4194303 >/proc/sys/kernel/pid_max; }
 [ "$(cat /proc/sys/vm/swappiness) $(cat /proc/sys/kernel/pid_max)" = '1 4194303' ] || echo 'sysctl did not take'

@@ -135,6 +135,18 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
+    /// Runs forge in a chroot whose root is a view of this machine's, and returns what it printed.
+    pub fn inside_a_chroot(&self, arguments: &[&str]) -> String {
+        const JAIL: &str = r#"mkdir -p jail && mount --rbind / jail && folder=$PWD && cd jail || exit 1
+            exec chroot . sh -c 'cd "$1" && shift && exec "$@"' sh "$folder" "$@""#;
+        let own = self.command();
+        let mut jail = Command::new("unshare");
+        jail.args(["--mount", "--propagation", "private", "sh", "-c", JAIL, "sh", "./forge"]).args(arguments);
+        jail.env_clear().envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = jail.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap();
+        text(&output.stdout) + &text(&output.stderr)
+    }
+
     /// Starts a line of shell in the folder, as [`shell`](Self::shell) does, on a terminal that closes when it is killed.
     pub fn on_a_terminal(&self, line: &str) -> std::process::Child {
         let own = self.command();

@@ -389,12 +389,16 @@ fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     }));
     let before = [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")];
     let apt_aside: Vec<Probe> = probes.iter().filter(|p| !matches!(p, Probe::Package { .. })).cloned().collect();
-    let best = (0..5).map(|_| {
+    // On a busy machine a measured time is the cost plus a wait for a processor: only the least of several tells the cost.
+    let mut best = Duration::MAX;
+    for round in 0..25 {
+        if round >= 5 && best < Duration::from_millis(400) {
+            break;
+        }
         let started = Instant::now();
         ask("dash", &apt_aside);
-        started.elapsed()
-    });
-    let best = best.min().expect("five");
+        best = best.min(started.elapsed());
+    }
     ask("dash", &probes);
     assert_eq!(before, [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")]);
     assert!(best < Duration::from_millis(400), "{best:?}, far more than the 100 ms that an idle machine takes");

@@ -23,6 +23,10 @@ const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslo
                         -wake_alarm,-block_suspend";
 /// How long making a sandbox may take.
 const LIMIT: Duration = Duration::from_secs(180);
+/// Runs its arguments but the first if it is in the sandbox that the first names: else they would change this machine.
+const GUARD: &str = r#"id=; read -r id 2>/dev/null </usr/local/lib/forge-sandbox/id; [ -n "$id" ] && [ "$id" = "$1" ] || {
+  echo 'the sandbox was not entered, and nothing was run' >&2; exit 1; }
+shift; exec "$@""#;
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The process that keeps a sandbox, and how its namespaces were made.
@@ -32,6 +36,8 @@ pub(super) struct Holder {
     pid: String,
     /// In a user namespace with one user, because forge does not run as root.
     alone: bool,
+    /// Names this one sandbox, as a file in it does.
+    id: String,
 }
 
 impl Holder {
@@ -54,12 +60,12 @@ impl Holder {
         Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| failed(&said))
     }
 
-    /// Reads `ready PID yes`.
+    /// Reads `ready PID yes ID`.
     fn parse(said: &str) -> Option<Self> {
         let words: Vec<&str> = said.split_whitespace().collect();
         match words[..] {
-            ["ready", pid, alone @ ("yes" | "no")] if pid.bytes().all(|b| b.is_ascii_digit()) => {
-                Some(Self { pid: pid.to_owned(), alone: alone == "yes" })
+            ["ready", pid, alone @ ("yes" | "no"), id] if pid.bytes().all(|b| b.is_ascii_digit()) => {
+                Some(Self { pid: pid.to_owned(), alone: alone == "yes", id: id.to_owned() })
             }
             _ => None,
         }
@@ -72,15 +78,18 @@ impl Holder {
         Channel::process(start, "nsenter", None)
     }
 
-    /// Returns a command that runs what is appended to it in the sandbox, as its root.
+    /// Returns a command that runs what is appended to it in the sandbox, as its root, or nothing.
+    ///
+    /// The root is the sandbox's own and not that of its mounts: in a chroot that is this machine's.
     fn inside(&self) -> tokio::process::Command {
         let mut start = quiet("nsenter");
-        start.args(["--target", &self.pid, "--mount", "--pid", "--net", "--uts", "--ipc"]);
+        start.args(["--target", &self.pid, "--mount", "--pid", "--net", "--uts", "--ipc", "--root", "--wd"]);
         match self.alone {
             true => start.args(["--user", "--preserve-credentials", "--"]),
             false => start.args(["--", "setpriv", "--bounding-set", GIVEN_UP, "--"]),
         };
         start.args(["env", "-i", PATH, "HOME=/root", "USER=root", "LOGNAME=root"]);
+        start.args(["sh", "-c", GUARD, "sh", &self.id]);
         start
     }
 }
@@ -192,10 +201,29 @@ mod tests {
 
     #[test]
     fn only_a_whole_answer_is_a_holder() {
-        assert_eq!(Holder::parse("ready 41 yes\n"), Some(Holder { pid: "41".into(), alone: true }));
-        assert_eq!(Holder::parse("ready 41 no\n"), Some(Holder { pid: "41".into(), alone: false }));
-        for text in ["", "ready 41", "ready -1 no", "ready 41 maybe", "noise ready 41 no"] {
+        let holder = |alone| Some(Holder { pid: "41".into(), alone, id: "5f".into() });
+        assert_eq!(Holder::parse("ready 41 yes 5f\n"), holder(true));
+        assert_eq!(Holder::parse("ready 41 no 5f\n"), holder(false));
+        for text in ["", "ready 41", "ready 41 no", "ready -1 no 5f", "ready 41 maybe 5f", "noise ready 41 no 5f"] {
             assert_eq!(Holder::parse(text), None, "{text}");
+        }
+    }
+
+    /// Whatever `nsenter` entered, what is not the sandbox that is meant is left alone.
+    #[test]
+    fn nothing_runs_where_the_sandbox_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+        let run = |id: &str| {
+            let mut start = std::process::Command::new("sh");
+            start.args(["-c", GUARD, "sh", id, "touch"]).arg(folder.path().join("witness"));
+            start.output().unwrap()
+        };
+        for id in ["", "5f"] {
+            let output = run(id);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), &*said), (Some(1), "the sandbox was not entered, and nothing was run\n"));
+            assert!(!folder.path().join("witness").exists());
         }
     }
 

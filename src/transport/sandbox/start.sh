@@ -1,4 +1,4 @@
-# Finds the process that keeps a sandbox, or starts it. Says `ready PID ALONE` on stdout; what is missing on stderr.
+# Finds the process that keeps a sandbox, or starts it. Says `ready PID ALONE ID` on stdout; what is missing on stderr.
 # $1 folder of the sandbox, $2 host, $3 what becomes process 1, $4 capabilities that are given up, $5 name of a board or
 # nothing, $6 shell code that writes the stand-ins below the folder that it runs in.
 forge_main() {
@@ -21,12 +21,14 @@ done
 hint: name another folder with --state"
 exec 9<"$dir/lock"
 flock -w 120 9 || fail "another forge has been starting this sandbox for two minutes"
-pid='' since='' alone=''
-if [ -f "$dir/holder" ]; then read -r pid since alone <"$dir/holder"; fi
+pid='' since='' alone='' id=''
+if [ -f "$dir/holder" ]; then read -r pid since alone id <"$dir/holder"; fi
 if [ -n "$pid" ] && [ "$(started "$pid")" = "$since" ]; then
   [ "$(cat "$dir/board" 2>/dev/null)" = "$5" ] || fail "it runs with other hardware than the inventory declares
 hint: forge sandbox reset $2"
-  printf 'ready %s %s\n' "$pid" "$alone"
+  [ -n "$id" ] || fail "it was made by an earlier version of forge
+hint: forge sandbox reset $2"
+  printf 'ready %s %s %s\n' "$pid" "$alone" "$id"
   exit 0
 fi
 
@@ -59,8 +61,8 @@ while [ "$turns" -lt 600 ]; do
   turns=$((turns + 1))
   pid=$(sed -n 's/^ready //p' "$dir/log")
   if [ -n "$pid" ] && since=$(started "$pid"); then
-    printf '%s %s %s\n' "$pid" "$since" "$alone" >"$dir/holder.new" && mv "$dir/holder.new" "$dir/holder" || exit 1
-    printf 'ready %s %s\n' "$pid" "$alone"
+    printf '%s %s %s %s\n' "$pid" "$since" "$alone" "$boot" >"$dir/holder.new" && mv "$dir/holder.new" "$dir/holder" || exit 1
+    printf 'ready %s %s %s\n' "$pid" "$alone" "$boot"
     exit 0
   fi
   kill -0 "$!" 2>/dev/null || fail "$(cat "$dir/log")"
