@@ -543,11 +543,8 @@ async fn the_cost_is_near_the_floor() {
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
     let (mut floor, mut ours) = (Duration::MAX, Duration::MAX);
-    // On a busy machine a measured time is the cost plus a wait for a processor: only the least of several tells the cost.
-    for round in 0..25 {
-        if round >= 5 && ours < floor * 2 {
-            break;
-        }
+    // On a busy machine a measured time includes waits for a processor: the minimum of many is the cost.
+    for _ in 0..25 {
         let started = Instant::now();
         let config = Fleet::require().unwrap().ssh_config.to_str().unwrap();
         local("ssh", &["-F", config, &nodes[0].address, "true"]);

@@ -389,18 +389,14 @@ fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     }));
     let before = [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")];
     let apt_aside: Vec<Probe> = probes.iter().filter(|p| !matches!(p, Probe::Package { .. })).cloned().collect();
-    // On a busy machine a measured time is the cost plus a wait for a processor: only the least of several tells the cost.
-    let mut best = Duration::MAX;
-    for round in 0..25 {
-        if round >= 5 && best < Duration::from_millis(400) {
-            break;
-        }
+    // On a busy machine a measured time includes waits for a processor: one observation within the limit proves the cost.
+    let mut times = (0..25).map(|_| {
         let started = Instant::now();
         ask("dash", &apt_aside);
-        best = best.min(started.elapsed());
-    }
+        started.elapsed()
+    });
+    let quick = times.find(|time| *time < Duration::from_millis(400));
     ask("dash", &probes);
     assert_eq!(before, [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")]);
-    assert!(best < Duration::from_millis(400), "{best:?}, far more than the 100 ms that an idle machine takes");
-    println!("observed in {best:?}");
+    assert!(quick.is_some(), "25 observations took 400 ms or more each; an idle machine takes 100 ms");
 }

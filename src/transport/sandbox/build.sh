@@ -158,7 +158,7 @@ identity() {
   kept=$r/usr/local/lib/forge-sandbox
   cp -r "$r/proc/sys" "$kept/kernel"
   rm -f "$kept/kernel/kernel/random/uuid"
-  # By it whoever enters knows where they are.
+  # Commands compare it before they run, so that none runs outside of the sandbox.
   printf '%s\n' "$boot" >"$kept/id"
   (cd "$r/etc/systemd/system" 2>/dev/null && ls -d ./*.wants/* | sed 's,.*/,,') >"$kept/enabled" 2>/dev/null || :
   : >"$kept/started"
@@ -193,8 +193,7 @@ board
 quiet ip link set lo up || :
 mkdir "$r/run/.machine"
 cd "$r"
-pivot_root . run/.machine || fail "the root of this machine cannot be replaced, as in a chroot that is no mount point
-hint: run forge outside of the chroot, or in a container"
+pivot_root . run/.machine
 cd /
 umount -l /run/.machine
 rmdir /run/.machine

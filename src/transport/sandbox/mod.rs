@@ -23,9 +23,10 @@ const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslo
                         -wake_alarm,-block_suspend";
 /// How long making a sandbox may take.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Runs its arguments but the first if it is in the sandbox that the first names: else they would change this machine.
+/// Checks the sandbox's id, its first argument, and then runs the command that follows. Elsewhere, the command would change this
+/// machine.
 const GUARD: &str = r#"id=; read -r id 2>/dev/null </usr/local/lib/forge-sandbox/id; [ -n "$id" ] && [ "$id" = "$1" ] || {
-  echo 'the sandbox was not entered, and nothing was run' >&2; exit 1; }
+  echo 'cannot enter the sandbox: its id does not match; run `forge sandbox reset`' >&2; exit 1; }
 shift; exec "$@""#;
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -36,7 +37,7 @@ pub(super) struct Holder {
     pid: String,
     /// In a user namespace with one user, because forge does not run as root.
     alone: bool,
-    /// Names this one sandbox, as a file in it does.
+    /// Identifies the sandbox; a file in the sandbox has the same id.
     id: String,
 }
 
@@ -78,9 +79,9 @@ impl Holder {
         Channel::process(start, "nsenter", None)
     }
 
-    /// Returns a command that runs what is appended to it in the sandbox, as its root, or nothing.
+    /// Returns a command that runs the appended arguments in the sandbox, as its root, or fails.
     ///
-    /// The root is the sandbox's own and not that of its mounts: in a chroot that is this machine's.
+    /// `--root` is required in a chroot: entering the mount namespace alone sets the root to that of the machine around it.
     fn inside(&self) -> tokio::process::Command {
         let mut start = quiet("nsenter");
         start.args(["--target", &self.pid, "--mount", "--pid", "--net", "--uts", "--ipc", "--root", "--wd"]);
@@ -209,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Whatever `nsenter` entered, what is not the sandbox that is meant is left alone.
+    /// A command whose sandbox was not entered does not run.
     #[test]
     fn nothing_runs_where_the_sandbox_is_not() {
         let folder = tempfile::tempdir().unwrap();
@@ -219,10 +220,11 @@ mod tests {
             start.args(["-c", GUARD, "sh", id, "touch"]).arg(folder.path().join("witness"));
             start.output().unwrap()
         };
+        const REFUSED: &str = "cannot enter the sandbox: its id does not match; run `forge sandbox reset`\n";
         for id in ["", "5f"] {
             let output = run(id);
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!((output.status.code(), &*said), (Some(1), "the sandbox was not entered, and nothing was run\n"));
+            assert_eq!((output.status.code(), &*said), (Some(1), REFUSED));
             assert!(!folder.path().join("witness").exists());
         }
     }
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(
             start(&[refuse, ("id", "echo 0")], path),
             format!(
-                "root may not make namespaces here: {why}\nhint: this looks like a container: start it with --privileged\n"
+                "root may not make namespaces here: {why}\nhint: in a container, start it with --privileged; in a chroot, first run `mount --bind DIR DIR` on its directory\n"
             )
         );
         assert_eq!(

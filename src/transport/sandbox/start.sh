@@ -1,4 +1,4 @@
-# Finds the process that keeps a sandbox, or starts it. Says `ready PID ALONE ID` on stdout; what is missing on stderr.
+# Finds the process that keeps a sandbox, or starts it. Prints `ready PID ALONE ID`, or the reason for a failure on stderr.
 # $1 folder of the sandbox, $2 host, $3 what becomes process 1, $4 capabilities that are given up, $5 name of a board or
 # nothing, $6 shell code that writes the stand-ins below the folder that it runs in.
 forge_main() {
@@ -26,7 +26,7 @@ if [ -f "$dir/holder" ]; then read -r pid since alone id <"$dir/holder"; fi
 if [ -n "$pid" ] && [ "$(started "$pid")" = "$since" ]; then
   [ "$(cat "$dir/board" 2>/dev/null)" = "$5" ] || fail "it runs with other hardware than the inventory declares
 hint: forge sandbox reset $2"
-  [ -n "$id" ] || fail "it was made by an earlier version of forge
+  [ -n "$id" ] || fail "it was created by an earlier version of forge
 hint: forge sandbox reset $2"
   printf 'ready %s %s %s\n' "$pid" "$alone" "$id"
   exit 0
@@ -38,7 +38,7 @@ missing() {
   elif switch kernel/apparmor_restrict_unprivileged_userns 1; then set -- kernel.apparmor_restrict_unprivileged_userns=0
   elif switch user/max_user_namespaces 0; then set -- user.max_user_namespaces=15000
   elif [ "$(id -u)" = 0 ]; then fail "root may not make namespaces here: $why
-hint: this looks like a container: start it with --privileged"
+hint: in a container, start it with --privileged; in a chroot, first run \`mount --bind DIR DIR\` on its directory"
   else fail "user namespaces do not work here: $why
 hint: run forge with sudo"; fi
   fail "user namespaces are switched off for users
